@@ -1,0 +1,32 @@
+"""Errors that a user can cause. A bug of ours is an ``assert``, never one of these.
+
+Every message names the view or source, the column where there is one, what was found, and the way out.
+"""
+
+
+class EvercurrentError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class PlanError(EvercurrentError, ValueError):
+    """A definition that cannot be kept current: raised where the view is declared, before any data."""
+
+
+class InputError(EvercurrentError, ValueError):
+    """A batch that does not fit its source: the epoch is refused whole and nothing has changed."""
+
+
+class FileError(InputError):
+    """A file that cannot be read to its end: names the file and the first row that was not read."""
+
+
+class RetractionError(InputError):
+    """A retraction of a row that is not there, on a source declared with ``strict=True``."""
+
+
+class ArithmeticRefusedError(InputError, ArithmeticError):
+    """A result that does not fit its column. Values are never wrapped: the epoch is refused whole."""
+
+
+class EpochGoneError(EvercurrentError, LookupError):
+    """Deltas were asked for from an epoch whose deltas are no longer retained."""

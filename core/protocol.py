@@ -1,0 +1,51 @@
+"""What an operator is, and what a state is. Everything else about a node wraps these two."""
+
+from typing import Protocol
+
+import polars as pl
+
+from .clock import Now
+from .delta import Delta
+
+
+class Operator(Protocol):
+    """A node: one delta per input in, one delta out, once per epoch.
+
+    Contract, asserted by ``evercurrent.core.checked`` around every node in every test:
+
+    1. Exact.        After each epoch, the sum of the outputs is the operator applied to the sum of the inputs.
+    2. Staged.       ``step`` changes nothing by itself. What must outlive the epoch is staged in a ``State``
+                     given at construction; reads show the last commit.
+    3. Quiet.        No input rows, no output rows.
+    4. Consolidated. An output that claims to be consolidated is: each row once, no zero diff.
+    5. Bounded.      Work follows the deltas and the keys that they touch, not the history.
+    """
+
+    schema: pl.Schema
+    """The data columns of the output, without ``_diff``."""
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change of the output that the changes of the inputs cause."""
+        ...
+
+
+class State(Protocol):
+    """What outlives the epoch. All that can fail happens while staging: a commit only moves a pointer."""
+
+    def commit(self) -> None:
+        """Make what was staged the state. Must not fail."""
+        ...
+
+    def discard(self) -> None:
+        """Forget what was staged: the state is that of the last commit."""
+        ...
+
+    @property
+    def entries(self) -> int:
+        """How many entries are kept."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without Python's own overhead."""
+        ...

@@ -1,0 +1,55 @@
+"""Columns and their types; the reserved names; checks made where a thing is defined.
+
+A schema is a ``polars.Schema`` of the data columns. The signed count of a row travels beside them in the
+reserved column ``_diff``, always last.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from .errors import PlanError
+
+DIFF = "_diff"
+"""Reserved column: the signed count of the row, Int64, +1 here and -1 gone."""
+
+EPOCH = "_epoch"
+"""Reserved column: the epoch that a delta belongs to, UInt64."""
+
+RESERVED = (DIFF, EPOCH)
+
+
+def with_diff(schema: pl.Schema) -> pl.Schema:
+    """The schema of a delta frame: the data columns, then ``_diff``."""
+    return pl.Schema({**schema, DIFF: pl.Int64()})
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as they stand in messages: quoted, comma separated, at most twenty.
+
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    """
+    quoted = [repr(name) for name in names]
+    more = [f"and {len(quoted) - 20} more"] if len(quoted) > 20 else []
+    return ", ".join(quoted[:20] + more) or "none"
+
+
+def require_columns(where: str, schema: pl.Schema, names: Iterable[str]) -> None:
+    """Check that all names are columns of the schema.
+
+    Raises:
+        PlanError: naming the unknown columns and listing the known ones.
+    """
+    if unknown := [name for name in names if name not in schema]:
+        raise PlanError(f"{where}: unknown column {listed(unknown)}; there are {listed(schema)}")
+
+
+def forbid_reserved(where: str, names: Iterable[str]) -> None:
+    """Check that no name is reserved for the engine.
+
+    Raises:
+        PlanError: naming the reserved column and the way out.
+    """
+    if taken := [name for name in names if name in RESERVED]:
+        raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
