@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import polars as pl
 
+from .schema import Order as Order
+
 AdditiveKind = Literal["len", "count", "null_count", "sum", "mean", "var", "std", "any", "all"]
 
 
@@ -24,15 +26,6 @@ class Column:
     name: str
     expr: pl.Expr
     copies: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One key of an order over prepared columns, as in ``polars.DataFrame.sort``. NaN sorts above all numbers."""
-
-    column: str
-    descending: bool = False
-    nulls_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

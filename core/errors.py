@@ -30,3 +30,7 @@ class ArithmeticRefusedError(InputError, ArithmeticError):
 
 class EpochGoneError(EvercurrentError, LookupError):
     """Deltas were asked for from an epoch whose deltas are no longer retained."""
+
+
+class SubscriberError(EvercurrentError):
+    """A subscriber's callback raised. The epoch is done and every other subscriber has heard of it."""

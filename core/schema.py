@@ -5,6 +5,7 @@ reserved column ``_diff``, always last.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -53,3 +54,12 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
     """
     if taken := [name for name in names if name in RESERVED]:
         raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One column of an order of rows, as in ``polars.DataFrame.sort``. NaN sorts above all numbers."""
+
+    column: str
+    descending: bool = False
+    nulls_last: bool = False

@@ -1,0 +1,76 @@
+# Every target sets up what it needs. `make help` lists them.
+# PYTHON=... chooses the interpreter of the virtual environment, ARGS="..." goes to the command behind a target.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+LOCK := requirements.lock
+WORKERS ?= 2
+PYTHON ?= python3.13 python3.12 python3.11 python3 python
+PYTEST := $(PY) -m pytest
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-long check format bench wheel lock setup clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: $(READY) ## keep the retail views current over generated orders; ARGS="..." for `evercurrent run retail`
+	@$(VENV)/bin/evercurrent run retail $(ARGS)
+
+test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for one process
+	@$(PYTEST) -n $(WORKERS) $(ARGS)
+
+test-long: $(READY) ## the same with many more generated cases
+	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) -n $(WORKERS) $(ARGS)
+
+check: $(READY) ## format, lint, types, layers, doctests
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PYTEST) -q tests/test_layers.py src
+
+format: $(READY) ## format the code and mend what ruff can mend
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: $(READY) ## measure; ARGS="..." for bench/run.py
+	@$(PY) bench/run.py $(ARGS)
+
+wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
+	@rm -rf dist build
+	@$(PY) -m build --no-isolation --outdir dist
+
+lock: $(PY) ## renew requirements.lock from pyproject.toml; ARGS="--upgrade" for newer versions
+	@$(PY) -m pip install --quiet uv
+	@$(PY) -m uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
+	  --universal --python-version 3.11 --group dev --generate-hashes \
+	  --custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file $(LOCK)
+
+setup: $(READY) ## only the virtual environment
+
+clean: ## remove everything that was made, the virtual environment too
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Asked by running it: a name on the PATH may stand for a Python that is not there, is too old, or has no ensurepip.
+$(PY):
+	@for python in $(PYTHON); do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "$(VENV): made with $$("$$python" --version)"; \
+	    exec "$$python" -m venv --clear $(VENV); \
+	  fi; \
+	done; \
+	echo "evercurrent needs Python 3.11 or newer with the module venv. Tried: $(PYTHON)." >&2; \
+	echo "Install one (Debian: apt install python3 python3-venv) or name one: make PYTHON=/path/to/python3.12" >&2; \
+	exit 1
+
+# The order-only prerequisite: pip touches bin/, which must not make the environment look old.
+$(READY): pyproject.toml $(LOCK) | $(PY)
+	@echo "$(VENV): installing $(LOCK)"
+	@$(PY) -m pip install --quiet --require-hashes --requirement $(LOCK)
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""What is measured of evercurrent, one program each, through `import evercurrent` only."""

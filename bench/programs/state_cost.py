@@ -1,0 +1,64 @@
+"""The cost of a small epoch over a large state: the chain, loaded with many keys, then pushed a little each.
+
+Loaded first, in epochs of 500,000 rows: every key once, in scattered order. Then 20 epochs that are not
+counted, then the measured ones, keys uniform over all. Measured: each call of `push`, alone. Not measured:
+making the frames, loading (reported beside), reading the view. Merges of runs fall into the mean and mostly
+not into the median: both are told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+import polars as pl
+
+import evercurrent as ec
+from bench.data import SCHEMA, keys_in_turn, random_rows
+from bench.reply import send
+
+LOADING = 500_000
+WARMING = 20
+
+
+def main(keys: int, epochs: int, rows: int) -> None:
+    engine = ec.Engine()
+    source = engine.source("rows", SCHEMA)
+    by_key = source.group_by("key").agg(n=pl.len(), total=pl.col("value").sum())
+    histogram = engine.view("histogram", by_key.group_by("n").agg(keys=pl.len(), total=pl.col("total").sum()))
+
+    loading = time.perf_counter()
+    for frame in keys_in_turn(keys, LOADING):
+        engine.push("rows", frame)
+    loading = time.perf_counter() - loading
+
+    generator = np.random.default_rng(7)
+    taken: list[float] = []
+    for number in range(WARMING + epochs):
+        frame = random_rows(generator, rows, keys)
+        started = time.perf_counter()
+        engine.push("rows", frame)
+        if number >= WARMING:
+            taken.append(time.perf_counter() - started)
+
+    counted = histogram.read().select(pl.col("n").cast(pl.Int64).dot(pl.col("keys").cast(pl.Int64))).item()
+    expected = keys + (WARMING + epochs) * rows
+    if counted != expected:
+        raise SystemExit(f"the histogram counts {counted} rows; {expected} were pushed")
+    send(
+        median_ms=statistics.median(taken) * 1e3,
+        mean_ms=statistics.fmean(taken) * 1e3,
+        greatest_ms=max(taken) * 1e3,
+        loading_seconds=loading,
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, required=True)
+    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--rows", type=int, required=True)
+    asked = parser.parse_args()
+    main(asked.keys, asked.epochs, asked.rows)

@@ -1,0 +1,249 @@
+"""Aggregates that add up: what each row contributes to a group, and what a group's sums say.
+
+An aggregate of kind sum, mean, var ... is a function of a few *additive columns* (number of rows, number of
+values, the sum in limbs ...), each named after what it adds up, so that aggregates over the same input share
+them. The state of a group is these columns and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from .aggregates import Additive, AdditiveKind
+from .errors import ArithmeticRefusedError
+from .exact import (
+    double_double,
+    float_limbs,
+    integer_limbs,
+    integers,
+    two_product,
+    two_sum,
+    wide_integers,
+    wide_limbs,
+)
+from .kernels import Floats, Ints, physical
+
+LENGTH = "length"
+"""The additive column that counts rows: a group is there while it is not zero."""
+
+WHOLE_NUMBERS: dict[pl.DataType, Any] = {
+    pl.Int64(): np.iinfo(np.int64),
+    pl.UInt32(): np.iinfo(np.uint32),
+    pl.Int32(): np.iinfo(np.int32),
+}
+"""Types of sums and counts that numpy knows, with their bounds."""
+
+Sums = Mapping[str, Ints]
+
+
+def contributions(aggregates: Sequence[Additive], rows: pl.DataFrame, diffs: Ints) -> dict[str, Ints]:
+    """The additive columns of each row: what it adds to its group, its diff included."""
+    added: dict[str, Ints] = {LENGTH: diffs}
+    wanted = dict.fromkeys(
+        (aggregate.input, part)
+        for aggregate in aggregates
+        if aggregate.input
+        for part in _PARTS[aggregate.kind]
+    )
+    for name, part in wanted:
+        added |= _ROW_PARTS[part](name, rows.get_column(name), diffs)
+    return added
+
+
+def _nulls(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    # Nulls are counted, not values: an input without nulls then costs no column.
+    return {f"nulls:{name}": diffs * column.is_null().to_numpy()} if column.has_nulls() else {}
+
+
+def _sum(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    prefix, dtype = f"sum:{name}", column.dtype
+    if dtype.is_float():
+        return float_limbs(prefix, _floats(column), diffs)
+    if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
+        return wide_limbs(prefix, _wide_words(column), diffs)
+    if dtype == pl.Null:
+        return {}
+    return integer_limbs(prefix, physical(column), diffs, unsigned=dtype == pl.UInt64)
+
+
+def _squares(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    prefix, values = f"squares:{name}", _floats(column)
+    high, low = two_product(values, values)
+    squares = float_limbs(prefix, high, diffs)
+    for limb, added in float_limbs(prefix, low, diffs).items():
+        squares[limb] = squares[limb] + added if limb in squares else added
+    return squares
+
+
+def _trues(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    return {f"true:{name}": diffs * column.cast(pl.Boolean).fill_null(False).to_numpy()}
+
+
+def _falses(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    return {f"false:{name}": diffs * ~column.cast(pl.Boolean).fill_null(True).to_numpy()}
+
+
+def _floats(column: pl.Series) -> Floats:
+    filled = column.fill_null(0) if column.has_nulls() else column
+    floats: Floats = filled.cast(pl.Float64).to_numpy()
+    return floats
+
+
+def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
+    """The 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
+    decimals = column if column.dtype.is_decimal() else column.cast(pl.Decimal(38, 0))
+    array = decimals.fill_null(0).rechunk().to_arrow()
+    words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
+    return words[array.offset : array.offset + len(array)]
+
+
+_ROW_PARTS: dict[str, Callable[[str, pl.Series, Ints], dict[str, Ints]]] = {
+    "nulls": _nulls,
+    "sum": _sum,
+    "squares": _squares,
+    "trues": _trues,
+    "falses": _falses,
+}
+_PARTS: dict[AdditiveKind, tuple[str, ...]] = {
+    "len": (),
+    "count": ("nulls",),
+    "null_count": ("nulls",),
+    "sum": ("sum",),
+    "mean": ("nulls", "sum"),
+    "var": ("nulls", "sum", "squares"),
+    "std": ("nulls", "sum", "squares"),
+    "any": ("trues",),
+    "all": ("falses",),
+}
+
+
+def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    """The aggregate of each of ``height`` groups, from their sums. ``dtype`` is the type of the input.
+
+    Raises:
+        ArithmeticRefusedError: a value does not fit the type that polars gives the aggregate.
+    """
+    match aggregate.kind:
+        case "len":
+            return _whole_numbers(aggregate, sums.get(LENGTH, np.zeros(height, np.int64)))
+        case "count":
+            return _whole_numbers(aggregate, _values(aggregate, sums, height))
+        case "null_count":
+            return _whole_numbers(aggregate, sums.get(f"nulls:{aggregate.input}", np.zeros(height, np.int64)))
+        case "any":
+            return pl.Series(
+                aggregate.output, sums.get(f"true:{aggregate.input}", np.zeros(height, np.int64)) > 0
+            )
+        case "all":
+            return pl.Series(
+                aggregate.output, sums.get(f"false:{aggregate.input}", np.zeros(height, np.int64)) <= 0
+            )
+    assert dtype is not None, "all other kinds have an input"
+    if dtype == pl.Null:
+        return pl.Series(aggregate.output, [None]).new_from_index(0, height)
+    if aggregate.kind == "sum":
+        return _finish_sum(aggregate, dtype, sums, height)
+    values = _values(aggregate, sums, height)
+    if aggregate.kind == "mean":
+        return _finish_mean(aggregate, dtype, sums, values)
+    return _finish_variance(aggregate, dtype, sums, values)
+
+
+def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
+    """How many values of the input are not null."""
+    lengths = sums.get(LENGTH, np.zeros(height, np.int64))
+    nulls = sums.get(f"nulls:{aggregate.input}")
+    return lengths if nulls is None else lengths - nulls
+
+
+def _whole_numbers(aggregate: Additive, numbers: Ints) -> pl.Series:
+    bounds = WHOLE_NUMBERS.get(aggregate.dtype)
+    if bounds is None:
+        return _fitted(aggregate, pl.Series(aggregate.output, numbers))
+    if len(numbers) and (int(numbers.min()) < bounds.min or int(numbers.max()) > bounds.max):
+        raise _does_not_fit(aggregate)
+    return pl.Series(aggregate.output, numbers.astype(bounds.dtype))
+
+
+def _fitted(aggregate: Additive, column: pl.Series) -> pl.Series:
+    if column.dtype == aggregate.dtype:
+        return column
+    try:
+        return column.cast(aggregate.dtype)
+    except pl.exceptions.InvalidOperationError as error:
+        raise _does_not_fit(aggregate) from error
+
+
+def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
+    what = aggregate.kind if aggregate.input is None else f"{aggregate.kind} of {aggregate.input!r}"
+    return ArithmeticRefusedError(
+        f"the {what} does not fit {aggregate.dtype}; cast the column to a wider type before it is aggregated, "
+        "for example .cast(pl.Decimal(38, 0)) or .cast(pl.Float64)"
+    )
+
+
+def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int) -> pl.Series:
+    prefix = f"sum:{aggregate.input}"
+    if dtype.is_float():
+        return _fitted(aggregate, pl.Series(aggregate.output, double_double(prefix, sums, height)[0]))
+    if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
+        words, lost = wide_integers(prefix, sums, height)
+        if lost.any():
+            raise _does_not_fit(aggregate)
+        scale = dtype.scale if isinstance(dtype, pl.Decimal) else 0
+        buffer = pa.py_buffer(np.ascontiguousarray(words))
+        decimals = pa.Array.from_buffers(pa.decimal128(38, scale), height, [None, buffer])
+        return _fitted(aggregate, pl.Series(aggregate.output, decimals))
+    unsigned = aggregate.dtype == pl.UInt64
+    numbers, lost = integers(prefix, sums, height, unsigned=unsigned)
+    if lost.any():
+        raise _does_not_fit(aggregate)
+    if unsigned:
+        return pl.Series(aggregate.output, numbers.view(np.uint64))
+    return _whole_numbers(aggregate, numbers)
+
+
+def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
+    totals = double_double(f"sum:{aggregate.input}", sums, len(values))[0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = totals / values
+    if isinstance(dtype, pl.Decimal):
+        means = means / 10.0**dtype.scale
+    if dtype.is_temporal():
+        # polars gives the mean of dates as an instant in microseconds.
+        microseconds = np.where(values == 0, 0.0, means) * (86_400_000_000 if dtype == pl.Date else 1)
+        column = pl.Series(aggregate.output, microseconds.astype(np.int64))
+    else:
+        column = pl.Series(aggregate.output, means)
+    column = _fitted(aggregate, column)
+    return column.set(pl.Series(values == 0), None) if (values == 0).any() else column
+
+
+def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
+    """(sum of squares - sum^2 / n) / (n - ddof), in pairs of floats, so that nothing cancels that was there."""
+    height = len(values)
+    scale = 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else 1.0
+    total, rest = double_double(f"sum:{aggregate.input}", sums, height)
+    squares, squares_rest = double_double(f"squares:{aggregate.input}", sums, height)
+    count = np.maximum(values, 1).astype(np.float64)
+    mean = total / count / scale
+    with np.errstate(invalid="ignore", over="ignore"):
+        product, product_rest = two_product(total / scale, mean)
+        exact, remainder = two_product(mean, count)
+        # mean was rounded: what it lost, times the sum, belongs to sum^2 / n.
+        lost = ((total / scale - exact) - remainder + rest / scale) / count
+        product_rest = product_rest + (total / scale) * lost + mean * rest / scale
+        difference, error = two_sum(squares, -product)
+        spread = np.maximum(difference + (error + squares_rest - product_rest), 0.0)
+        spread = np.where(np.isfinite(total) & np.isfinite(squares), spread, np.nan)
+    degrees = values - aggregate.ddof
+    variance = spread / np.maximum(degrees, 1)
+    result = np.sqrt(variance) if aggregate.kind == "std" else variance
+    column = _fitted(aggregate, pl.Series(aggregate.output, result))
+    return column.set(pl.Series(degrees <= 0), None) if (degrees <= 0).any() else column

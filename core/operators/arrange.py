@@ -1,0 +1,107 @@
+"""Keeping a collection sorted by a key, once, for every operator that reads it by that key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..kernels import gather, key_words
+from ..schema import DIFF
+from ..spine import Layout, Run, Spine, make_run
+
+
+class Arrange:
+    """The collection by key: writes the spine that others read, and hands its input on.
+
+    ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
+    null in their key are not kept, as they match nothing.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        layout: Layout,
+        *,
+        where: str | None = None,
+        skip_null_keys: bool = False,
+    ) -> None:
+        self.schema = schema
+        self.spine = Spine(layout)
+        self._keys = tuple(keys)
+        self._where = where
+        self._skip_null_keys = skip_null_keys
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Stage the rows of the change; the change itself goes through."""
+        (delta,) = deltas
+        frame = delta.frame
+        if frame.height and self._where is not None:
+            frame = frame.filter(frame.get_column(self._where))
+        if frame.height and self._skip_null_keys:
+            frame = frame.drop_nulls(self._keys)
+        if frame.height:
+            self.spine.stage(run_of_rows(self.spine.layout, self._keys, frame))
+        return delta
+
+
+class CountKeys:
+    """How many rows each key has: the sum of their diffs. Hands its input on."""
+
+    def __init__(self, schema: pl.Schema, keys: Sequence[str], *, skip_null_keys: bool) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout())
+        self._keys = tuple(keys)
+        self._skip_null_keys = skip_null_keys
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Stage the counts of the change; the change itself goes through."""
+        (delta,) = deltas
+        frame = delta.frame.drop_nulls(self._keys) if self._skip_null_keys else delta.frame
+        if frame.height:
+            words = key_words([frame.get_column(name) for name in self._keys], frame.height)
+            self.spine.stage(
+                make_run(self.spine.layout, words, pl.DataFrame(), {DIFF: frame.get_column(DIFF).to_numpy()})
+            )
+        return delta
+
+
+class Keep:
+    """The collection itself, by row: what a view reads. Hands its input on."""
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout(schema))
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Stage the rows of the change; the change itself goes through."""
+        (delta,) = deltas
+        if len(delta):
+            rows = delta.rows
+            words = key_words(rows.get_columns(), len(delta))
+            self.spine.stage(make_run(self.spine.layout, words, rows, {DIFF: delta.diffs}))
+        return delta
+
+    def contents(self) -> pl.DataFrame:
+        """All rows, each as often as its diffs add up to. Cost: the state."""
+        run = self.spine.merged()
+        diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
+        if (diffs == 1).all():
+            return run.payload
+        return gather(run.payload, np.repeat(np.arange(len(run)), np.maximum(diffs, 0)))
+
+
+def run_of_rows(layout: Layout, keys: Sequence[str], frame: pl.DataFrame) -> Run:
+    """The rows of a delta frame as a run by these key columns."""
+    payload = (
+        frame.select(layout.payload.names())
+        if layout.payload.names() != frame.columns[:-1]
+        else frame.drop(DIFF)
+    )
+    rows = key_words(payload.get_columns(), frame.height)
+    words = key_words([frame.get_column(name) for name in keys], frame.height)
+    return make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

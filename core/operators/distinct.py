@@ -1,0 +1,42 @@
+"""Each row once, however often it stands in the input."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..kernels import gather, group, key_words
+from ..schema import DIFF
+from ..spine import Layout, Spine, run_of_groups
+
+
+class Distinct:
+    """Rows whose diffs add up to more than zero, each with diff 1.
+
+        distinct(A)[row] = 1 if A[row] > 0 else 0
+
+    State: the sum of the diffs of each row, by the row's hash; the rows themselves are not kept, since those
+    that appear or disappear are in the delta. Cost: the delta.
+    """
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout())
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """+1 for rows that come to stand above zero, -1 for those that no longer do."""
+        (delta,) = deltas
+        if not len(delta):
+            return self._nothing
+        rows = delta.rows
+        groups = group(key_words(rows.get_columns(), len(delta)))
+        added = groups.sums(delta.diffs)
+        before = self.spine.totals(groups.keys).get(DIFF, np.zeros(len(groups), np.int64))
+        self.spine.stage(run_of_groups(groups, pl.DataFrame(), {DIFF: added}))
+        turned = (before + added > 0).astype(np.int64) - (before > 0)
+        changed = np.flatnonzero(turned)
+        entries = groups.first_entries()[changed]
+        return Delta.of(gather(rows, entries), turned[changed], is_consolidated=True)

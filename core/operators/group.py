@@ -1,0 +1,209 @@
+"""Aggregates of groups, kept by adding and retracting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..accumulators import LENGTH, contributions
+from ..aggregates import Additive, Aggregate, Column
+from ..clock import Now
+from ..delta import Delta
+from ..errors import ArithmeticRefusedError
+from ..kernels import Groups, Ints, Keys, Mask, column_of_words, gather, group, is_one_word, key_words
+from ..spine import Layout, Spine, run_of_groups
+from .group_parts import DistinctPart, InvertedPart, Part, Sums
+
+SIGNS = np.array([-1, 1])
+
+ROOM = 2**62
+"""Sums beyond this are refused: what one epoch adds, at most 2^62, could otherwise wrap around."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """What a group operator computes: the groups' keys, their aggregates, and the columns made of them."""
+
+    where: str
+    keys: pl.Schema
+    aggregates: tuple[Aggregate, ...]
+    finished: tuple[Column, ...]
+
+
+class GroupBy:
+    """One row per group: its key and its aggregates.
+
+        group(A) = {(key, aggregates of the rows of A with that key)}, for keys whose diffs do not add up to zero
+
+    The first input is the collection with its aggregates' inputs prepared as columns; every further one is the
+    ``Distinct`` of (key, value) pairs whose values are counted. State: the additive columns by key; what
+    cannot be inverted is read from arrangements. For every touched key the row before is retracted and the
+    row after added, where they differ. Without key columns there is one row, also of no rows.
+    Cost: the delta and the touched groups, plus what the arrangements say.
+    """
+
+    def __init__(self, spec: GroupSpec, schema: pl.Schema, parts: Sequence[Part]) -> None:
+        self.schema = schema
+        self._spec = spec
+        self._parts = tuple(parts)
+        self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._one_word = is_one_word(list(spec.keys.values()))
+        self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys))
+        self._nothing = Delta.empty(schema)
+
+    @property
+    def inverted(self) -> list[InvertedPart]:
+        """The parts that keep a state of their own."""
+        return [part for part in self._parts if isinstance(part, InvertedPart)]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Minus the touched groups' rows as they were, plus as they are."""
+        if not any(map(len, deltas)):
+            return self._first_row() if now.epoch == 0 and not self._spec.keys else self._nothing
+        groups, added = self._added(deltas)
+        keys = groups.keys
+        names = self._key_columns(deltas[0].frame, groups)
+        self.spine.stage(run_of_groups(groups, names.select(self.spine.layout.payload.names()), added))
+        sums = _before_and_after(self.spine.totals(keys), added, len(keys))
+        self._require_room(sums)
+        self._stage_inverted(deltas[0], sums)
+        return self._change(names, keys, sums)
+
+    def contents(self) -> pl.DataFrame:
+        """All rows, from the state. Cost: the state."""
+        run = self.spine.merged()
+        if not self._spec.keys and not len(run):
+            return self._first_row().rows
+        values = [part.current(run.keys, run.sums) for part in self._parts]
+        rows = self._finished(self._names_of(run.keys, run.payload), values)
+        exists = self._exists(run.sums, len(run))
+        return rows if exists.all() else rows.filter(pl.Series(exists))
+
+    def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
+        """The touched groups and what the epoch adds to their additive columns."""
+        names = self._spec.keys.names()
+        words = [key_words([delta.frame.get_column(name) for name in names], len(delta)) for delta in deltas]
+        rows = [contributions(self._additive, deltas[0].frame, self._checked(deltas[0].diffs))]
+        counted = [part.column for part in self._parts if isinstance(part, DistinctPart)]
+        rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
+        if len(deltas) == 1:
+            groups = group(words[0])
+            return groups, {name: groups.sums(column) for name, column in rows[0].items()}
+        groups = group(Keys.concat(words))
+        sizes = [len(delta) for delta in deltas]
+        columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
+        return groups, {name: groups.sums(column) for name, column in columns.items()}
+
+    def _checked(self, diffs: Ints) -> Ints:
+        if len(diffs) and float(np.abs(diffs).max()) * len(diffs) >= 2**30:
+            raise ArithmeticRefusedError(
+                f"{self._spec.where}: one epoch adds up to more than 2^30 rows; push the input in smaller batches"
+            )
+        return diffs
+
+    def _require_room(self, sums: Sums) -> None:
+        for name, column in sums.items():
+            if len(column) and (int(column.max()) >= ROOM or int(column.min()) <= -ROOM):
+                raise ArithmeticRefusedError(
+                    f"{self._spec.where}: a group has too many rows for an exact {name}; group by a finer key first"
+                )
+
+    def _key_columns(self, frame: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+        """The key columns of the touched groups, one row per group."""
+        if self._one_word:
+            return self._names_of(groups.keys, pl.DataFrame())
+        entries = groups.first_entries()
+        if not self._spec.keys:
+            return pl.DataFrame(height=len(groups))
+        return gather(frame.select(self._spec.keys.names()), entries)
+
+    def _names_of(self, keys: Keys, payload: pl.DataFrame) -> pl.DataFrame:
+        if not self._one_word:
+            return payload
+        ((name, dtype),) = self._spec.keys.items()
+        return pl.DataFrame([column_of_words(keys, name, dtype)])
+
+    def _exists(self, sums: Sums, height: int) -> Mask:
+        if not self._spec.keys:
+            return np.ones(height, np.bool_)
+        lengths = sums.get(LENGTH)
+        return np.zeros(height, np.bool_) if lengths is None else lengths != 0
+
+    def _stage_inverted(self, delta: Delta, sums: Sums) -> None:
+        parts = self.inverted
+        if not parts:
+            return
+        # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
+        own = group(key_words([delta.frame.get_column(name) for name in self._spec.keys], len(delta)))
+        lengths = sums.get(LENGTH, np.zeros(2 * len(own), np.int64))
+        gone = np.flatnonzero(lengths[len(own) :] == 0)
+        for part in parts:
+            part.stage(own, delta.frame.get_column(part.input), delta.diffs, gone)
+
+    def _finished(self, names: pl.DataFrame, values: Sequence[pl.Series]) -> pl.DataFrame:
+        """The output rows: keys, and the columns finished from the aggregates."""
+        finished = self._spec.finished
+        if all(column.copies is not None for column in finished):
+            by_name = {column.name: column for column in values}
+            columns = [by_name[column.copies or ""].alias(column.name) for column in finished]
+        else:
+            frame = pl.DataFrame([*names.get_columns(), *values])
+            columns = frame.select([column.expr.alias(column.name) for column in finished]).get_columns()
+        return pl.DataFrame([*names.get_columns(), *columns])
+
+    def _change(self, names: pl.DataFrame, keys: Keys, sums: Sums) -> Delta:
+        """Minus the rows before, plus the rows after, where they are and differ."""
+        height = len(keys)
+        try:
+            values = [part.change(keys, sums) for part in self._parts]
+        except ArithmeticRefusedError as error:
+            raise ArithmeticRefusedError(f"{self._spec.where}: {error}") from error
+        rows = self._finished(names.vstack(names), values)
+        exists = self._exists(sums, 2 * height)
+        differs = exists[:height] != exists[height:]
+        for column in self._spec.finished:
+            if differs.all():
+                break
+            differs |= _differ(rows.get_column(column.name), height)
+        shown = exists & np.concatenate((differs, differs))
+        diffs = np.repeat(SIGNS, height)
+        if not shown.all():
+            rows, diffs = rows.filter(pl.Series(shown)), diffs[shown]
+        return Delta.of(rows, diffs, is_consolidated=True)
+
+    def _first_row(self) -> Delta:
+        """The row of no rows, there from the start where there are no keys."""
+        values = [part.current(key_words([], 1), {}) for part in self._parts]
+        return Delta.of(
+            self._finished(pl.DataFrame(height=1), values), np.ones(1, np.int64), is_consolidated=True
+        )
+
+
+def _before_and_after(before: Sums, added: Sums, height: int) -> dict[str, Ints]:
+    """Each additive column of the groups before and, behind it, after what was added."""
+    nothing = np.zeros(height, np.int64)
+    both = {}
+    for name in {**before, **added}:
+        old = before.get(name, nothing)
+        both[name] = np.concatenate((old, old + added[name] if name in added else old))
+    return both
+
+
+def _spread(rows: Sequence[Mapping[str, Ints]], name: str, sizes: Sequence[int]) -> Ints:
+    """One additive column over the rows of all inputs; zero in those that do not have it."""
+    return np.concatenate(
+        [part.get(name, np.zeros(size, np.int64)) for part, size in zip(rows, sizes, strict=True)]
+    )
+
+
+def _differ(column: pl.Series, height: int) -> Mask:
+    """Where the two halves of a column differ, null being equal to null and NaN to NaN."""
+    if column.dtype.is_integer() and not column.has_nulls():
+        values = column.to_numpy()
+        differ: Mask = values[:height] != values[height:]
+        return differ
+    mask: Mask = column.slice(0, height).ne_missing(column.slice(height)).to_numpy()
+    return mask

@@ -1,0 +1,229 @@
+"""What a group operator asks of its states, an aggregate at a time: values before and after the epoch."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from ..accumulators import finish
+from ..aggregates import Additive, Custom, Distinct, Pick, Whole
+from ..kernels import Groups, Index, Ints, Keys, key_words
+from ..reading import Found, all_rows, first_rows
+from ..schema import DIFF
+from ..spine import Layout, Run, Spine, make_run
+
+OWNER = "__owner"
+STATE = "state"
+
+
+Sums = Mapping[str, Ints]
+
+
+class Part(Protocol):
+    """One aggregate of a group operator."""
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """The aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
+        ...
+
+    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+        """The aggregate of each group before this epoch, and behind that of each group after it.
+
+        ``sums`` are those of the groups before and, behind them, of the groups after.
+        """
+        ...
+
+
+class _Read(ABC):
+    """A part whose values are read from a state, before and after."""
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``Part``."""
+        return self._values(keys, with_delta=False)
+
+    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``Part``."""
+        return self._values(keys, with_delta=False).append(self._values(keys, with_delta=True))
+
+    @abstractmethod
+    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series: ...
+
+
+class AdditivePart:
+    """An aggregate that is a function of the group's additive columns."""
+
+    def __init__(self, aggregate: Additive, dtype: pl.DataType | None) -> None:
+        self._aggregate = aggregate
+        self._dtype = dtype
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``Part``."""
+        return finish(self._aggregate, self._dtype, sums, len(keys))
+
+    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``Part``."""
+        return finish(self._aggregate, self._dtype, sums, 2 * len(keys))
+
+
+class DistinctPart:
+    """The number of different values, added up from what ``Distinct`` says of (group, value) pairs."""
+
+    def __init__(self, aggregate: Distinct) -> None:
+        self._aggregate = aggregate
+
+    @property
+    def column(self) -> str:
+        """The additive column that counts the values."""
+        return f"distinct:{self._aggregate.input}"
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``Part``."""
+        return self._values(sums, len(keys))
+
+    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``Part``."""
+        return self._values(sums, 2 * len(keys))
+
+    def _values(self, sums: Sums, height: int) -> pl.Series:
+        counts = sums.get(self.column, np.zeros(height, np.int64))
+        return pl.Series(self._aggregate.output, counts).cast(self._aggregate.dtype)
+
+
+class PickPart(_Read):
+    """The value in the first row of the group, read from an arrangement by group and order."""
+
+    def __init__(self, aggregate: Pick, arrangement: Spine) -> None:
+        self._aggregate = aggregate
+        self._arrangement = arrangement
+
+    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
+        spine = self._arrangement
+        found = first_rows(spine.layout, _runs(spine, with_delta), keys, 1)
+        spine.touched += len(found.owners)
+        values = found.payload.get_column(self._aggregate.input).alias(self._aggregate.output)
+        return _placed(values, found.owners, len(keys))
+
+
+class WholePart(_Read):
+    """An aggregate computed by polars from all rows of each group."""
+
+    def __init__(self, aggregate: Whole, arrangement: Spine) -> None:
+        self._aggregate = aggregate
+        self._arrangement = arrangement
+
+    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
+        frame, owners = _whole_groups(self._arrangement, keys, with_delta)
+        frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
+        computed = frame.group_by(OWNER, maintain_order=True).agg(
+            self._aggregate.expr.alias(self._aggregate.output)
+        )
+        values = computed.get_column(self._aggregate.output).cast(self._aggregate.dtype)
+        return _placed(values, computed.get_column(OWNER).to_numpy(), len(keys))
+
+
+class RecomputedPart(_Read):
+    """A user's aggregate without an inverse: created anew from all rows of each group."""
+
+    def __init__(self, aggregate: Custom, arrangement: Spine) -> None:
+        self._aggregate = aggregate
+        self._arrangement = arrangement
+
+    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
+        aggregate = self._aggregate
+        frame, owners = _whole_groups(self._arrangement, keys, with_delta)
+        column = frame.get_column(aggregate.input)
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        ends = np.append(starts[1:], len(owners))
+        results = [
+            aggregate.extract(aggregate.add(aggregate.create(), column.slice(start, end - start)))
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        return _placed(pl.Series(aggregate.output, results, aggregate.dtype), owners[starts], len(keys))
+
+
+class InvertedPart(_Read):
+    """A user's aggregate with an inverse: its state is kept, rows are added to it and removed from it.
+
+    States are kept as rows (group, pickled state): what is replaced is retracted. Pickles are made and read by
+    this process or by one that trusts the checkpoint.
+    """
+
+    def __init__(self, aggregate: Custom) -> None:
+        self._aggregate = aggregate
+        self.input = aggregate.input
+        self.spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
+
+    def stage(self, groups: Groups, values: pl.Series, diffs: Ints, gone: Index) -> None:
+        """Stage the states after these rows; of groups that are ``gone`` none is kept."""
+        before = first_rows(self.spine.layout, self.spine.runs, groups.keys, 1)
+        states: list[Any] = [None] * len(groups)
+        for owner, pickled in zip(
+            before.owners.tolist(), before.payload.get_column(STATE).to_list(), strict=True
+        ):
+            states[owner] = pickled
+        ends = np.append(groups.starts[1:], len(groups.order))
+        gone_groups = set(gone.tolist())
+        for number, (start, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
+            entries = groups.order[start:end]
+            states[number] = (
+                None
+                if number in gone_groups
+                else self._moved(states[number], values[entries], diffs[entries])
+            )
+        kept = np.flatnonzero([state is not None for state in states])
+        payload = pl.DataFrame(
+            {STATE: [state for state in states if state is not None]}, schema={STATE: pl.Binary()}
+        )
+        payload = pl.concat([before.payload, payload])
+        keys = groups.keys.take(np.concatenate((before.owners, kept)))
+        signs = np.concatenate((-before.diffs, np.ones(len(kept), np.int64)))
+        rows = key_words(payload.get_columns(), payload.height)
+        self.spine.stage(make_run(self.spine.layout, keys, payload, {DIFF: signs}, rows))
+
+    def _moved(self, pickled: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
+        aggregate = self._aggregate
+        assert aggregate.remove is not None, "an inverted part has an inverse"
+        state = aggregate.create() if pickled is None else pickle.loads(pickled)
+        state = aggregate.add(state, _repeated(values, np.maximum(diffs, 0)))
+        return pickle.dumps(aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0))))
+
+    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
+        found = first_rows(self.spine.layout, _runs(self.spine, with_delta), keys, 1)
+        results = [
+            self._aggregate.extract(pickle.loads(state))
+            for state in found.payload.get_column(STATE).to_list()
+        ]
+        values = pl.Series(self._aggregate.output, results, self._aggregate.dtype)
+        return _placed(values, found.owners, len(keys))
+
+
+def _runs(spine: Spine, with_delta: bool) -> Sequence[Run]:
+    return (*spine.runs, spine.delta) if with_delta else spine.runs
+
+
+def _whole_groups(spine: Spine, keys: Keys, with_delta: bool) -> tuple[pl.DataFrame, Index]:
+    """All rows of these groups, each as often as its diff says, and the number of the group of each."""
+    found: Found = all_rows(spine.layout, _runs(spine, with_delta), keys)
+    spine.touched += len(found.owners)
+    if (found.diffs == 1).all():
+        return found.payload, found.owners
+    every = np.repeat(np.arange(len(found.owners)), found.diffs)
+    return found.payload[every], found.owners[every]
+
+
+def _repeated(values: pl.Series, times: Ints) -> pl.Series:
+    return values[np.repeat(np.arange(len(values)), times)]
+
+
+def _placed(values: pl.Series, owners: Index, height: int) -> pl.Series:
+    """The values at the positions of their owners, null elsewhere."""
+    if len(owners) == height:
+        return values
+    place = np.full(height, -1)
+    place[owners] = np.arange(len(owners))
+    return values.gather(pl.Series(place).cast(pl.Int64).replace(-1, None))

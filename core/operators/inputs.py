@@ -1,0 +1,161 @@
+"""Where outside changes enter the circuit: rows become a delta, and what cannot be accepted goes to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..clock import Epoch, Now
+from ..delta import Delta
+from ..errors import RetractionError
+from ..kernels import gather, group, key_words
+from ..reading import first_rows
+from ..schema import DIFF
+from ..spine import Layout, Spine, run_of_groups
+from .arrange import run_of_rows
+
+
+class Append:
+    """Rows that are only ever added, or whose retractions are trusted: the delta as it comes. No state."""
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema = schema
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change as it came."""
+        (delta,) = deltas
+        return delta
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Rows of one source that one epoch did not accept, and why."""
+
+    epoch: Epoch
+    source: str
+    reason: str
+    frame: pl.DataFrame
+
+
+class Ledger:
+    """Every row that was refused, and why: nothing is lost and nothing is silent.
+
+    Holds the last ``limit`` rows; ``forgotten`` counts those that had to go.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.refused: tuple[Refused, ...] = ()
+        self.forgotten = 0
+        self._staged: tuple[Refused, ...] = ()
+
+    def stage(self, refused: Refused) -> None:
+        """Make ready to enter these rows."""
+        self._staged = (*self._staged, refused)
+
+    def commit(self) -> None:
+        """Enter what was staged, and forget the oldest rows beyond the limit."""
+        if not self._staged:
+            return
+        self.refused, self._staged = (*self.refused, *self._staged), ()
+        while self.entries > self.limit and len(self.refused) > 1:
+            self.forgotten += self.refused[0].frame.height
+            self.refused = self.refused[1:]
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        self._staged = ()
+
+    @property
+    def entries(self) -> int:
+        """How many refused rows are held."""
+        return sum(refused.frame.height for refused in self.refused)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(int(refused.frame.estimated_size()) for refused in self.refused)
+
+
+class CheckRetractions:
+    """Accept a retraction only as far as the row is there; the rest is refused.
+
+    State: the sum of the diffs of each row, by the row's hash. Cost: the delta. An addition and a retraction
+    of one row within one epoch cancel before they are looked at.
+    """
+
+    def __init__(self, source: str, schema: pl.Schema, ledger: Ledger, *, strict: bool) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout())
+        self._source = source
+        self._ledger = ledger
+        self._strict = strict
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The accepted part of the change."""
+        (delta,) = deltas
+        if not len(delta):
+            return delta
+        rows = delta.rows
+        groups = group(key_words(rows.get_columns(), len(delta)))
+        added = groups.sums(delta.diffs)
+        held = self.spine.totals(groups.keys).get(DIFF, np.zeros(len(groups), np.int64))
+        accepted = np.maximum(added, -held)
+        self.spine.stage(run_of_groups(groups, pl.DataFrame(), {DIFF: accepted}))
+        excess = np.flatnonzero(accepted != added)
+        if not len(excess):
+            return delta
+        entries = groups.first_entries()
+        self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
+        kept = np.flatnonzero(accepted)
+        return Delta.of(gather(rows, entries[kept]), accepted[kept], is_consolidated=True)
+
+    def _refuse(self, now: Now, refused: Delta) -> None:
+        if self._strict:
+            first = refused.rows.row(0, named=True)
+            raise RetractionError(
+                f"source {self._source!r}: retraction of a row that is not there: {first} "
+                f"({len(refused)} in this batch); nothing was changed. Declare the source with strict=False to "
+                "have such rows refused into the ledger instead"
+            )
+        self._ledger.stage(
+            Refused(now.epoch, self._source, "retraction of a row that is not there", refused.frame)
+        )
+
+
+class Upsert:
+    """Rows replace the row of their key; a row with diff -1 deletes it. The engine derives the retractions.
+
+    The last row of a key in a batch wins. State: the rows by key. Cost: the delta.
+    """
+
+    def __init__(self, source: str, schema: pl.Schema, keys: Sequence[str], ledger: Ledger) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout(schema, by_row=True))
+        self._source = source
+        self._keys = tuple(keys)
+        self._ledger = ledger
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Minus the rows that stood there, plus those that now stand there."""
+        (delta,) = deltas
+        if not len(delta):
+            return self._nothing
+        groups = group(key_words([delta.frame.get_column(name) for name in self._keys], len(delta)))
+        last = np.maximum.reduceat(groups.order, groups.starts)
+        stands = delta.diffs[last] > 0
+        before = first_rows(self.spine.layout, self.spine.runs, groups.keys, 1)
+        self.spine.touched += len(before.owners)
+        after = gather(delta.rows, last[stands])
+        missing = np.setdiff1d(np.flatnonzero(~stands), before.owners)
+        if len(missing):
+            rows = gather(delta.frame, last[missing])
+            self._ledger.stage(Refused(now.epoch, self._source, "deletion of a key that is not there", rows))
+        diffs = np.concatenate((-before.diffs, np.ones(after.height, np.int64)))
+        change = Delta.of(pl.concat([before.payload, after]), diffs).consolidate()
+        self.spine.stage(run_of_rows(self.spine.layout, self._keys, change.frame))
+        return change

@@ -1,0 +1,184 @@
+"""Joins on equal keys, from two arrangements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..kernels import Index, Ints, Keys, Mask, boundaries, expand, gather, group
+from ..schema import DIFF
+from ..spine import Run, Spine
+
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """One input: its rows by key and, where presence of a key matters, the sum of the diffs of each key."""
+
+    rows: Spine
+    counts: Spine | None = None
+
+    @property
+    def counted(self) -> Spine:
+        """The sums of diffs by key; asked for by outer, semi and anti joins only."""
+        assert self.counts is not None, "this kind of join does not count keys"
+        return self.counts
+
+    def has(self, keys: Keys, *, with_delta: bool) -> Mask:
+        """Whether the rows of each of these keys add up to more than zero."""
+        counts = self.counted.totals(keys, with_delta=with_delta).get(DIFF)
+        return np.zeros(len(keys), np.bool_) if counts is None else counts > 0
+
+
+@dataclass(frozen=True, slots=True)
+class JoinColumn:
+    """An output column: a column of the left or of the right input, or the first of both that is not null."""
+
+    name: str
+    left: str | None = None
+    right: str | None = None
+
+
+class Join:
+    """Pairs of rows with equal keys, and rows that have no partner, as the kind demands.
+
+        inner:  d(A*B) = dA*B + A*dB + dA*dB       with A, B as of the epoch before
+        left:   A*B + A without B, padded with nulls;   right, full: the same on the other side, on both
+        semi:   rows of A whose key B has;   anti: rows of A whose key B has not
+
+    "B has a key" when the diffs of its rows add up to more than zero. Rows with a null key match nothing and
+    do not come here, unless nulls are equal. State: the two arrangements, with counts by key. Cost: the delta and the pairs that it makes; for all kinds but inner also the rows of keys that B comes to have or
+    to lose.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        kind: JoinKind,
+        left: JoinSide,
+        right: JoinSide,
+        columns: Sequence[JoinColumn],
+    ) -> None:
+        self.schema = schema
+        self._kind = kind
+        self._left, self._right = left, right
+        self._columns = tuple(columns)
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change of the joined rows."""
+        left, right = self._left.rows, self._right.rows
+        if not len(left.delta) and not len(right.delta):
+            return self._nothing
+        parts: list[pl.DataFrame] = []
+        if self._kind in ("inner", "left", "right", "full"):
+            parts += self._pairs(left.delta, (*right.runs, right.delta))
+            parts += [
+                part for run in left.runs for part in self._pairs(run, (right.delta,), small_right=True)
+            ]
+        if self._kind in ("left", "full"):
+            parts += [self._padded(*found, "left") for found in _unmatched(self._left, self._right)]
+        if self._kind in ("right", "full"):
+            parts += [self._padded(*found, "right") for found in _unmatched(self._right, self._left)]
+        if self._kind in ("semi", "anti"):
+            parts += [
+                _rows(*found) for found in _unmatched(self._left, self._right, matched=self._kind == "semi")
+            ]
+        parts = [part for part in parts if part.height]
+        return Delta(pl.concat(parts)) if parts else self._nothing
+
+    def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
+        """All pairs of a left run with the right ones; looks the smaller side's keys up in the other."""
+        pairs = []
+        for right in rights:
+            if not len(left) or not len(right):
+                continue
+            if small_right:
+                right_index, left_index = _matches(right, left)
+                self._left.rows.touched += len(left_index)
+            else:
+                left_index, right_index = _matches(left, right)
+                self._right.rows.touched += len(right_index)
+            if len(left_index):
+                diffs = left.sums[DIFF][left_index] * right.sums[DIFF][right_index]
+                pairs.append(self._joined(left.payload, left_index, right.payload, right_index, diffs))
+        return pairs
+
+    def _joined(
+        self, left: pl.DataFrame, left_index: Index, right: pl.DataFrame, right_index: Index, diffs: Ints
+    ) -> pl.DataFrame:
+        ours = gather(left.select([column.left for column in self._columns if column.left]), left_index)
+        theirs = gather(
+            right.select([column.right for column in self._columns if column.right and not column.left]),
+            right_index,
+        )
+        columns = [
+            (ours.get_column(column.left) if column.left else theirs.get_column(column.right or "")).alias(
+                column.name
+            )
+            for column in self._columns
+        ]
+        return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+
+    def _padded(self, run: Run, index: Index, diffs: Ints, side: Literal["left", "right"]) -> pl.DataFrame:
+        """Rows without a partner: the other side's columns are null."""
+        rows = gather(run.payload, index)
+        columns = []
+        for column in self._columns:
+            source = column.left if side == "left" else column.right
+            if source is None:
+                columns.append(
+                    pl.Series(column.name, [None], self.schema[column.name]).new_from_index(0, len(index))
+                )
+            else:
+                columns.append(rows.get_column(source).alias(column.name))
+        return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+
+
+def _rows(run: Run, index: Index, diffs: Ints) -> pl.DataFrame:
+    return gather(run.payload, index).hstack([pl.Series(DIFF, diffs)])
+
+
+def _matches(small: Run, large: Run) -> tuple[Index, Index]:
+    """The positions of all pairs of entries with equal keys. Cost: the small run's keys and the pairs."""
+    starts = boundaries(small.keys)
+    ends = np.append(starts[1:], len(small))
+    lower, upper = large.find(small.keys.take(starts))
+    hit = np.flatnonzero(lower < upper)
+    # First each entry of the small run with the range that its key has in the large one, then each pair.
+    entries, owner = expand(starts[hit], ends[hit])
+    positions, entry = expand(lower[hit][owner], upper[hit][owner])
+    return entries[entry], positions
+
+
+Unmatched = list[tuple[Run, Index, Ints]]
+
+
+def _unmatched(ours: JoinSide, theirs: JoinSide, *, matched: bool = False) -> Unmatched:
+    """The change of our rows whose key they have not (``matched``: have), as run, positions and diffs.
+
+    Keys that they come to have or to lose move all our rows; for the rest, only our delta counts.
+    """
+    mine = ours.rows.delta
+    touched = group(Keys.concat([mine.keys, theirs.counted.delta.keys])).keys
+    shown_before = theirs.has(touched, with_delta=False) == matched
+    shown_after = theirs.has(touched, with_delta=True) == matched
+    result: Unmatched = []
+    change = shown_after.astype(np.int64) - shown_before
+    turned = np.flatnonzero(change)
+    for run in ours.rows.runs:
+        positions, owner = expand(*run.find(touched.take(turned)))
+        if len(positions):
+            ours.rows.touched += len(positions)
+            result.append((run, positions, run.sums[DIFF][positions] * change[turned][owner]))
+    positions, _ = expand(*mine.find(touched.take(np.flatnonzero(shown_after))))
+    if len(positions):
+        result.append((mine, positions, mine.sums[DIFF][positions]))
+    return result

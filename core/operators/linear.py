@@ -1,0 +1,106 @@
+"""Operators that need no state: what they make of a sum is the sum of what they make of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..errors import InputError
+from ..schema import DIFF
+
+FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+class Linear:
+    """Apply a row by row function to the frame of a delta; ``_diff`` goes along.
+
+        f(A + B) = f(A) + f(B)
+
+    ``keeps_rows_apart``: rows that differ before differ after, so a consolidated delta stays so. Raises
+    ``InputError`` with ``where`` when the function fails on a value.
+    """
+
+    def __init__(
+        self, where: str, schema: pl.Schema, function: FrameFunction, *, keeps_rows_apart: bool
+    ) -> None:
+        self.schema = schema
+        self._where = where
+        self._function = function
+        self._keeps_rows_apart = keeps_rows_apart
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The image of the change."""
+        (delta,) = deltas
+        if not len(delta):
+            return self._nothing
+        frame = self._function(delta.frame)
+        return (
+            Delta(frame, delta.is_consolidated and self._keeps_rows_apart) if frame.height else self._nothing
+        )
+
+
+class MapBatches:
+    """Apply a user's function from frames to frames, which is row by row by declaration.
+
+    Rows with the same diff go through the function together and whatever comes out has that diff, so the
+    function may drop and multiply rows. Output columns are checked against the declared schema.
+    """
+
+    def __init__(self, where: str, schema: pl.Schema, function: FrameFunction) -> None:
+        self.schema = schema
+        self._where = where
+        self._function = function
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The image of the change."""
+        (delta,) = deltas
+        if not len(delta):
+            return self._nothing
+        parts = [
+            self._mapped(delta.frame.filter(pl.col(DIFF) == diff).drop(DIFF), diff)
+            for diff in np.unique(delta.diffs).tolist()
+        ]
+        return Delta(pl.concat(parts))
+
+    def _mapped(self, rows: pl.DataFrame, diff: int) -> pl.DataFrame:
+        mapped = self._function(rows)
+        if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
+            found = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
+            raise InputError(
+                f"{self._where}: the function gave {found}, declared is {dict(self.schema)}; "
+                "return these columns, or declare what it returns with schema="
+            )
+        return mapped.with_columns(pl.lit(diff, pl.Int64).alias(DIFF))
+
+
+class Concat:
+    """All rows of all inputs: A + B + ..."""
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema = schema
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The sum of the changes."""
+        given = [delta for delta in deltas if len(delta)]
+        if not given:
+            return self._nothing
+        return given[0] if len(given) == 1 else Delta(pl.concat([delta.frame for delta in given]))
+
+
+class Negate:
+    """Every row with the opposite diff: -A."""
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema = schema
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The opposite change."""
+        (delta,) = deltas
+        return delta.negate()

@@ -1,0 +1,42 @@
+"""The first rows of each group by an order."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..kernels import boundaries
+from ..reading import first_rows
+from ..spine import Spine
+
+
+class TopK:
+    """Keep the first ``count`` rows of each group by an order; a row with diff n is n rows.
+
+        top_k(A) = rows of A whose rank within their key is below count
+
+    State: the arrangement it reads, by group and order; nothing is kept per rank. For the keys of the delta
+    the first rows before and after are read and their difference is the output, so exactly the rows that move
+    over the boundary move. Ties are settled by the whole row, so the result does not depend on history.
+    Cost: ``count`` rows of each touched group, see ``first_rows``.
+    """
+
+    def __init__(self, schema: pl.Schema, arrangement: Spine, count: int) -> None:
+        self.schema = schema
+        self._arrangement = arrangement
+        self._count = count
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The first rows after less the first rows before."""
+        spine = self._arrangement
+        if not len(spine.delta):
+            return self._nothing
+        touched = spine.delta.keys.take(boundaries(spine.delta.keys))
+        before = first_rows(spine.layout, spine.runs, touched, self._count)
+        after = first_rows(spine.layout, (*spine.runs, spine.delta), touched, self._count)
+        spine.touched += len(before.owners) + len(after.owners)
+        rows = pl.concat([before.payload, after.payload])
+        return Delta.of(rows, np.concatenate((-before.diffs, after.diffs))).consolidate()

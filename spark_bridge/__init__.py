@@ -1,0 +1,1 @@
+"""The same plans as Structured Streaming queries. Nothing is here yet: embedded engines come first."""

@@ -1,0 +1,153 @@
+"""An epoch that fails anywhere changes nothing and says nothing, and the same input then succeeds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+
+from harness import Running, circuit_of, contents
+from oracle import TooLargeError
+from strategies import Case, Program, cases
+
+A = {"k": pl.Int64(), "x": pl.Int64()}
+B = {"k": pl.Int64(), "y": pl.Float64()}
+EVERY_OPERATOR = Case(
+    Program(
+        {"a": A, "b": B},
+        (
+            "v1 = a.filter(pl.col('x') != 0).select('k', x=pl.col('x') + 1)",
+            "v2 = a.join(b, on='k', how='full')",
+            "v3 = a.join(b, on='k', how='anti', nulls_equal=True)",
+            "v4 = a.unique().concat(a).minus(v3)",
+            "v5 = a.group_by('k').agg(n=pl.len(), u=pl.col('x').min(), d=pl.col('x').n_unique(), m=pl.col('x').median())",
+            "v6 = v5.group_by('n').agg(pl.col('u').sum()).join(v5, on='n')",
+            "v7 = a.group_by('k').top_k(1, by='x')",
+            "v8 = b.group_by().agg(pl.col('y').sum())",
+            "v9 = a.map_batches(lambda rows: rows).bottom_k(2, by='k')",
+        ),
+    ),
+    [
+        {"a": [((1, 1), 1), ((1, 2), 2), ((2, 5), 1)], "b": [((1, 0.5), 1), ((3, 1.5), 1)]},
+        # Also a retraction of what is not there, for the ledger.
+        {"a": [((1, 1), -1), ((3, 3), 1), ((9, 9), -1)], "b": [((1, 0.5), -1), ((2, 2.5), 1)]},
+    ],
+)
+
+
+class FaultError(Exception):
+    """Raised on purpose."""
+
+
+class Raising:
+    """An operator that raises, before or after the one that it stands for has done its work."""
+
+    def __init__(self, operator: Any, *, after: bool) -> None:
+        self.schema = operator.schema
+        self._operator = operator
+        self._after = after
+
+    def step(self, *given: Any) -> Any:
+        if self._after:
+            self._operator.step(*given)
+        raise FaultError
+
+
+@contextmanager
+def raising_node(node: Any, *, after: bool) -> Iterator[None]:
+    operator = node.operator
+    node.operator = Raising(operator, after=after)
+    try:
+        yield
+    finally:
+        node.operator = operator
+
+
+@contextmanager
+def raising_state(state: Any, *, after: bool) -> Iterator[list[bool]]:
+    """The state raises when something is staged in it; the list tells whether it was asked to."""
+    stage, asked = state.stage, []
+
+    def raising(*given: Any) -> None:
+        asked.append(True)
+        if after:
+            stage(*given)
+        raise FaultError
+
+    state.stage = raising
+    try:
+        yield asked
+    finally:
+        del state.stage
+
+
+def observed(running: Running) -> tuple[Any, ...]:
+    """All that outlives an epoch."""
+    engine = running.engine
+    views = [(view.epoch, view.read().rows(), [f.rows() for f in view.deltas()]) for view in running.views.values()]
+    states = [(state.entries, state.nbytes) for state in circuit_of(engine).states]
+    measured = [(node.rows_in, node.rows_out) for node in circuit_of(engine).nodes]
+    return engine.epoch_number, repr(views), engine.ledger().rows(), states, measured
+
+
+def fails_everywhere_and_changes_nothing(case: Case) -> int:
+    """Raise at every place in turn during the last epoch; how many faults there were."""
+    running = Running(case)
+    *earlier, last = case.epochs
+    for epoch in earlier:
+        running.push(epoch)
+    before = observed(running)
+    circuit = circuit_of(running.engine)
+    heard: list[pl.DataFrame] = []
+    for view in running.views.values():
+        view.subscribe(heard.append)
+    faults = 0
+    for after in (False, True):
+        for node in circuit.nodes:
+            with raising_node(node, after=after), pytest.raises(FaultError):
+                running.push(last)
+            assert observed(running) == before, node.name
+            faults += 1
+        for state in circuit.states:
+            # The last node raises too: not every state is written to in every epoch.
+            with (
+                raising_state(state, after=after) as asked,
+                raising_node(circuit.nodes[-1], after=True),
+                pytest.raises(FaultError),
+            ):
+                running.push(last)
+            assert observed(running) == before
+            faults += len(asked)
+    assert heard == []
+    running.push(last)
+    untouched = Running(case).push_all()
+    assert observed(running) == observed(untouched)
+    return faults
+
+
+def test_a_fault_at_every_node_and_at_every_state() -> None:
+    assert fails_everywhere_and_changes_nothing(EVERY_OPERATOR) > 80
+
+
+@settings(max_examples=max(20, settings.default.max_examples // 5))
+@given(case=cases(max_lines=3))
+def test_a_fault_anywhere_in_any_program(case: Case) -> None:
+    try:
+        case.expected()
+    except TooLargeError:
+        assume(False)
+    fails_everywhere_and_changes_nothing(case)
+
+
+def test_a_fault_in_the_first_epoch_leaves_an_engine_that_can_still_be_declared_on() -> None:
+    case = Case(EVERY_OPERATOR.program, EVERY_OPERATOR.epochs[:1])
+    running = Running(case)
+    with raising_node(circuit_of(running.engine).nodes[-1], after=True), pytest.raises(FaultError):
+        running.push(case.epochs[0])
+    late = running.engine.view("late", running.sources["a"].unique())
+    running.push(case.epochs[0])
+    assert contents(late).counts == {(1, 1): 1, (1, 2): 1, (2, 5): 1}
+    for name, expected in case.expected().items():
+        assert contents(running.views[name]).counts == expected.part(1).counts

@@ -1,0 +1,1 @@
+"""What people touch: sources, collections, views, the engine and the command line."""

@@ -1,0 +1,263 @@
+"""From an expression over a group to incremental parts: what each aggregate of polars becomes in the core."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import polars as pl
+
+from evercurrent.core.aggregates import (
+    Additive,
+    AdditiveKind,
+    Aggregate,
+    Column,
+    Order,
+    Pick,
+    Whole,
+)
+from evercurrent.core.errors import PlanError
+
+from .expression_trees import (
+    RENAMING,
+    Node,
+    children,
+    columns_of,
+    evaluated,
+    rebuilt,
+    text,
+    tree,
+    variant,
+    with_children,
+    without_renaming,
+)
+from .expressions import Expression
+from .order_free import Arranging
+from .row_by_row import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
+
+SortKey = tuple[pl.Expr, bool, bool]
+"""An expression, descending, nulls last."""
+
+INDEX: pl.DataType = pl.Schema({"count": pl.get_index_type()})["count"]
+"""The type of counts."""
+
+_CONSTANT: Obstacle = ("it aggregates a constant, not the rows of the group", "count rows with pl.len()")
+_NO_AGGREGATE: Obstacle = (
+    "it is not an aggregate and has a value for every row of the group",
+    "aggregate it; .implode() gives all values as a list",
+)
+_MANY: Obstacle = ("it gives many values per group", "add .implode() for a list, or an aggregate")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows that an aggregate is computed from: a value in each, which of them count, and their order."""
+
+    value: pl.Expr
+    where: pl.Expr | None = None
+    order: tuple[SortKey, ...] = ()
+
+    def among(self, condition: pl.Expr) -> "Rows":
+        return replace(self, where=condition if self.where is None else self.where & condition)
+
+    def pairs_with(self, other: "Rows | None") -> bool:
+        """Whether the value of the other stands in the same rows, neither of them sorted."""
+        if other is None or self.order or other.order:
+            return False
+        if self.where is None or other.where is None:
+            return self.where is other.where
+        return Expression(self.where) == Expression(other.where)
+
+    @property
+    def masked(self) -> pl.Expr:
+        """The value where the row counts and null elsewhere: the same to all that skip nulls."""
+        if self.where is None or Expression(self.where) == Expression(self.value.is_not_null()):
+            return self.value
+        return pl.when(self.where).then(self.value)
+
+
+class Parts:
+    """Collects the prepared columns and the aggregates that expressions over a group are made of.
+
+    Equal columns and equal aggregates are one. Generated names begin with two underscores, or with as many
+    as no column begins with. ``about`` is what messages begin with.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        keys: tuple[str, ...],
+        default_order: str | None,
+        rules: "Mapping[str, Rule]",
+    ) -> None:
+        self.schema = schema
+        self.keys = keys
+        self.default_order = default_order if default_order in schema else None
+        self.about = ""
+        self.rules = rules
+        self.empty = schema.to_frame()
+        self.prefix = "__"
+        while any(name.startswith(self.prefix) for name in (*schema, *keys)):
+            self.prefix += "_"
+        self.prepared: dict[Expression, Column] = {}
+        self.aggregates: dict[Hashable, Aggregate] = {}
+
+    def over_group(self, node: Node) -> pl.Expr:
+        """An expression with one value per group, as an expression over the results of aggregates.
+
+        Raises:
+            PlanError: where it has no such value, or has one that cannot be kept current.
+        """
+        name, _ = variant(node)
+        if name in RENAMING:
+            return self.over_group(children(node)[0]).alias(name_of(node))
+        own = own_obstacle(node, self.schema)
+        if name == "Literal" and own:
+            self.refuse(own, node)
+        if next(columns_of(node), None) is not None and obstacle(node, self.schema) is None:
+            self.refuse(_NO_AGGREGATE, node)
+        if own and name not in LOOKING_UP:
+            return self._aggregate(node).alias(name_of(node))
+        within = operands(node)
+        results = [
+            written_tree(self.over_group(child)) if any(child is each for each in within) else child
+            for child in children(node)
+        ]
+        return rebuilt(with_children(node, results))
+
+    def _aggregate(self, node: Node) -> pl.Expr:
+        rule = self.rules.get(variant(node)[0])
+        result = None
+        if rule:
+            dtype = self.group_dtype(node)
+            # An aggregate of type Null is null: there is nothing to keep.
+            result = pl.lit(None) if dtype == pl.Null else rule(self, node, dtype)
+        return self._whole(node) if result is None else result
+
+    def _whole(self, node: Node) -> pl.Expr:
+        """An aggregate of all rows of the group, which come sorted by its inputs."""
+        arranging = Arranging(self.schema, self.prepare, name_of, self.refuse)
+        arranged, standing = arranging.arrange(node)
+        if standing is not None:
+            self.refuse(_MANY, node)
+        if not arranging.inputs:
+            self.refuse(_CONSTANT, node)
+        inputs = tuple(arranging.inputs)
+        return self.part(Whole, dtype=self.group_dtype(node), inputs=inputs, expr=rebuilt(arranged), order=())
+
+    # What is collected.
+
+    def prepare(self, expr: pl.Expr) -> str:
+        """The name of the prepared column that holds an expression computed row by row."""
+        copies = Expression(expr).copies
+        key = Expression(expr if copies is None else pl.col(copies))
+        if key not in self.prepared:
+            name = f"{self.prefix}p{len(self.prepared)}"
+            self.prepared[key] = Column(name, key.expr.alias(name), copies)
+        return self.prepared[key].name
+
+    def part(self, make: Callable[..., Aggregate], /, **fields: Any) -> pl.Expr:
+        """The result of an aggregate, as a column of the frame that has one row per group."""
+        comparable = {k: Expression(v) if isinstance(v, pl.Expr) else v for k, v in fields.items()}
+        key = (make, *comparable.items())
+        if key not in self.aggregates:
+            self.aggregates[key] = make(output=f"{self.prefix}a{len(self.aggregates)}", **fields)
+        return pl.col(self.aggregates[key].output)
+
+    def additive(
+        self, kind: AdditiveKind, value: pl.Expr | None, dtype: pl.DataType, ddof: int = 1
+    ) -> pl.Expr:
+        name = None if value is None else self.prepare(value)
+        return self.part(Additive, dtype=dtype, kind=kind, input=name, ddof=ddof)
+
+    def pick(
+        self, dtype: pl.DataType, value: pl.Expr, order: Sequence[SortKey], where: pl.Expr | None = None
+    ) -> pl.Expr:
+        condition = None if where is None else self.prepare(where)
+        return self.part(
+            Pick, dtype=dtype, input=self.prepare(value), order=self.ordered(order), where=condition
+        )
+
+    def ordered(self, order: Sequence[SortKey]) -> tuple[Order, ...]:
+        return tuple(Order(self.prepare(by), descending, nulls_last) for by, descending, nulls_last in order)
+
+    def refuse(self, why: Obstacle, node: Node) -> NoReturn:
+        shown = text(node)
+        part = "" if self.about.endswith(shown) else f": {shown}"
+        raise PlanError(f"{self.about}{part}: {why[0]}; {why[1]}")
+
+    # Types, as polars gives them.
+
+    def row_dtype(self, expr: pl.Expr) -> pl.DataType:
+        return evaluated(self.about, lambda: self.empty.select(expr)).dtypes[0]
+
+    def group_dtype(self, node: Node) -> pl.DataType:
+        """The type of an aggregate.
+
+        It is asked in a ``select`` too: in a ``group_by`` polars gives null for some aggregates that do not
+        exist, such as the sum of dates.
+        """
+        expr = rebuilt(node)
+        whole = self.row_dtype(expr)
+        if not self.keys:
+            return whole
+        grouped = self.empty.group_by(pl.lit(0).alias("key"))
+        return evaluated(self.about, lambda: grouped.agg(expr.alias("value"))).dtypes[1]
+
+    # What an aggregate is computed from.
+
+    def rows(self, node: Node) -> Rows | None:
+        """The rows that a node stands for, where it is row by row but for filters and a sort; else None."""
+        node = without_renaming(node)
+        name, body = variant(node)
+        if obstacle(node, self.schema) is None:
+            return Rows(rebuilt(node)) if next(columns_of(node), None) is not None else None
+        if name not in ("DropNulls", "DropNans", "Filter", "Sort", "SortBy"):
+            return None
+        inner, *others = (self.rows(child) for child in children(node))
+        if inner is None or not all(inner.pairs_with(other) for other in others):
+            return None
+        if name == "DropNulls":
+            return inner.among(inner.value.is_not_null())
+        if name == "DropNans":
+            return inner.among(inner.value.is_nan().fill_null(False).not_())
+        beside = [other.value for other in others if other is not None]
+        if name == "Filter":
+            return inner.among(*beside)
+        if inner.order:
+            return None
+        options = body["options" if name == "Sort" else "sort_options"]
+        return replace(inner, order=_sort_keys(beside or [inner.value], options))
+
+    def length(self, rows: Rows) -> pl.Expr:
+        if rows.where is None:
+            return self.additive("len", None, INDEX)
+        return self.additive("sum", rows.where, INDEX)
+
+    def null_count(self, rows: Rows) -> pl.Expr:
+        if rows.where is None:
+            return self.additive("null_count", rows.value, INDEX)
+        return self.additive("sum", rows.where & rows.value.is_null(), INDEX)
+
+
+Rule = Callable[[Parts, Node, pl.DataType], pl.Expr | None]
+"""What an aggregate of this type becomes; None where it is to be computed from the whole group."""
+
+
+def name_of(node: Node) -> str:
+    """The name of what an expression makes. Parts keep it, since ``pl.struct`` and others name fields after it."""
+    return Expression(rebuilt(node)).output_name
+
+
+def written_tree(expr: pl.Expr) -> Node:
+    """The tree of an expression that was made here."""
+    node = tree(expr)
+    assert node is not None, expr
+    return node
+
+
+def _sort_keys(by: Sequence[pl.Expr], options: Mapping[str, Any]) -> tuple[SortKey, ...]:
+    def each(option: str) -> list[bool]:
+        given = options[option] if isinstance(options[option], list) else [options[option]]
+        return given * len(by) if len(given) == 1 else given
+
+    return tuple(zip(by, each("descending"), each("nulls_last"), strict=True))

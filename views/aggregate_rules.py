@@ -1,0 +1,231 @@
+"""What each aggregate of polars becomes: an incremental aggregate of the core, or several and an expression."""
+
+from collections.abc import Callable
+
+import polars as pl
+
+from evercurrent.core.aggregates import Distinct, Whole
+
+from .aggregate_parts import INDEX, Parts, Rows, Rule, SortKey, written_tree
+from .expression_trees import (
+    Node,
+    children,
+    function_options,
+    rebuilt,
+    variant,
+    with_children,
+    without_renaming,
+)
+from .order_free import NO_ORDER
+from .row_by_row import Obstacle
+
+_NOT_NUMBERS: Obstacle = ("it aggregates numbers, and its values are none", "cast them first")
+_NOT_BOOLEAN: Obstacle = ("it aggregates Booleans, and its values are none", "compare them with something")
+
+
+def _of_rows(rule: Callable[[Parts, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
+    """A rule for aggregates of one input, where that is row by row but for filters and a sort."""
+
+    def handle(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+        rows = parts.rows(children(node)[0])
+        return None if rows is None else rule(parts, rows, node, dtype)
+
+    return handle
+
+
+def _len(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr:
+    return parts.additive("len", None, dtype)
+
+
+def _count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    if variant(node)[1]["include_nulls"]:
+        return parts.length(rows)
+    return parts.additive("count", rows.masked, dtype)
+
+
+def _null_count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    return parts.null_count(rows)
+
+
+def _has_nulls(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    return parts.null_count(rows) > 0
+
+
+def _sum(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.Duration):
+        return parts.additive("sum", rows.masked.cast(pl.Int64), pl.Int64()).cast(dtype)
+    return parts.additive("sum", rows.masked, dtype)
+
+
+def _mean(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    if not dtype.is_temporal():
+        return parts.additive("mean", rows.masked, dtype)
+    # As polars has it: the mean of days or of time units in floating point, cut to the unit of the result.
+    mean = parts.additive("mean", rows.masked.cast(pl.Int64), pl.Float64())
+    unit = 86_400_000_000 if parts.row_dtype(rows.value) == pl.Date else 1
+    return (mean * unit).cast(pl.Int64).cast(dtype)
+
+
+def _var(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    return parts.additive("var", rows.masked, dtype, ddof=variant(node)[1][1])
+
+
+def _std(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    return parts.additive("std", rows.masked, dtype, ddof=variant(node)[1][1])
+
+
+def _any(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    found = parts.additive("any", _as_boolean(parts, rows, node), dtype)
+    if function_options(node)["ignore_nulls"]:
+        return found
+    return pl.when(found | (parts.null_count(rows) == 0)).then(found)
+
+
+def _all(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    found = parts.additive("all", _as_boolean(parts, rows, node), dtype)
+    if function_options(node)["ignore_nulls"]:
+        return found
+    return pl.when(~found | (parts.null_count(rows) == 0)).then(found)
+
+
+def _as_boolean(parts: Parts, rows: Rows, node: Node) -> pl.Expr:
+    dtype = parts.row_dtype(rows.value)
+    if dtype == pl.Boolean:
+        return rows.masked
+    if not (dtype.is_numeric() or dtype == pl.Null):
+        parts.refuse(_NOT_BOOLEAN, node)
+    return rows.masked.cast(pl.Boolean)
+
+
+def _moment(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> None:
+    # Over no rows polars takes any type for these, and so tells of a mistake only when there is data.
+    given = parts.row_dtype(rows.value)
+    if given.is_nested() or given in (pl.String, pl.Binary, pl.Categorical, pl.Enum):
+        parts.refuse(_NOT_NUMBERS, node)
+
+
+def _n_unique(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    distinct = parts.part(Distinct, dtype=dtype, input=parts.prepare(rows.masked))
+    if rows.where is None:
+        return distinct
+    # The null that stands for rows that do not count is no value, unless a row that counts is null as well.
+    masked_out = parts.additive("null_count", rows.masked, INDEX) > 0
+    return (distinct - masked_out.cast(dtype) + (parts.null_count(rows) > 0).cast(dtype)).cast(dtype)
+
+
+def _min(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    nan_first = variant(node)[1]["propagate_nans"]
+    return parts.pick(dtype, rows.masked, _from_smallest(parts, rows.masked, nan_first))
+
+
+def _max(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    nan_first = variant(node)[1]["propagate_nans"]
+    return parts.pick(dtype, rows.masked, _from_largest(parts, rows.masked, nan_first))
+
+
+def _from_smallest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list[SortKey]:
+    ascending: SortKey = (value, False, True)
+    if nan_first and parts.row_dtype(value).is_float():
+        return [(value.is_nan(), True, True), ascending]
+    return [ascending]
+
+
+def _from_largest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list[SortKey]:
+    # NaN sorts above all numbers, but is the maximum only where there is no number.
+    descending: SortKey = (value, True, True)
+    if not nan_first and parts.row_dtype(value).is_float():
+        return [(value.is_nan(), False, True), descending]
+    return [descending]
+
+
+def _max_by(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+    return _extreme(parts, children(node), dtype, _from_largest)
+
+
+def _min_by(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+    return _extreme(parts, children(node), dtype, _from_smallest)
+
+
+def _get(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+    value, index = children(node)
+    index = without_renaming(index)
+    extremes = {"ArgMax": _from_largest, "ArgMin": _from_smallest}
+    if not variant(node)[1]["returns_scalar"] or variant(index)[0] not in extremes:
+        return None
+    return _extreme(parts, [value, *children(index)], dtype, extremes[variant(index)[0]])
+
+
+def _extreme(
+    parts: Parts, inputs: list[Node], dtype: pl.DataType, order: Callable[[Parts, pl.Expr], list[SortKey]]
+) -> pl.Expr | None:
+    rows, by = (parts.rows(each) for each in inputs)
+    if rows is None or by is None or not rows.pairs_with(by):
+        return None
+    keys = [*order(parts, by.value), (rows.value, False, True)]
+    return parts.pick(dtype, rows.value, keys, by.among(by.value.is_not_null()).where)
+
+
+def _first(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    order = rows.order or _default_order(parts, node, descending=False)
+    return _picked(parts, rows, node, dtype, [*order, (rows.value, False, True)])
+
+
+def _last(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+    turned = [(by, not descending, not nulls_last) for by, descending, nulls_last in rows.order]
+    order = turned or _default_order(parts, node, descending=True)
+    return _picked(parts, rows, node, dtype, [*order, (rows.value, True, True)])
+
+
+def _picked(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType, order: list[SortKey]) -> pl.Expr:
+    if variant(node)[0].endswith("NonNull"):
+        rows = rows.among(rows.value.is_not_null())
+    return parts.pick(dtype, rows.value, order, rows.where)
+
+
+def _default_order(parts: Parts, node: Node, *, descending: bool) -> list[SortKey]:
+    if parts.default_order is None:
+        parts.refuse(NO_ORDER, node)
+    return [(pl.col(parts.default_order), descending, True)]
+
+
+def _listed(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+    if not rows.order:
+        return None
+    value = pl.col(parts.prepare(rows.value))
+    inputs = [value.meta.output_name()]
+    if rows.where is not None:
+        inputs.append(parts.prepare(rows.where))
+        value = value.filter(pl.col(inputs[-1]))
+    order = parts.ordered(rows.order)
+    inputs += [each.column for each in order]
+    expr = rebuilt(with_children(node, [written_tree(value)]))
+    return parts.part(Whole, dtype=dtype, inputs=tuple(dict.fromkeys(inputs)), expr=expr, order=order)
+
+
+RULES: dict[str, Rule] = {
+    "Len": _len,
+    "Agg.Count": _of_rows(_count),
+    "NullCount": _of_rows(_null_count),
+    "Boolean.HasNulls": _of_rows(_has_nulls),
+    "Agg.Sum": _of_rows(_sum),
+    "Agg.Mean": _of_rows(_mean),
+    "Agg.Var": _of_rows(_var),
+    "Agg.Std": _of_rows(_std),
+    "Boolean.Any": _of_rows(_any),
+    "Boolean.All": _of_rows(_all),
+    "Agg.NUnique": _of_rows(_n_unique),
+    "Agg.Min": _of_rows(_min),
+    "Agg.Max": _of_rows(_max),
+    "MaxBy": _max_by,
+    "MinBy": _min_by,
+    "Gather": _get,
+    "Agg.First": _of_rows(_first),
+    "Agg.FirstNonNull": _of_rows(_first),
+    "Agg.Last": _of_rows(_last),
+    "Agg.LastNonNull": _of_rows(_last),
+    "Agg.Implode": _of_rows(_listed),
+    "StringExpr.ConcatVertical": _of_rows(_listed),
+    "Skew": _of_rows(_moment),
+    "Kurtosis": _of_rows(_moment),
+}
+"""The rules by the names of nodes; what has none is computed from the whole group, if from anything."""

@@ -1,0 +1,202 @@
+"""``agg(...)``: polars expressions over a group, taken apart into aggregates that can be kept current.
+
+In the tree of an expression the aggregates are found. Each becomes an ``Aggregate`` of the core over columns
+prepared row by row; what stands above the aggregates is evaluated over their results, one row per group.
+``pl.col("x").sum() / pl.len()`` is an ``Additive`` sum of a prepared column, an ``Additive`` len, and a finished
+column that divides them. Equal parts are one part.
+
+An aggregate that the core has no form for is a ``Whole``, computed from all rows of a touched group, if it does
+not depend on the order of rows: a collection has none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.aggregates import Aggregation, Column, Custom
+from evercurrent.core.errors import PlanError
+from evercurrent.core.schema import listed
+
+from .aggregate_parts import Parts
+from .aggregate_rules import RULES
+from .expression_trees import evaluated, shown
+from .expressions import (
+    Expression,
+    as_expression,
+    check_expansion,
+    check_output_names,
+    check_rebuildable,
+    flattened,
+    output_trees,
+    row_expressions,
+)
+from .row_by_row import Obstacle
+
+_PYTHON: Obstacle = (
+    "it calls a Python function, and polars does not know what that needs of the group",
+    "write it with aggregate(create=..., add=..., merge=..., extract=..., dtype=...)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UserAggregate:
+    """A user's own aggregate, to be called with the expression that it aggregates; see ``aggregate``."""
+
+    create: Callable[[], Any]
+    add: Callable[[Any, pl.Series], Any]
+    merge: Callable[[Any, Any], Any]
+    extract: Callable[[Any], Any]
+    remove: Callable[[Any, pl.Series], Any] | None
+    dtype: pl.DataType
+
+    def __call__(self, input: pl.Expr | str) -> "AppliedAggregate":
+        return AppliedAggregate(self, input)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppliedAggregate:
+    """A user's aggregate of an expression, for ``agg``: it stands alone there, not inside other expressions."""
+
+    aggregate: UserAggregate
+    input: pl.Expr | str
+    name: str | None = None
+
+    def alias(self, name: str) -> "AppliedAggregate":
+        """The same under another name; without one it is named after its input."""
+        return replace(self, name=name)
+
+
+def aggregate(
+    *,
+    create: Callable[[], Any],
+    add: Callable[[Any, pl.Series], Any],
+    merge: Callable[[Any, Any], Any],
+    extract: Callable[[Any], Any],
+    remove: Callable[[Any, pl.Series], Any] | None = None,
+    dtype: pl.DataType | type[pl.DataType],
+) -> UserAggregate:
+    """An aggregate of one's own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
+
+    ``create()`` gives the state of an empty group, ``add(state, values)`` takes in a Series of values,
+    ``merge(state, state)`` joins two, ``extract(state)`` gives the result, of type ``dtype``. With
+    ``remove(state, values)`` a retraction is as cheap as an addition; without it the group is computed again.
+    All must be functions of their arguments, and the order of values must not matter: a collection has none.
+
+    >>> count = aggregate(
+    ...     create=lambda: 0,
+    ...     add=lambda n, values: n + len(values),
+    ...     merge=lambda m, n: m + n,
+    ...     extract=lambda n: n,
+    ...     dtype=pl.Int64,
+    ... )
+    >>> count(pl.col("x")).alias("n").name
+    'n'
+
+    Raises:
+        TypeError: where ``dtype`` leaves something open, as ``pl.Datetime`` does.
+    """
+    return UserAggregate(create, add, merge, extract, remove, pl.Schema({"result": dtype})["result"])
+
+
+def aggregation(
+    where: str,
+    schema: pl.Schema,
+    keys: Sequence[str],
+    exprs: tuple[object, ...],
+    named: Mapping[str, object],
+    default_order: str | None = None,
+) -> Aggregation:
+    """Compile ``group_by(keys).agg(*exprs, **named)`` over rows of ``schema``; without keys, ``select``.
+
+    Values and types are those of polars, with these differences, since the rows of a collection have no order:
+
+    - ``first`` and ``last`` go by ``sort_by(...)``, or by the column ``default_order`` where that is given,
+      and then rows without a value there come behind all others. Of rows with the same place ``first`` takes
+      the smallest value and ``last`` the largest, and null only where all are null.
+    - ``max_by``, ``min_by`` and ``get(arg_max)`` take the smallest value where several rows have the extreme.
+    - ``implode`` and ``str.join`` go by ``sort_by(...)``, and without it, and among equals, by the value itself.
+
+    >>> schema = pl.Schema({"k": pl.String, "x": pl.Int64})
+    >>> made = aggregation("view 'v'", schema, ["k"], (), {"mean": pl.col("x").sum() / pl.len()})
+    >>> [(part.kind, part.input) for part in made.aggregates], made.schema
+    ([('sum', '__p0'), ('len', None)], Schema({'mean': Float64}))
+
+    Raises:
+        PlanError: naming ``where`` and the expression, with the reason and the way out: for what is not an
+            aggregate, what depends on the order of rows, what polars refuses for this schema, and output
+            names that are reserved, given twice, or those of keys.
+    """
+    parts = Parts(schema, tuple(keys), default_order, RULES)
+    outputs: list[tuple[Column, pl.DataType]] = []
+    for name, value in [*((None, value) for value in flattened(exprs)), *named.items()]:
+        if isinstance(value, AppliedAggregate):
+            outputs.append(_user_output(where, parts, value, name))
+        else:
+            expr = as_expression(where, value)
+            outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
+    names = [column.name for column, _ in outputs]
+    check_output_names(where, names)
+    if taken := [name for name in names if name in keys]:
+        raise PlanError(f"{where}: {listed(taken)} is a key; name the aggregate with .alias(...)")
+    return Aggregation(
+        prepared=tuple(parts.prepared.values()),
+        aggregates=tuple(parts.aggregates.values()),
+        finished=tuple(column for column, _ in outputs),
+        schema=pl.Schema({column.name: dtype for column, dtype in outputs}),
+    )
+
+
+def _outputs(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
+    parts.about = f"{where}: {shown(expr)}"
+    trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
+    for node in trees:
+        check_rebuildable(where, expr, node)
+    finished = [parts.over_group(node) for node in trees]
+    outputs = _polars_schema(parts, expr)
+    check_expansion(where, expr, len(finished), outputs)
+    return [
+        (_finished(parts, name, each, outputs[name]), outputs[name])
+        for name, each in zip(outputs, finished, strict=True)
+    ]
+
+
+def _polars_schema(parts: Parts, expr: pl.Expr) -> pl.Schema:
+    """The columns that polars makes of an expression in this ``agg``."""
+    keys = [pl.col(key) if key in parts.schema else pl.lit(0).alias(key) for key in parts.keys]
+    if not keys:
+        return evaluated(parts.about, lambda: parts.empty.select(expr)).schema
+    grouped = evaluated(parts.about, lambda: parts.empty.group_by(keys).agg(expr))
+    return pl.Schema(list(grouped.schema.items())[len(keys) :])
+
+
+def _finished(parts: Parts, name: str, expr: pl.Expr, dtype: pl.DataType) -> Column:
+    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame()
+    if evaluated(parts.about, lambda: results.select(expr)).dtypes[0] != dtype:
+        expr = expr.cast(dtype)
+    copies = Expression(expr).copies
+    return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies)
+
+
+def _user_output(
+    where: str, parts: Parts, applied: AppliedAggregate, name: str | None
+) -> tuple[Column, pl.DataType]:
+    columns = row_expressions(where, parts.schema, applied.input)
+    if len(columns) != 1:
+        raise PlanError(
+            f"{where}: a user's aggregate of {len(columns)} columns; give it one, such as a pl.struct(...) of them"
+        )
+    made = applied.aggregate
+    result = parts.part(
+        Custom,
+        dtype=made.dtype,
+        input=parts.prepare(columns[0].expr),
+        create=made.create,
+        add=made.add,
+        merge=made.merge,
+        extract=made.extract,
+        remove=made.remove,
+    )
+    output = name or applied.name or columns[0].name
+    return Column(output, result.alias(output), result.meta.output_name()), made.dtype

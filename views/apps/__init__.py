@@ -1,0 +1,1 @@
+"""Applications that come with evercurrent: ``evercurrent apps`` lists them, ``evercurrent run NAME`` runs them."""

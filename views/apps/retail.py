@@ -1,0 +1,100 @@
+"""Orders of a shop: invoices, customers, customers' tiers and countries, each view computed from the one before.
+
+The lines of orders come late, are cancelled (an invoice number with C and a negative quantity) and are corrected (the
+line with ``_diff`` -1, then the right one). So a customer's revenue goes up and down, and a customer moves from a tier
+to another, in every view at once.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from ..engine import Engine
+from .retail_orders import LINES, ORDERS, orders_in_batches
+
+show = "tiers"
+order = {
+    "invoices": ["-revenue"],
+    "customers": ["-revenue"],
+    "tiers": ["-revenue"],
+    "countries": ["-revenue"],
+}
+input_rows = LINES
+
+TOP_COUNTRIES = 10
+CENTS = pl.Decimal(20, 2)
+
+
+def engine() -> Engine:
+    """An engine with the source ``orders`` and the four views over it."""
+    made = Engine()
+    orders = made.source("orders", ORDERS, kind="diffs", event_time="InvoiceDate")
+    invoices = made.view(
+        "invoices",
+        orders.filter(pl.col("CustomerID").is_not_null())
+        .group_by("InvoiceNo", "CustomerID", "Country")
+        .agg(
+            lines=pl.len(),
+            revenue=(pl.col("Quantity") * pl.col("UnitPrice")).sum(),
+            at=pl.col("InvoiceDate").max(),
+        ),
+    )
+    customers = made.view(
+        "customers",
+        invoices.group_by("Country", "CustomerID").agg(invoices=pl.len(), revenue=pl.col("revenue").sum()),
+    )
+    tiers = made.view(
+        "tiers",
+        customers.with_columns(tier=tier(pl.col("revenue")))
+        .group_by("Country", "tier")
+        .agg(customers=pl.len(), revenue=pl.col("revenue").sum()),
+    )
+    made.view(
+        "countries",
+        tiers.group_by("Country")
+        .agg(customers=pl.col("customers").sum(), revenue=pl.col("revenue").sum())
+        .top_k(TOP_COUNTRIES, by="revenue"),
+    )
+    return made
+
+
+def tier(revenue: pl.Expr) -> pl.Expr:
+    """The tier of a customer with this revenue."""
+    return (
+        pl.when(revenue >= 5000)
+        .then(pl.lit("gold"))
+        .when(revenue >= 1000)
+        .then(pl.lit("silver"))
+        .when(revenue >= 0)
+        .then(pl.lit("bronze"))
+        .otherwise(pl.lit("returned"))
+    )
+
+
+def inputs(batch_rows: int) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Made-up orders, in batches of so many lines."""
+    return (("orders", batch) for batch in orders_in_batches(batch_rows))
+
+
+def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Who moved from one tier to another; falls first, since only cancellations and corrections cause them."""
+    if "customers" not in deltas:
+        return []
+    change = deltas["customers"].with_columns(tier=tier(pl.col("revenue")))
+    before, after = change.filter(pl.col("_diff") < 0), change.filter(pl.col("_diff") > 0)
+    moved = (
+        before.join(after, on=["Country", "CustomerID"], suffix="_after")
+        .filter(pl.col("tier") != pl.col("tier_after"))
+        .with_columns(gain=pl.col("revenue_after") - pl.col("revenue"))
+        .sort("gain")
+    )
+    said = pl.format(
+        "customer {} ({}) {} to {}: {} -> {}",
+        "CustomerID",
+        "Country",
+        pl.when(pl.col("gain") < 0).then(pl.lit("falls")).otherwise(pl.lit("rises")),
+        "tier_after",
+        pl.col("revenue").cast(CENTS),
+        pl.col("revenue_after").cast(CENTS),
+    )
+    return moved.select(said).to_series().to_list()

@@ -1,0 +1,193 @@
+"""The command ``evercurrent``: run an application over files, explain it, list the bundled ones.
+
+Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds the traceback), 2 wrong usage,
+130 stopped by Ctrl-C before the input ended.
+"""
+
+import os
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evercurrent.core.schema import DIFF, EPOCH, listed
+
+from ..delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
+from ..files import Reader
+from .applications import Application, ApplicationError, bundled, load
+from .feeds import Feed, FileFeed, MadeFeed
+from .guards import Stop, errors_said, stoppable
+from .options import App, BatchRows, Debug, Deltas, Follow, Format, Inputs, Output, PlanFormat, Show
+from .runs import Run
+from .screens import LiveScreen, PlainScreen, Screen, Shown
+from .summaries import summary
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Views that are always current: kept up to date from small batches of +1/-1 changes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"evercurrent {version('evercurrent')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Views that are always current: kept up to date from small batches of +1/-1 changes."""
+
+
+@app.command()
+def run(
+    name: App,
+    inputs: Inputs = None,
+    batch_rows: BatchRows = 10_000,
+    follow: Follow = False,
+    deltas: Deltas = None,
+    show: Show = None,
+    output: Output = None,
+    debug: Debug = False,
+) -> None:
+    """Keep the views of APP current over its input, and show them.
+
+    What is shown is live on a terminal and plain lines elsewhere; a summary ends it. Ctrl-C ends the run after the
+    current epoch, with the summary; a second Ctrl-C at once.
+    """
+    paths = _pairs("--input", inputs or [])
+    delta_paths = _pairs("--deltas", deltas or [])
+    _check_usage(paths, delta_paths, follow)
+    with errors_said(debug), stoppable() as stop, ExitStack() as open_files:
+        application = load(name)
+        shown_name = application.showing(show)
+        view = application.engine.views[shown_name]
+        shown = Shown(shown_name, view.read, application.order.get(shown_name, ()))
+        feed = _feed(application, paths, batch_rows, follow, stop)
+        files = {
+            each: open_files.enter_context(_delta_file(application, each, found[0]))
+            for each, found in delta_paths.items()
+        }
+        console = _console()
+        screen: Screen = LiveScreen(console, shown) if console.is_terminal else PlainScreen(console, shown)
+        job = Run(application, feed, screen, shown, files, stop)
+        written: list[Path] = []
+        try:
+            job.go()
+            open_files.close()
+            written += [file.path for file in files.values()]
+            if output is not None:
+                written += [
+                    write_contents(output, each, found.read())
+                    for each, found in application.engine.views.items()
+                ]
+        finally:
+            _print(console, summary(job.tally, application.engine, shown, written, feed.notes))
+        if stop.asked and not follow:
+            raise typer.Exit(130)
+
+
+@app.command()
+def explain(name: App, form: PlanFormat = Format.TEXT, debug: Debug = False) -> None:
+    """Show the plan of APP: how its views are computed from its sources."""
+    with errors_said(debug):
+        typer.echo(load(name).engine.explain(format=form.value))
+
+
+@app.command()
+def apps(debug: Debug = False) -> None:
+    """List the bundled applications."""
+    with errors_said(debug):
+        table = Table.grid(padding=(0, 2))
+        for name, description in bundled():
+            table.add_row(Text(name, "bold"), Text(description))
+        Console().print(table)
+
+
+def _console() -> Console:
+    """Standard output; where it is no terminal, wide enough for any table and path, unless COLUMNS says otherwise."""
+    plain = Console()
+    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=240)
+
+
+def _print(console: Console, said: RenderableType) -> None:
+    """Print after an empty line; without the spaces that fill up lines, where it is no terminal."""
+    if console.is_terminal:
+        console.print("", said)
+        return
+    with console.capture() as captured:
+        console.print(said)
+    typer.echo("\n" + "\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _pairs(option: str, given: list[str]) -> dict[str, list[Path]]:
+    """``NAME=PATH`` as names and paths; wrong usage otherwise."""
+    pairs: dict[str, list[Path]] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=PATH", param_hint=option)
+        pairs.setdefault(name, []).append(Path(path))
+    return pairs
+
+
+def _check_usage(paths: dict[str, list[Path]], delta_paths: dict[str, list[Path]], follow: bool) -> None:
+    if follow and not paths:
+        raise typer.BadParameter("needs an --input to follow", param_hint="--follow")
+    for name, found in delta_paths.items():
+        if len(found) > 1:
+            raise typer.BadParameter(f"view {name!r} is given twice", param_hint="--deltas")
+        if found[0].suffix.lower() not in DELTA_SUFFIXES:
+            raise typer.BadParameter(
+                f"{found[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}", param_hint="--deltas"
+            )
+
+
+def _feed(
+    application: Application,
+    paths: dict[str, list[Path]],
+    batch_rows: int,
+    follow: bool,
+    stop: Stop,
+) -> Feed:
+    sources = application.engine.sources
+    if unknown := [name for name in paths if name not in sources]:
+        raise ApplicationError(
+            f"{application.name}: there is no source {listed(unknown)}; there are {listed(sources)}: "
+            "correct the name in --input"
+        )
+    if paths:
+        readers = {
+            name: Reader(
+                name, found, sources[name].schema, diffs=sources[name].kind != "append", batch_rows=batch_rows
+            )
+            for name, found in paths.items()
+        }
+        return FileFeed(readers, follow=follow, stop=stop)
+    if application.inputs is None:
+        first = next(iter(sources), "SOURCE")
+        raise ApplicationError(
+            f"{application.name}: there is nothing to read: the application makes no input of its own; "
+            f"give --input {first}=PATH"
+        )
+    return MadeFeed(application.inputs(batch_rows), application.input_rows)
+
+
+def _delta_file(application: Application, view: str, path: Path) -> DeltaFile:
+    columns = application.engine.views[application.showing(view)].schema
+    return DeltaFile(path, pl.Schema({**columns, EPOCH: pl.UInt64(), DIFF: pl.Int64()}))

@@ -1,0 +1,172 @@
+"""What ``evercurrent run APP`` runs: a module that declares an engine, found by file, by name or among the bundled.
+
+A module is an application when it has a name ``engine``: an ``Engine``, or a function without arguments that makes
+one. All else is optional, by these names in the same module:
+
+``show``
+    The name of the view to show; without it the view that was declared last.
+``order``
+    A dictionary from names of views to the columns that their rows are listed by, ``"-revenue"`` from the largest.
+``inputs(batch_rows)``
+    A function that yields pairs of a source's name and a frame of at most so many rows: what the application runs
+    on when no ``--input`` is given. ``input_rows``, where the module has it, says how many rows that will be.
+``remarks(deltas)``
+    A function that is called after each epoch with the deltas of the views that changed, by name, and returns
+    sentences about them; the command line shows the newest.
+
+The first line of the module's docstring describes the application in ``evercurrent apps``.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import polars as pl
+
+from evercurrent.core.errors import EvercurrentError
+from evercurrent.core.schema import listed
+
+from .. import apps
+from ..engine import Engine
+
+Inputs = Callable[[int], Iterable[tuple[str, pl.DataFrame]]]
+Result = TypeVar("Result")
+Remarks = Callable[[Mapping[str, pl.DataFrame]], Iterable[str]]
+
+
+class ApplicationError(EvercurrentError):
+    """An APP that cannot be run: not found, not loadable, or without an engine."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """An engine and what its module says about running it."""
+
+    name: str
+    engine: Engine
+    show: str
+    order: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    inputs: Inputs | None = None
+    input_rows: int | None = None
+    remarks: Remarks | None = None
+
+    def showing(self, view: str | None) -> str:
+        """The view to show: the asked one, else the application's own choice.
+
+        Raises:
+            ApplicationError: there is no such view.
+        """
+        name = self.show if view is None else view
+        if name not in self.engine.views:
+            raise ApplicationError(
+                f"{self.name}: there is no view {name!r}; there are {listed(self.engine.views)}"
+            )
+        return name
+
+
+def load(name: str) -> Application:
+    """The application of a Python file, a bundled application's name, or a module's name; looked for in this order.
+
+    Raises:
+        ApplicationError: naming what was looked for, or what failed while the module was loaded.
+    """
+    module = _module(name)
+    declared = getattr(module, "engine", None)
+    if declared is None:
+        named = [key for key, value in vars(module).items() if isinstance(value, Engine)]
+        hint = f" (there is one named {named[0]!r})" if named else ""
+        raise ApplicationError(
+            f"{name}: an application without an engine{hint}; name the engine, or a function without arguments "
+            "that returns it, 'engine'"
+        )
+    engine = _guarded(name, declared) if callable(declared) else declared
+    if not isinstance(engine, Engine):
+        raise ApplicationError(
+            f"{name}: 'engine' is {type(engine).__name__}; it has to be an evercurrent.Engine, or a function without "
+            "arguments that returns one"
+        )
+    if not engine.views:
+        raise ApplicationError(
+            f"{name}: the engine has no view; declare one with engine.view(name, collection)"
+        )
+    return Application(
+        name=Path(name).stem,
+        engine=engine,
+        show=getattr(module, "show", list(engine.views)[-1]),
+        order=getattr(module, "order", {}),
+        inputs=getattr(module, "inputs", None),
+        input_rows=getattr(module, "input_rows", None),
+        remarks=getattr(module, "remarks", None),
+    )
+
+
+def bundled() -> Iterator[tuple[str, str]]:
+    """Name and one-line description of each application in ``evercurrent.views.apps``."""
+    for found in pkgutil.iter_modules(apps.__path__):
+        module = importlib.import_module(f"{apps.__name__}.{found.name}")
+        if hasattr(module, "engine"):
+            yield found.name, (module.__doc__ or "").strip().partition("\n")[0]
+
+
+def _module(name: str) -> ModuleType:
+    path = Path(name)
+    if path.suffix == ".py" or len(path.parts) > 1:
+        if not path.is_file():
+            raise ApplicationError(f"{name}: there is no such file; check the path")
+        return _guarded(name, lambda: _of_file(path))
+    if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
+        return importlib.import_module(f"{apps.__name__}.{name}")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    if _guarded(name, lambda: importlib.util.find_spec(name)) is None:
+        known = listed(bundled_name for bundled_name, _ in bundled())
+        raise ApplicationError(
+            f"{name}: no bundled application ({known}) and no module of this name; give one of these, or the path of "
+            "a Python file"
+        )
+    return _guarded(name, lambda: importlib.import_module(name))
+
+
+def _of_file(path: Path) -> ModuleType:
+    """A file as a module of its stem's name; modules beside it can be imported by it, as when Python runs it."""
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _guarded(name: str, load: Callable[[], Result]) -> Result:
+    """What the application's own code returns; what it raises becomes one sentence with the line that raised it."""
+    try:
+        return load()
+    except EvercurrentError:
+        raise
+    except Exception as error:
+        last = _raised_at(error)
+        raise ApplicationError(
+            f"{name}: cannot be loaded: {type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); "
+            "correct it, or see more with --debug"
+        ) from error
+
+
+def _raised_at(error: Exception) -> traceback.FrameSummary:
+    """The innermost line outside of evercurrent and of Python's import machinery; without one, the innermost."""
+    lines = traceback.extract_tb(error.__traceback__)
+    ours = Path(apps.__path__[0]).parents[1]  # apps, views, evercurrent
+    theirs = [
+        line
+        for line in lines
+        if not line.filename.startswith("<") and not Path(line.filename).is_relative_to(ours)
+    ]
+    return (theirs or lines)[-1]

@@ -1,0 +1,61 @@
+"""What surrounds a command: errors as one sentence, and Ctrl-C as a wish to stop."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from evercurrent.core.errors import EvercurrentError
+
+
+@dataclass
+class Stop:
+    """The wish to end a run. No ``threading.Event``: a signal that comes while one is waited for could deadlock."""
+
+    asked: bool = False
+
+
+@contextmanager
+def errors_said(debug: bool) -> Iterator[None]:
+    """Errors as one sentence on standard error and exit code 1."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        console = Console(stderr=True)
+        if debug:
+            console.print_exception()
+        sentence = str(error)
+        if not isinstance(error, EvercurrentError):
+            more = "" if debug else "; see where with --debug"
+            sentence = f"unexpected {type(error).__name__}: {error}{more}"
+        console.print(Text.assemble(("error: ", "bold red"), " ".join(sentence.split())), soft_wrap=True)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """A wish that Ctrl-C (or a request to terminate) sets; the second Ctrl-C interrupts at once."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if stop.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

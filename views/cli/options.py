@@ -1,0 +1,71 @@
+"""The arguments and options of the commands."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How a plan is drawn."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+
+
+App = Annotated[
+    str,
+    typer.Argument(
+        metavar="APP",
+        help="A Python file, the name of a bundled application (see [bold]evercurrent apps[/]) or an importable "
+        "module. It declares [bold]engine[/]: an Engine, or a function without arguments that returns one.",
+    ),
+]
+
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="SOURCE=PATH",
+        help="Read a source from a file, or from all files of a folder in the order of their names: CSV, JSON lines, "
+        "Parquet, Arrow IPC. Can be given again, for the same source too. The batches of several sources are "
+        "interleaved: one of each in turn, one epoch per batch. Without it, the application's own input.",
+    ),
+]
+
+BatchRows = Annotated[
+    int, typer.Option("--batch-rows", min=1, metavar="N", help="Rows of a batch, which is one epoch.")
+]
+
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow", help="Then wait for new files, and new lines of CSV and JSON lines, until Ctrl-C."
+    ),
+]
+
+Deltas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deltas",
+        metavar="VIEW=PATH",
+        help="Write the deltas of a view, with _epoch and _diff, as .parquet or .jsonl. Can be given again.",
+    ),
+]
+
+Show = Annotated[
+    str | None,
+    typer.Option("--show", metavar="VIEW", help="The view to show; the application has its own choice."),
+]
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="DIR", help="Write the final contents of every view as DIR/VIEW.parquet."
+    ),
+]
+
+PlanFormat = Annotated[Format, typer.Option("--format", help="As an indented text, or as a Mermaid diagram.")]
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,0 +1,106 @@
+"""A run: chunks of input become epochs, deltas go to files, the screen is told."""
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+
+import polars as pl
+
+from evercurrent.core.errors import InputError
+
+from ..delta_files import DeltaFile
+from .applications import Application
+from .feeds import Chunk, Feed
+from .guards import Stop
+from .screens import Screen, Shown, Tally
+
+
+class Run:
+    """Pushes what a feed hands out, one epoch a chunk, until it ends or ``stop`` is asked for.
+
+    An epoch is never cut: ``stop`` is looked at between them.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        feed: Feed,
+        screen: Screen,
+        shown: Shown,
+        files: Mapping[str, DeltaFile],
+        stop: Stop,
+    ) -> None:
+        self.tally = Tally()
+        self._application = application
+        self._engine = application.engine
+        self._feed = feed
+        self._screen = screen
+        self._shown = shown
+        self._files = files
+        self._stop = stop
+        self._deltas: dict[str, pl.DataFrame] = {}
+        """Those of the newest epoch."""
+        self._start = 0.0
+
+    def go(self) -> None:
+        """Run to the end.
+
+        Raises:
+            InputError: a chunk was refused, or a file cannot be read on. The epochs before it stay.
+        """
+        with ExitStack() as open_now:
+            open_now.callback(self._screen.close)
+            for name, file in self._files.items():
+                self._write_earlier(name, file)
+            for name in self._heard():
+                hear = partial(self._deltas.__setitem__, name)
+                subscription = self._engine.views[name].subscribe(hear)
+                open_now.callback(subscription.close)
+            self._start = time.monotonic()
+            for chunk in self._feed.chunks():
+                if chunk is None:
+                    self._screen.idle(self.tally)
+                else:
+                    self._epoch(chunk)
+                if self._stop.asked:
+                    return
+
+    def _write_earlier(self, name: str, file: DeltaFile) -> None:
+        """What the application pushed itself, and what a view holds before any input."""
+        view = self._engine.views[name]
+        view.read()  # makes epoch 0 real
+        for delta in view.deltas():
+            file.write(delta)
+
+    def _heard(self) -> set[str]:
+        """The views whose deltas somebody wants."""
+        if self._application.remarks is not None:
+            return set(self._engine.views)
+        return {self._shown.name, *self._files}
+
+    def _epoch(self, chunk: Chunk) -> None:
+        self._deltas.clear()
+        try:
+            self._engine.push(chunk.source, chunk.frame)
+        except InputError as error:
+            raise InputError(f"{chunk.where}: {error}") from error
+        for name, file in self._files.items():
+            if name in self._deltas:
+                file.write(self._deltas[name])
+        self._count(chunk)
+        remarks = self._application.remarks
+        lines = list(remarks(self._deltas)) if remarks is not None else []
+        self._screen.epoch(self.tally, self._deltas.get(self._shown.name), lines)
+
+    def _count(self, chunk: Chunk) -> None:
+        tally, rows = self.tally, chunk.frame.height
+        tally.epochs += 1
+        tally.epoch = self._engine.epoch_number
+        tally.rows += rows
+        tally.rows_of[chunk.source] = tally.rows_of.get(chunk.source, 0) + rows
+        tally.seconds = time.monotonic() - self._start
+        tally.share = self._feed.share
+        column = self._engine.sources[chunk.source].event_time
+        if column is not None and column in chunk.frame:
+            tally.see(chunk.frame[column])

@@ -1,0 +1,247 @@
+"""What is seen while views are kept current: a live screen on a terminal, plain lines elsewhere."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import polars as pl
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from evercurrent.core.schema import DIFF, EPOCH
+
+from .tables import changes_table, duration, ordered, rate, span, table_of, texts
+
+WIDE = 120
+"""From so many columns on, the view and its changes stand side by side."""
+
+REMARKS = 6
+"""So many remarks are on the live screen; half of them on a low one."""
+
+LOW = 30
+"""A low screen has fewer lines than this."""
+
+
+@dataclass
+class Tally:
+    """What a run has done so far."""
+
+    rows: int = 0
+    epochs: int = 0
+    epoch: int = 0
+    """The number of the newest epoch: larger than ``epochs`` where the application had pushed rows itself."""
+    seconds: float = 0.0
+    share: float | None = None
+    """How much of the input that is; None where nobody knows."""
+    first: Any = None
+    """The earliest event time."""
+    last: Any = None
+    """The latest event time."""
+    rows_of: dict[str, int] = field(default_factory=dict)
+    """Rows by source."""
+
+    def see(self, times: pl.Series) -> None:
+        """Widen the span of event times."""
+        for time_seen in (times.min(), times.max()):
+            if time_seen is not None:
+                self.first = time_seen if self.first is None else min(self.first, time_seen)
+                self.last = time_seen if self.last is None else max(self.last, time_seen)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go, if all goes on as it went."""
+        return self.seconds * (1 - self.share) / self.share if self.share else None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The view on the screen."""
+
+    name: str
+    read: Callable[[], pl.DataFrame]
+    order: Sequence[str]
+
+    def rows(self) -> pl.DataFrame:
+        """The contents in the order of the screen."""
+        return ordered(self.read(), self.order)
+
+
+class Screen(Protocol):
+    """Shows a run as it goes."""
+
+    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Sequence[str]) -> None:
+        """Take note of an epoch: what changed in the shown view, what the application says about it."""
+        ...
+
+    def idle(self, tally: Tally) -> None:
+        """Take note that there is nothing to read now."""
+        ...
+
+    def close(self) -> None:
+        """Leave the screen to others."""
+        ...
+
+
+class PlainScreen:
+    """Lines: at the first epoch, at every tenth of the input, else every two seconds."""
+
+    def __init__(self, console: Console, shown: Shown) -> None:
+        self._console = console
+        self._shown = shown
+        self._tenths = 0
+        self._said_at = float("-inf")
+        self._unsaid: Tally | None = None
+        self._news: Sequence[str] = ()
+        self._waiting = False
+
+    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Sequence[str]) -> None:
+        self._waiting = False
+        self._unsaid = tally
+        if remarks:
+            self._news = remarks
+        elif changes is not None and not self._news:
+            self._news = _lines(self._shown, changes)
+        tenths = int((tally.share or 0) * 10)
+        if tenths > self._tenths or time.monotonic() - self._said_at >= 2 or tally.epochs == 1:
+            self._tenths = tenths
+            self._say(tally)
+
+    def idle(self, tally: Tally) -> None:
+        if self._unsaid is not None:
+            self._say(tally)
+        if not self._waiting:
+            self._print("waiting for new rows; Ctrl-C ends the run")
+            self._waiting = True
+
+    def close(self) -> None:
+        if self._unsaid is not None:
+            self._say(self._unsaid)
+
+    def _say(self, tally: Tally) -> None:
+        self._said_at = time.monotonic()
+        self._unsaid = None
+        self._print("  ".join(_facts(tally)))
+        for line in self._news[:3]:
+            self._print(f"    {line}")
+        if len(self._news) > 3:
+            self._print(f"    and {len(self._news) - 3} more")
+        self._news = ()
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveScreen:
+    """A progress bar, the view, its last changes and the application's remarks, in place.
+
+    Drawn at most ten times a second, and so that reading the view for it takes a tenth of the time at most.
+    """
+
+    def __init__(self, console: Console, shown: Shown) -> None:
+        self._console = console
+        self._shown = shown
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._live.start()
+        self._changes: deque[pl.DataFrame] = deque(maxlen=20)
+        self._remarks: deque[tuple[int, str]] = deque(
+            maxlen=REMARKS if console.height >= LOW else REMARKS // 2
+        )
+        self._next_draw = 0.0
+        self._waiting = False
+
+    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Sequence[str]) -> None:
+        self._waiting = False
+        if changes is not None:
+            self._changes.appendleft(ordered(changes, self._shown.order).head(100))
+        self._remarks.extendleft((tally.epoch, line) for line in reversed(remarks[:REMARKS]))
+        if time.monotonic() >= self._next_draw:
+            self._draw(tally)
+
+    def idle(self, tally: Tally) -> None:
+        if not self._waiting:
+            self._waiting = True
+            self._draw(tally)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self, tally: Tally) -> None:
+        start = time.monotonic()
+        self._live.update(self._picture(tally), refresh=True)
+        end = time.monotonic()
+        self._next_draw = end + max(0.1, 10 * (end - start))
+
+    def _picture(self, tally: Tally) -> RenderableType:
+        parts: list[RenderableType] = [_progress(tally, waiting=self._waiting)]
+        room = self._console.height - 3
+        if self._remarks:
+            parts.append(self._remarks_panel())
+            room -= len(self._remarks) + 2
+        side_by_side = self._console.width >= WIDE
+        height = max(room if side_by_side else room // 2, 6)
+        panels = [self._view_panel(height), self._changes_panel(height)]
+        if side_by_side:
+            grid = Table.grid(expand=True)
+            grid.add_column(ratio=1)
+            grid.add_column(ratio=1)
+            grid.add_row(*panels)
+            panels = [grid]
+        return Group(parts[0], *panels, *parts[1:])
+
+    def _view_panel(self, height: int) -> RenderableType:
+        rows = self._shown.rows()
+        limit = height - 3
+        shown = f", first {limit}" if rows.height > limit else ""
+        title = f"[bold]{self._shown.name}[/] ({rows.height:,} rows{shown})"
+        return Panel(table_of(rows, limit), title=title, title_align="left", height=height)
+
+    def _changes_panel(self, height: int) -> RenderableType:
+        body: RenderableType = Text("none yet", "dim")
+        if self._changes:
+            body = changes_table(pl.concat(self._changes), height - 3)
+        return Panel(
+            body, title=f"last changes of [bold]{self._shown.name}[/]", title_align="left", height=height
+        )
+
+    def _remarks_panel(self) -> RenderableType:
+        lines = Table.grid(padding=(0, 2))
+        for epoch, line in self._remarks:
+            lines.add_row(Text(str(epoch), "dim"), Text(line, no_wrap=True, overflow="ellipsis"))
+        return Panel(lines, title="remarks", title_align="left")
+
+
+def _progress(tally: Tally, *, waiting: bool) -> RenderableType:
+    line = Table.grid(padding=(0, 1), expand=True)
+    line.add_column(ratio=1)
+    line.add_column(justify="right", no_wrap=True)
+    pulse = tally.share is None and not waiting
+    bar = ProgressBar(total=1.0, completed=tally.share or 0.0, pulse=pulse, complete_style="cyan")
+    percent = "" if tally.share is None else f"{tally.share:.0%}"
+    line.add_row(bar, percent)
+    facts = Text("  ".join(_facts(tally)), no_wrap=True, overflow="ellipsis")
+    if waiting:
+        facts.append("  waiting for new rows; Ctrl-C ends the run", "yellow")
+    return Group(line, facts)
+
+
+def _facts(tally: Tally) -> list[str]:
+    """Where the run is: epoch, rows, rate, time left, event times."""
+    facts = [f"epoch {tally.epoch:,}", f"{tally.rows:,} rows", rate(tally.rows, tally.seconds)]
+    if tally.share is not None and tally.left is not None and tally.share < 1:
+        facts += [f"{tally.share:.0%}", f"{duration(tally.left)} left"]
+    if tally.first is not None:
+        facts.append(span(tally.first, tally.last))
+    return facts
+
+
+def _lines(shown: Shown, changes: pl.DataFrame) -> list[str]:
+    """Delta rows as lines."""
+    rows = ordered(changes, shown.order)
+    values = texts(rows.drop(EPOCH, DIFF)).iter_rows()
+    return [f"{diff:+d}  {'  '.join(line)}" for diff, line in zip(rows[DIFF], values, strict=True)]

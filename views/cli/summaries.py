@@ -1,0 +1,54 @@
+"""What is said at the end of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evercurrent.core.schema import DIFF
+
+from ..engine import Engine
+from .screens import Shown, Tally
+from .tables import duration, rate, span, table_of
+
+SUMMARY_ROWS = 10
+"""So many rows of the shown view are in the summary."""
+
+
+def summary(
+    tally: Tally, engine: Engine, shown: Shown, written: Sequence[Path], notes: Sequence[str]
+) -> RenderableType:
+    """The shown view, what was done, what was refused, and how many rows the views have."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    each = ", ".join(f"{name} {rows:,}" for name, rows in tally.rows_of.items())
+    facts.add_row("rows read", f"{tally.rows:,}" + (f" ({each})" if len(tally.rows_of) > 1 else ""))
+    facts.add_row("epochs", f"{tally.epochs:,}")
+    facts.add_row("time", f"{duration(tally.seconds)}, {rate(tally.rows, tally.seconds)}")
+    if tally.first is not None:
+        facts.add_row("event time", span(tally.first, tally.last))
+    for number, line in enumerate(_refused(engine)):
+        facts.add_row("" if number else "refused", line)
+    for number, (name, view) in enumerate(engine.views.items()):
+        facts.add_row("" if number else "views", Text(f"{name}: {view.read().height:,} rows"))
+    for number, path in enumerate(written):
+        facts.add_row("" if number else "written", Text(str(path)))
+    for number, note in enumerate(notes):
+        facts.add_row("" if number else "note", Text(note, "yellow"))
+    rows = shown.rows()
+    title = shown.name
+    if rows.height > SUMMARY_ROWS:
+        title += f", the first {SUMMARY_ROWS} of {rows.height:,} rows"
+    return Group(table_of(rows, SUMMARY_ROWS, title=title), "", facts)
+
+
+def _refused(engine: Engine) -> list[str]:
+    """Refused rows by reason, one line each; that there are none is said too."""
+    ledger = engine.ledger()
+    if not ledger.height:
+        return ["no row"]
+    by_reason = ledger.group_by("source", "reason", maintain_order=True).agg(pl.col(DIFF).abs().sum())
+    return [f"{count:,} of {source}: {reason}" for source, reason, count in by_reason.iter_rows()]

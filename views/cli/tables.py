@@ -1,0 +1,101 @@
+"""Frames as rich tables, and numbers as people read them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from evercurrent.core.schema import DIFF, EPOCH
+
+
+def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The rows by these columns, ``-name`` from the largest; without any, by all columns that can be compared."""
+    names = [name.removeprefix("-") for name in by]
+    if not by:
+        names = [name for name, dtype in rows.schema.items() if not dtype.is_nested() and dtype != pl.Object]
+    if not names:
+        return rows
+    falling = [name.startswith("-") for name in by] or False
+    return rows.sort(names, descending=falling, nulls_last=True, maintain_order=True)
+
+
+def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None) -> Table:
+    """The first rows of a frame as a table."""
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
+    )
+    shown = rows.head(limit)
+    for name, dtype in shown.schema.items():
+        table.add_column(name, justify="right" if dtype.is_numeric() else "left", no_wrap=True)
+    for line in texts(shown).iter_rows():
+        table.add_row(*map(Text, line))
+    return table
+
+
+def changes_table(deltas: pl.DataFrame, limit: int) -> Table:
+    """Delta rows as a table: what came in green, what went in red; the newest epoch first."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    shown = deltas.head(limit)
+    columns = [name for name in shown.columns if name not in (EPOCH, DIFF)]
+    table.add_column("epoch", justify="right", style="dim")
+    table.add_column("", justify="right")
+    for name in columns:
+        table.add_column(name, justify="right" if shown.schema[name].is_numeric() else "left", no_wrap=True)
+    lines = texts(shown.select(columns)).iter_rows()
+    for epoch, diff, line in zip(shown[EPOCH], shown[DIFF], lines, strict=True):
+        style = "green" if diff > 0 else "red"
+        table.add_row(str(epoch), Text(f"{diff:+d}", style), *(Text(value, style) for value in line))
+    return table
+
+
+def texts(rows: pl.DataFrame) -> pl.DataFrame:
+    """The values as strings: floats with two decimals and thousands apart, times without empty fractions."""
+    return pl.DataFrame([_text(column) for column in rows.get_columns()])
+
+
+def _text(column: pl.Series) -> pl.Series:
+    dtype = column.dtype
+    if dtype.is_float():
+        return pl.Series(column.name, [amount(value) for value in column], dtype=pl.String)
+    if isinstance(dtype, pl.Datetime):
+        return column.dt.to_string("%Y-%m-%d %H:%M:%S%.f").str.strip_suffix(".000000").fill_null("null")
+    if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+        return pl.Series(column.name, [str(value) for value in column], dtype=pl.String)
+    return column.cast(pl.String).fill_null("null")
+
+
+def amount(value: float | None) -> str:
+    """A number with two decimals; with more where it would be nothing else.
+
+    >>> amount(1234.5), amount(0.00012), amount(-0.001), amount(0.0)
+    ('1,234.50', '0.00012', '-0.001', '0.00')
+    """
+    if value is None:
+        return "null"
+    return f"{value:.3g}" if 0 < abs(value) < 0.01 else f"{value:,.2f}"
+
+
+def rate(rows: int, seconds: float) -> str:
+    """Rows per second, to three digits.
+
+    >>> rate(1234567, 1.0), rate(50, 10.0)
+    ('1,230,000 rows/s', '5 rows/s')
+    """
+    each = rows / max(seconds, 1e-9)
+    return f"{int(float(f'{each:.3g}')):,} rows/s"
+
+
+def duration(seconds: float) -> str:
+    """A span of time: seconds with one decimal when it is short, else as a clock shows it.
+
+    >>> duration(4.26), duration(75)
+    ('4.3 s', '0:01:15')
+    """
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
+
+
+def span(first: object, last: object) -> str:
+    """From the earliest to the latest event time, to the second."""
+    return f"{str(first)[:19]} to {str(last)[:19]}"

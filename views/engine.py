@@ -1,0 +1,240 @@
+"""The engine: sources, views, and the epochs that keep the views current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import networkx as nx
+import polars as pl
+
+from evercurrent.core.clock import Epoch, Now
+from evercurrent.core.delta import Delta
+from evercurrent.core.errors import InputError, PlanError, SubscriberError
+from evercurrent.core.operators.inputs import Ledger
+
+from .collection import Collection
+from .compiling import Compiled, compile_plan
+from .explain import explain_mermaid, explain_text
+from .history import Retain
+from .ledger import ledger_frame, source_ledger_frame
+from .plan import Plan, SourceKind
+from .sources import Source, accepted, declare
+from .view import View
+
+LEDGER_ROWS = 1_000_000
+"""How many refused rows are kept; ``explain`` says how many had to go."""
+
+
+class Engine:
+    """Declares sources and views, takes batches of changes, keeps every view current.
+
+    One batch is one epoch: its changes are carried through every view before anyone sees anything, or, if
+    anything fails, nothing has changed and the same batch can be offered again.
+
+    >>> engine = Engine()
+    >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
+    >>> counts = engine.view("counts", words.group_by("word").agg(n=pl.len()))
+    >>> engine.push("words", {"word": ["a", "b", "a"]})
+    1
+    >>> counts.read().sort("word").rows()
+    [('a', 2), ('b', 1)]
+    >>> engine.push("words", {"word": ["b"], "_diff": [-1]})
+    2
+    >>> [delta.rows() for delta in counts.deltas(since=1)]
+    [[('b', 1, 2, -1)]]
+    """
+
+    def __init__(self, *, retain: Retain | None = None) -> None:
+        self.sources: dict[str, Source] = {}
+        self.views: dict[str, View] = {}
+        self.epoch_number = 0
+        self._retain = retain or Retain()
+        self._plan = Plan()
+        self._compiled: Compiled | None = None
+        self._compiled_size = (0, 0)
+        self._gathered: dict[str, list[Delta]] | None = None
+        self._read: dict[str, tuple[int, Compiled, pl.DataFrame]] = {}
+
+    def source(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        *,
+        kind: SourceKind = "append",
+        key: str | list[str] | tuple[str, ...] | None = None,
+        event_time: str | None = None,
+        strict: bool = False,
+        trusted: bool = False,
+    ) -> Source:
+        """Declare where changes enter, with the columns and polars types of the rows.
+
+        Args:
+            name: the name under which rows are pushed.
+            schema: columns and their polars types.
+            kind: "append": rows, each +1. "diffs": rows with an optional ``_diff`` column; a retraction of a
+                row that is not there is refused into the ledger. "upsert": a row replaces the row of its
+                ``key``, and with ``_diff`` -1 deletes it; the last row of a key in a batch wins.
+            key: the primary key of an upsert source.
+            event_time: the column of event time; it orders ``first()`` and ``last()``.
+            strict: for "diffs": a retraction of a row that is not there raises ``RetractionError``.
+            trusted: for "diffs": retractions are not checked and no state is kept to check them.
+
+        Raises:
+            PlanError: a name that is taken, reserved columns, options that do not go together.
+        """
+        self._require_open(f"source {name!r}")
+        if name in self.sources:
+            raise PlanError(f"source {name!r} is declared twice; choose another name")
+        options = {"kind": kind, "key": key, "event_time": event_time, "strict": strict, "trusted": trusted}
+        self.sources[name] = declare(self._plan, name, schema, **options)  # type: ignore[arg-type]
+        return self.sources[name]
+
+    def view(self, name: str, collection: Collection) -> View:
+        """Declare a named result that is kept current, and can be read, followed and built on.
+
+        Raises:
+            PlanError: a name that is taken, a collection of another engine, a declaration after the first epoch.
+        """
+        self._require_open(f"view {name!r}")
+        if name in self.views:
+            raise PlanError(f"view {name!r} is declared twice; choose another name")
+        if not isinstance(collection, Collection) or collection._plan is not self._plan:
+            raise PlanError(f"view {name!r}: expected a collection of this engine, got {collection!r}")
+        self._plan.views[name] = collection._place
+        self.views[name] = View(self, self._plan, collection._place, name, self._retain)
+        return self.views[name]
+
+    def push(self, source: str, data: Any, *, at: datetime | None = None) -> int:
+        """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
+
+        Args:
+            source: the name of the source.
+            data: a polars frame, anything that speaks Arrow's C stream, a dict of columns or a list of rows.
+            at: processing time of the batch, with time zone; by default the clock is read, here and only here.
+
+        Returns:
+            The number of the epoch.
+
+        Raises:
+            InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
+        """
+        if source not in self.sources:
+            raise InputError(
+                f"there is no source {source!r}; there are {', '.join(map(repr, self.sources)) or 'none'}"
+            )
+        if self._gathered is not None:
+            if at is not None:
+                raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+            self._gathered.setdefault(source, []).append(accepted(self.sources[source], data))
+            return self.epoch_number + 1
+        return self._run({source: [accepted(self.sources[source], data)]}, at)
+
+    @contextmanager
+    def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
+        """Everything pushed inside is one epoch: all of it happens, or, if anything raises, none of it."""
+        if self._gathered is not None:
+            raise InputError("an epoch is open already; epochs do not nest")
+        self._gathered = {}
+        try:
+            yield
+            gathered = self._gathered
+        finally:
+            self._gathered = None
+        self._run(gathered, at)
+
+    def ledger(self, source: str | None = None) -> pl.DataFrame:
+        """Every refused row and why: of all sources with the row as JSON, or of one with its own columns."""
+        refused = self._current().ledger.refused
+        if source is None:
+            return ledger_frame(refused)
+        if source not in self.sources:
+            raise InputError(
+                f"there is no source {source!r}; there are {', '.join(map(repr, self.sources)) or 'none'}"
+            )
+        return source_ledger_frame(refused, source, self.sources[source].schema)
+
+    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
+        """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart."""
+        compiled = self._current()
+        if format == "text":
+            return explain_text(self._plan, compiled, self.epoch_number)
+        if format == "mermaid":
+            return explain_mermaid(self._plan, compiled)
+        raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
+
+    @property
+    def plan(self) -> nx.DiGraph[int]:
+        """The declared plan as a graph along which deltas flow."""
+        return self._plan.graph()
+
+    def __repr__(self) -> str:
+        """Sources, views and the epoch."""
+        sources, views = ", ".join(self.sources) or "none", ", ".join(self.views) or "none"
+        return f"Engine at epoch {self.epoch_number}; sources: {sources}; views: {views}"
+
+    def _require_open(self, what: str) -> None:
+        if self.epoch_number:
+            raise PlanError(
+                f"{what}: the engine is at epoch {self.epoch_number}, and what has gone by cannot be filled in; "
+                "declare all sources and views before the first push, or replay the input into a new engine"
+            )
+
+    def _current(self) -> Compiled:
+        """The circuit of the plan as it stands; it is final from the first epoch on."""
+        size = (len(self._plan.nodes), len(self._plan.views))
+        if self._compiled is None or (self.epoch_number == 0 and size != self._compiled_size):
+            self._compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
+            self._compiled_size = size
+            for view in self.views.values():
+                view._history.clear()
+            self._step(self._compiled, Now(Epoch(0), datetime.fromtimestamp(0, UTC)), {})
+        return self._compiled
+
+    def _run(self, gathered: Mapping[str, list[Delta]], at: datetime | None) -> int:
+        if at is not None and at.tzinfo is None:
+            raise InputError("processing time must say its time zone, for example datetime.now(UTC)")
+        compiled = self._current()
+        arrived = {
+            name: deltas[0] if len(deltas) == 1 else Delta(pl.concat([delta.frame for delta in deltas]))
+            for name, deltas in gathered.items()
+        }
+        now = Now(Epoch(self.epoch_number + 1), at or datetime.now(UTC))
+        published = self._step(compiled, now, arrived)
+        self._call_back(published)
+        return self.epoch_number
+
+    def _step(self, compiled: Compiled, now: Now, arrived: Mapping[str, Delta]) -> dict[str, pl.DataFrame]:
+        deltas = compiled.circuit.step(now, arrived)
+        self.epoch_number = now.epoch
+        changed = {}
+        for name, view in self.views.items():
+            delta = deltas[compiled.outputs[view._place]].consolidate()
+            if len(delta):
+                changed[name] = view._publish(now.epoch, delta.frame)
+        return changed
+
+    def _call_back(self, published: Mapping[str, pl.DataFrame]) -> None:
+        failed: list[tuple[str, Exception]] = []
+        for name, frame in published.items():
+            for subscription in tuple(self.views[name]._subscriptions):
+                try:
+                    subscription.callback(frame)
+                except Exception as raised:
+                    failed.append((name, raised))
+        if failed:
+            name, error = failed[0]
+            raise SubscriberError(
+                f"epoch {self.epoch_number} is done and all views are current, but a subscriber of view {name!r} "
+                f"raised {type(error).__name__}: {error}"
+            ) from error
+
+    def _contents(self, name: str) -> pl.DataFrame:
+        compiled = self._current()
+        known = self._read.get(name)
+        if known is None or known[:2] != (self.epoch_number, compiled):
+            known = (self.epoch_number, compiled, compiled.contents[name].contents())
+            self._read[name] = known
+        return known[2]

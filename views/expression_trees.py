@@ -1,0 +1,284 @@
+"""How polars represents an expression: the only file that knows.
+
+polars writes an expression as a tree of JSON (``Expr.meta.serialize``) and reads it back. In that tree a *node*
+is a name with a body, ``{"Cast": {"expr": ..., "dtype": ...}}``, or a bare name, ``"Len"``. The format is
+polars' own and changes with its version: a tree lives as long as a definition is compiled and is never stored.
+"""
+
+import copy
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+import polars as pl
+import polars.selectors as cs
+
+from evercurrent.core.errors import PlanError
+from evercurrent.core.schema import listed
+
+_T = TypeVar("_T")
+
+Node = dict[str, Any] | str
+"""One expression in polars' tree of JSON."""
+
+RENAMING = frozenset({"Alias", "KeepName", "RenameAlias"})
+"""Nodes that give their child another name and leave its values alone."""
+
+
+# Between expressions and trees.
+
+
+def shown(expr: pl.Expr) -> str:
+    """An expression as polars shows it, on one line."""
+    return re.sub(r"\s*\n\s*", " ", str(expr))
+
+
+def written(write: Callable[[], _T]) -> _T | None:
+    """What a call of ``Expr.meta.serialize`` gives; None where polars cannot write the expression."""
+    try:
+        return write()
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        return None
+
+
+def tree(expr: pl.Expr) -> Node | None:
+    """The tree of an expression; None where polars cannot write it: it calls a Python function."""
+    found = written(lambda: expr.meta.serialize(format="json"))
+    return None if found is None else json.loads(found)
+
+
+def rebuilt(node: Node) -> pl.Expr:
+    """The expression of a tree."""
+    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+
+
+def text(node: Node) -> str:
+    """A tree as polars shows the expression, for messages."""
+    try:
+        return shown(rebuilt(node))
+    except pl.exceptions.PolarsError:
+        return variant(node)[0]
+
+
+def without_python_renaming(expr: pl.Expr) -> pl.Expr:
+    """The expression without ``name.map(function)`` on top, which cannot be written where the rest can."""
+    while tree(expr) is None:
+        inputs = expr.meta.pop()
+        if len(inputs) != 1 or not inputs[0].meta.undo_aliases().meta.eq(expr.meta.undo_aliases()):
+            break
+        (expr,) = inputs
+    return expr
+
+
+def cannot_be_rebuilt(node: Any) -> bool:
+    """Whether a literal is NaN or infinite: JSON has neither, and polars writes null and cannot read it."""
+    if isinstance(node, list):
+        return any(map(cannot_be_rebuilt, node))
+    if not isinstance(node, dict):
+        return False
+    return any(
+        (body is None and name.startswith("Float")) or cannot_be_rebuilt(body)
+        for name, body in node.items()
+        if name != "Series"
+    )
+
+
+# Nodes and their children.
+
+_FAMILIES = frozenset(
+    {"ArrayExpr", "Bitwise", "Boolean", "Business", "CategoricalExpr", "ExtensionExpr", "ListExpr", "Random"}
+    | {"Range", "RollingExpr", "StringExpr", "StructExpr", "TemporalExpr", "Trigonometry"}
+)
+"""Functions that are named by two words."""
+
+_CHILDREN: dict[str, tuple[str | int, ...]] = {
+    "Alias": (0,),
+    "BinaryExpr": ("left", "right"),
+    "Cast": ("expr",),
+    "Eval": ("expr",),
+    "Explode": ("input",),
+    "Filter": ("input", "by"),
+    "Function": ("input",),
+    "Gather": ("expr", "idx"),
+    "Over": ("function", "partition_by"),
+    "RenameAlias": ("expr",),
+    "Rolling": ("function", "index_column"),
+    "Slice": ("input", "offset", "length"),
+    "Sort": ("expr",),
+    "SortBy": ("expr", "by"),
+    "StructEval": ("expr", "evaluation"),
+    "Ternary": ("predicate", "truthy", "falsy"),
+}
+"""Where the bodies of nodes keep their children: a node, or a list of them."""
+
+
+def variant(node: Node) -> tuple[str, Any]:
+    """The name of a node and its body; of a bare name, the name and None.
+
+    An aggregate is named after itself, ``Agg.Sum``, and so is a function, ``NullCount`` or ``Boolean.IsIn``.
+    """
+    if isinstance(node, str):
+        return node, None
+    ((name, body),) = node.items()
+    if name == "Agg":
+        ((kind, inner),) = body.items()
+        return f"Agg.{kind}", inner
+    if name == "Function":
+        return ".".join(_function_path(body["function"])), body
+    return name, body
+
+
+def _function_path(function: Any) -> Iterator[str]:
+    if isinstance(function, str):
+        yield function
+        return
+    name = next(iter(function))
+    yield name
+    if name in _FAMILIES and isinstance(function[name], str | dict):
+        yield from _function_path(function[name])
+
+
+def function_options(node: Node) -> Any:
+    """What stands beside the name of a function: ``{"ignore_nulls": true}`` of ``Boolean.Any``."""
+    name, body = variant(node)
+    options = body["function"]
+    for step in name.split("."):
+        options = options[step] if isinstance(options, dict) else None
+    return options
+
+
+def _slots(node: Node) -> tuple[Any, tuple[str | int, ...]]:
+    """The container of a node's children, and the places in it."""
+    if isinstance(node, str):
+        return node, ()
+    ((name, body),) = node.items()
+    if name == "Agg":
+        ((kind, inner),) = body.items()
+        if isinstance(inner, list):
+            return inner, (0,)
+        return (inner, ("input",)) if isinstance(inner, dict) and "input" in inner else (body, (kind,))
+    return (node, (name,)) if name == "KeepName" else (body, _CHILDREN.get(name, ()))
+
+
+def children(node: Node) -> list[Node]:
+    """The expressions that a node is made of; not what stands inside ``list.eval``, which sees one row."""
+    container, places = _slots(node)
+    found = (container[place] for place in places)
+    return list(chain.from_iterable(each if isinstance(each, list) else [each] for each in found))
+
+
+def with_children(node: Node, replacements: Sequence[Node]) -> Node:
+    """The node with other children; where it takes a list of them, with as many as are given."""
+    changed = copy.deepcopy(node)
+    container, places = _slots(changed)
+    rest = list(replacements)
+    for place in places:
+        if isinstance(container[place], list):
+            many = len(rest) - (len(places) - 1)
+            container[place], rest = rest[:many], rest[many:]
+        else:
+            container[place] = rest.pop(0)
+    return changed
+
+
+def without_renaming(node: Node) -> Node:
+    """The node under its aliases."""
+    while variant(node)[0] in RENAMING:
+        (node,) = children(node)
+    return node
+
+
+def copied(node: Node) -> str | None:
+    """The column that a tree is, under its own name or another; None where it computes."""
+    name, body = variant(without_renaming(node))
+    return str(body) if name == "Column" else None
+
+
+def columns_of(node: Any) -> Iterator[str]:
+    """The columns that a tree names, those of strict selectors too."""
+    if isinstance(node, list):
+        yield from chain.from_iterable(map(columns_of, node))
+    if not isinstance(node, dict):
+        return
+    for name, body in node.items():
+        if name == "Column" and isinstance(body, str):
+            yield body
+        elif name == "ByName":
+            yield from body["names"] if body["strict"] else ()
+        elif name == "Eval":
+            yield from columns_of(body["expr"])
+        elif name not in ("Literal", "SelectFields"):
+            yield from columns_of(body)
+
+
+# Expansion: one tree per output column.
+
+_WIDE = frozenset(
+    {"AsStruct", "Coalesce", "MaxHorizontal", "MeanHorizontal", "MinHorizontal", "SumHorizontal"}
+    | {"ArrayExpr.Concat", "Boolean.AllHorizontal", "Boolean.AnyHorizontal", "ListExpr.Concat"}
+    | {"StringExpr.ConcatHorizontal"}
+)
+"""Functions that take all columns of a selector as inputs, where others are applied to each."""
+
+
+def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = ()) -> list[Node]:
+    """The trees that an expression with selectors stands for, one per output column.
+
+    A selector that names no columns does not see the ``hidden`` ones: the keys, in a ``group_by``.
+
+    Raises:
+        PlanError: where selections of different lengths meet.
+    """
+    parts = [expanded(where, schema, child, hidden) for child in children(node)]
+    name, body = variant(node)
+    if name == "Selector":
+        return [{"Column": column} for column in _selected(schema, node, body, set(hidden))]
+    if name == "StructExpr.SelectFields":
+        return [
+            field for struct in parts[0] for field in _fields(where, schema, function_options(node), struct)
+        ]
+    if name in _WIDE:
+        parts = [[each] for part in parts for each in part]
+    lengths = {len(part) for part in parts} - {1}
+    if not lengths:
+        single = [part[0] for part in parts]
+        return [node if single == children(node) else with_children(node, single)]
+    if len(lengths) > 1:
+        raise PlanError(
+            f"{where}: {text(node)}: it combines selections of {listed(map(str, sorted(lengths)))} columns;"
+            " select as many on both sides"
+        )
+    each_of = range(lengths.pop())
+    return [with_children(node, [part[0 if len(part) == 1 else i] for part in parts]) for i in each_of]
+
+
+def _selected(schema: pl.Schema, node: Node, body: Any, hidden: set[str]) -> list[str]:
+    named = isinstance(body, dict) and not {"ByName", "ByIndex"}.isdisjoint(body)
+    names = cs.expand_selector(schema, rebuilt(node), strict=False)
+    return [name for name in names if named or name not in hidden]
+
+
+def _fields(where: str, schema: pl.Schema, selector: Any, struct: Node) -> list[Node]:
+    empty = schema.to_frame()
+    dtype = evaluated(f"{where}: {text(struct)}", lambda: empty.select(rebuilt(struct))).dtypes[0]
+    if not isinstance(dtype, pl.Struct):
+        raise PlanError(f"{where}: {text(struct)}: it is {dtype} and has no fields; give a Struct")
+    names = cs.expand_selector(pl.Schema(dtype.to_schema()), rebuilt({"Selector": selector}), strict=False)
+    return [
+        {"Function": {"input": [struct], "function": {"StructExpr": {"FieldByName": name}}}} for name in names
+    ]
+
+
+def evaluated(about: str, evaluate: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    """What polars makes of expressions over a frame.
+
+    Raises:
+        PlanError: with the first line of what polars says, where it refuses.
+    """
+    try:
+        return evaluate()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise PlanError(f"{about}: {str(error).splitlines()[0]}") from error

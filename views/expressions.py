@@ -1,0 +1,269 @@
+"""Polars expressions as a plan sees them: compared, one per output column, and checked to be row by row."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+
+import polars as pl
+
+from evercurrent.core.aggregates import Column
+from evercurrent.core.errors import PlanError
+from evercurrent.core.schema import forbid_reserved, listed, require_columns
+
+from .expression_trees import (
+    Node,
+    cannot_be_rebuilt,
+    columns_of,
+    copied,
+    evaluated,
+    expanded,
+    rebuilt,
+    shown,
+    tree,
+    without_python_renaming,
+    without_renaming,
+    written,
+)
+from .row_by_row import PYTHON, Obstacle, obstacle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A polars expression that can be compared and hashed, for plans whose equal nodes are one node.
+
+    Two are equal where polars writes them alike. What polars cannot write, such as a Python lambda, is equal
+    to itself only.
+
+    >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 1)
+    True
+    >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 2)
+    False
+    """
+
+    expr: pl.Expr
+    _key: bytes | int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # The binary form, since JSON has no NaN and no infinity and polars writes both as null.
+        key = written(lambda: self.expr.meta.serialize(format="binary"))
+        object.__setattr__(self, "_key", id(self.expr) if key is None else key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __str__(self) -> str:
+        return shown(self.expr)
+
+    @property
+    def output_name(self) -> str:
+        """The name of the column that the expression makes.
+
+        Raises:
+            PlanError: where that depends on the schema, as with a selector.
+        """
+        try:
+            return self.expr.meta.output_name()
+        except pl.exceptions.PolarsError:
+            # Of `name.keep()` polars does not say the name, which is that of its first column.
+            if self.root_names and not self.expr.meta.has_multiple_outputs():
+                return self.root_names[0]
+            raise PlanError(f"{self}: it has no name of its own; name it with .alias(...)") from None
+
+    @property
+    def root_names(self) -> tuple[str, ...]:
+        """The columns that the expression reads; not those that a selector stands for."""
+        return tuple(self.expr.meta.root_names())
+
+    @property
+    def copies(self) -> str | None:
+        """The column that the expression is, under its own name or another; None where it computes."""
+        return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
+
+
+def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: object) -> tuple[Column, ...]:
+    """The columns that expressions make of each row, one ``Column`` per output, as in ``DataFrame.select``.
+
+    Takes what ``select`` takes: expressions, names, selectors, literals, a list of them, and keywords.
+    ``where`` says in messages which view and which call this is about. A literal makes a column of one row in
+    ``DataFrame.select``: evaluate the columns beside others, as ``with_columns`` does.
+
+    Raises:
+        PlanError: for a column that is not there, an expression that needs more than its own row, an output
+            name that is reserved or given twice, and whatever polars itself refuses for this schema.
+    """
+    parsed = parsed_expressions(where, exprs, named)
+    columns = tuple(column for expr in parsed for column in _row_columns(where, schema, expr))
+    check_output_names(where, [column.name for column in columns])
+    return columns
+
+
+def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: object) -> Column:
+    """The condition of a filter as one Boolean column: all expressions, and ``name == value`` by keyword.
+
+    A row for which it is null does not pass, as in polars. No condition at all lets every row pass.
+
+    Raises:
+        PlanError: as ``row_expressions`` does, and where an expression is not Boolean or makes more than one
+            column.
+    """
+    required = [
+        *parsed_expressions(where, exprs, {}),
+        *(pl.col(name) == constraints[name] for name in constraints),
+    ]
+    conditions = [_condition(where, schema, expr) for expr in required]
+    condition = reduce(and_, conditions) if conditions else pl.lit(True)
+    return Column("condition", condition.alias("condition"), Expression(condition).copies)
+
+
+def _condition(where: str, schema: pl.Schema, expr: pl.Expr) -> pl.Expr:
+    columns = _row_columns(where, schema, expr)
+    if len(columns) != 1:
+        raise PlanError(
+            f"{where}: {shown(expr)}: it stands for {len(columns)} columns; say whether all or any of them must"
+            " hold with pl.all_horizontal(...) or pl.any_horizontal(...)"
+        )
+    ((_, dtype),) = output_schema(schema, columns, where).items()
+    if dtype != pl.Boolean:
+        raise PlanError(
+            f"{where}: {shown(expr)}: a condition must be Boolean and this is {dtype}; compare it with something"
+        )
+    return columns[0].expr
+
+
+def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "select") -> pl.Schema:
+    """The schema of columns computed from rows of ``schema``; polars decides, over a frame without rows.
+
+    Raises:
+        PlanError: with ``where`` and the name of the column, where polars refuses its expression.
+    """
+    empty = schema.to_frame()
+
+    def dtype(column: Column) -> pl.DataType:
+        return evaluated(f"{where}: column {column.name!r}", lambda: empty.select(column.expr)).dtypes[0]
+
+    return pl.Schema({column.name: dtype(column) for column in columns})
+
+
+def check_output_names(where: str, names: Sequence[str]) -> None:
+    """Check that no output name is reserved and none is given twice.
+
+    Raises:
+        PlanError: naming the columns.
+    """
+    forbid_reserved(where, names)
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise PlanError(f"{where}: {listed(twice)} is made more than once; rename one with .alias(...)")
+
+
+# What users write, as expressions.
+
+
+def flattened(exprs: tuple[object, ...]) -> tuple[object, ...]:
+    """The positional arguments of a call in polars' style: a list counts as its items where it stands alone."""
+    whole = (str, bytes, pl.Expr, pl.Series, pl.DataFrame, Mapping)
+    if len(exprs) == 1 and isinstance(exprs[0], Iterable) and not isinstance(exprs[0], whole):
+        return tuple(exprs[0])
+    return exprs
+
+
+def as_expression(where: str, value: object) -> pl.Expr:
+    """A value where an expression is due: a string names a column, what is no expression is a literal.
+
+    Raises:
+        PlanError: where polars has no literal for it.
+    """
+    if isinstance(value, pl.Expr):
+        return value
+    if isinstance(value, str):
+        return pl.col(value)
+    try:
+        return pl.lit(value)
+    except (TypeError, ValueError, pl.exceptions.PolarsError):
+        raise PlanError(
+            f"{where}: {type(value).__name__} is no expression; give a column name, a polars expression or a"
+            " plain value"
+        ) from None
+
+
+def parsed_expressions(
+    where: str, exprs: tuple[object, ...], named: Mapping[str, object]
+) -> Iterator[pl.Expr]:
+    """Positional and keyword arguments as expressions, in order."""
+    yield from (as_expression(where, value) for value in flattened(exprs))
+    yield from (as_expression(where, value).alias(name) for name, value in named.items())
+
+
+# One tree per output column, checked.
+
+
+def output_trees(
+    where: str,
+    schema: pl.Schema,
+    expr: pl.Expr,
+    *,
+    hidden: Iterable[str] = (),
+    python: Obstacle = PYTHON,
+) -> list[Node]:
+    """The trees of an expression, one per output column; selectors by type or pattern skip ``hidden``.
+
+    Raises:
+        PlanError: naming an unknown column; for a Python function, which polars cannot look into; for a
+            selector beside a literal that JSON cannot hold.
+    """
+    node = tree(without_python_renaming(expr))
+    require_columns(
+        where, schema, dict.fromkeys(expr.meta.root_names() if node is None else columns_of(node))
+    )
+    if node is None:
+        raise PlanError(f"{where}: {shown(expr)}: {python[0]}; {python[1]}")
+    if expr.meta.has_multiple_outputs():
+        check_rebuildable(where, expr, node)
+    return expanded(where, schema, node, hidden)
+
+
+def check_rebuildable(where: str, expr: pl.Expr, node: Node) -> None:
+    """Check that an expression can be taken apart and put together again.
+
+    Raises:
+        PlanError: where it cannot, with the way out.
+    """
+    if cannot_be_rebuilt(node):
+        raise PlanError(
+            f"{where}: {shown(expr)}: a literal that is NaN or infinite is lost when the expression is taken"
+            " apart; make the column that needs it with with_columns(...) first, one expression per column"
+        )
+
+
+def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl.Schema) -> None:
+    """Check that an expression was expanded as polars expands it: to as many columns, or to the same schema.
+
+    Raises:
+        PlanError: where it was not, with the way out.
+    """
+    if ours not in (len(polars), polars):
+        raise PlanError(
+            f"{where}: {shown(expr)}: polars expands it in its own way; write one expression per column"
+        )
+
+
+def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
+    trees = output_trees(where, schema, expr)
+    for found in filter(None, (obstacle(node, schema) for node in trees)):
+        about = "" if found.startswith(shown(expr)) else f"{shown(expr)}: "
+        raise PlanError(f"{where}: {about}{found}")
+    empty = schema.to_frame()
+    outputs = evaluated(f"{where}: {shown(expr)}", lambda: empty.select(expr)).schema
+    check_expansion(where, expr, len(trees), outputs)
+    if not expr.meta.has_multiple_outputs():
+        return [Column(name, expr, copied(node)) for name, node in zip(outputs, trees, strict=True)]
+    columns = [
+        Column(name, rebuilt(without_renaming(node)).alias(name), copied(node))
+        for name, node in zip(outputs, trees, strict=True)
+    ]
+    check_expansion(where, expr, output_schema(schema, columns, where), outputs)
+    return columns

@@ -1,0 +1,170 @@
+"""Which expressions over a group do not depend on the order of its rows, and over which columns they are.
+
+A group's rows come sorted by all their prepared columns, so any expression over them is a function of the
+collection. But one that asks for the order of rows (``first``, ``shift``, ``cum_sum``) would answer for an order
+that nobody meant: it is refused unless it stands above a ``sort`` or ``sort_by``.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import polars as pl
+
+from .expression_trees import (
+    RENAMING,
+    Node,
+    children,
+    columns_of,
+    function_options,
+    rebuilt,
+    variant,
+    with_children,
+)
+from .row_by_row import LOOKING_UP, NEIGHBOURS, Obstacle, obstacle, operands, own_obstacle
+
+NO_ORDER: Obstacle = (
+    "it depends on the order of rows, and the rows of a collection have none",
+    'state an order below it, as in pl.col("x").sort_by("at").first()',
+)
+_UNPAIRED: Obstacle = (
+    "it combines values that do not stand in the same rows",
+    "filter and sort all of them alike, or combine them first",
+)
+_OPAQUE: Obstacle = (
+    "polars does not say what it does with the rows of a group",
+    "use aggregates that are kept current, or write one with aggregate(create=..., add=..., ...)",
+)
+
+_GIVING_ONE = frozenset(
+    {"Agg.Count", "Agg.Implode", "Agg.Max", "Agg.Mean", "Agg.Median", "Agg.Min", "Agg.NUnique", "Agg.Std"}
+    | {"Agg.Sum", "Agg.Var", "ApproxNUnique", "ApproxQuantile", "Bitwise.And", "Bitwise.Or", "Bitwise.Xor"}
+    | {
+        "Boolean.All",
+        "Boolean.Any",
+        "Boolean.HasNulls",
+        "Boolean.IsEmpty",
+        "Correlation",
+        "Entropy",
+        "Kurtosis",
+    }
+    | {"Len", "MaxBy", "MinBy", "NullCount", "Product", "Quantile", "Skew", "StringExpr.ConcatVertical"}
+)
+"""Aggregates of any rows. ``implode`` and ``str.join`` give the order in which rows come: that of the values."""
+
+_GIVING_MANY = frozenset(
+    {"Boolean.IsDuplicated", "Boolean.IsUnique", "DropNans", "DropNulls", "Filter", "Mode", "Rank", "TopK"}
+    | {"TopKBy", "Unique"}
+)
+"""What gives values to any rows, or keeps some of them, wherever they stand."""
+
+_SORTING = frozenset({"Sort", "SortBy"})
+
+_REFUSED_ALWAYS = frozenset({"AnonymousFunction", "Explode", "Over", "Random", "Rolling", "Agg.Item"})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the values of an expression stand: in which rows, and whether their order was stated."""
+
+    rows: Hashable
+    ordered: bool = False
+
+
+class Arranging:
+    """Rewrites an expression of a group's rows into one of prepared columns, whose order does not matter.
+
+    ``prepare`` gives the name of the prepared column for what is computed row by row; the names used are in
+    ``inputs``. ``refuse`` raises.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        prepare: Callable[[pl.Expr], str],
+        name_of: Callable[[Node], str],
+        refuse: Callable[[Obstacle, Node], NoReturn],
+    ) -> None:
+        self.schema = schema
+        self.prepare = prepare
+        self.name_of = name_of
+        self.refuse = refuse
+        self.inputs: dict[str, None] = {}
+
+    def arrange(self, node: Node) -> tuple[Node, Standing | None]:
+        """The rewritten tree, and where its values stand; None of one value for the group."""
+        name, _ = variant(node)
+        own = own_obstacle(node, self.schema)
+        if name == "Literal":
+            return self.refuse(own, node) if own else (node, None)
+        if next(columns_of(node), None) is not None and obstacle(node, self.schema) is None:
+            prepared = self.prepare(rebuilt(node))
+            self.inputs[prepared] = None
+            return self._named({"Column": prepared}, node), Standing("group")
+        within = operands(node)
+        parts = [
+            self.arrange(child) if any(child is each for each in within) else (child, None)
+            for child in children(node)
+        ]
+        arranged = with_children(node, [part for part, _ in parts])
+        if name in RENAMING:
+            return self._named(children(arranged)[0], node), parts[0][1]
+        standings = [standing for _, standing in parts]
+        if own is None or name in LOOKING_UP:
+            return arranged, self._combined(node, standings)
+        return self._rule(node, arranged, standings, own)
+
+    def _named(self, arranged: Node, original: Node) -> Node:
+        return {"Alias": [arranged, self.name_of(original)]}
+
+    def _rule(
+        self, node: Node, arranged: Node, standings: list[Standing | None], own: Obstacle
+    ) -> tuple[Node, Standing | None]:
+        name, body = variant(node)
+        below = standings[0] if name == "Gather" else self._combined(node, standings)
+        if name in _GIVING_ONE:
+            return arranged, None
+        if name in _SORTING:
+            return _stable(arranged), Standing(_key(node, below), ordered=True)
+        if name in _GIVING_MANY and not _is_positional(node):
+            return _stable(arranged), Standing(_key(node, below), below is not None and below.ordered)
+        if name in _REFUSED_ALWAYS:
+            return self.refuse(_OPAQUE if own is NEIGHBOURS or name.startswith("Agg.") else own, node)
+        if below is None or not below.ordered:
+            return self.refuse(NO_ORDER, node)
+        if name == "Gather":
+            return arranged, None if body["returns_scalar"] else Standing(_key(node, below), ordered=True)
+        asked = rebuilt(arranged).meta
+        if asked.is_scalar():
+            return arranged, None
+        return arranged, below if asked.is_length_preserving() else Standing(_key(node, below), ordered=True)
+
+    def _combined(self, node: Node, standings: Iterable[Standing | None]) -> Standing | None:
+        found = {standing for standing in standings if standing is not None}
+        if len(found) > 1:
+            self.refuse(_UNPAIRED, node)
+        return next(iter(found), None)
+
+
+def _key(node: Node, below: Standing | None) -> Hashable:
+    """What tells the rows that a node keeps, or their order, from others."""
+    # Of a filter and of sort_by the first child is what is filtered or sorted: the others tell the rows.
+    deciding = children(node)[1:] if variant(node)[0] in ("Filter", "SortBy") else [node]
+    return (variant(node)[0], below, json.dumps(deciding))
+
+
+def _is_positional(node: Node) -> bool:
+    return variant(node)[0] == "Rank" and function_options(node)["options"]["method"] in ("Ordinal", "Random")
+
+
+def _stable(node: Node) -> Node:
+    """The node with its option to keep the order of equal rows, so that the same rows give the same result."""
+    name, body = variant(node)
+    if name == "SortBy":
+        return {"SortBy": {**body, "sort_options": {**body["sort_options"], "maintain_order": True}}}
+    if name == "Unique":
+        return {"Function": {**body, "function": {"Unique": True}}}
+    if name == "Mode":
+        return {"Function": {**body, "function": {"Mode": {"maintain_order": True}}}}
+    return node

@@ -1,0 +1,186 @@
+"""Where changes enter: a declared source, and the check of every frame that is pushed into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.delta import Delta
+from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
+
+from .collection import Collection
+from .plan import Input, Plan, PlanId, PlanNode, SourceKind
+
+DIFF_LIMIT = 2**31
+"""Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
+
+
+class Source(Collection):
+    """A collection that is fed from outside. Made by ``Engine.source``."""
+
+    def __init__(self, plan: Plan, place: PlanId, declared: Input) -> None:
+        super().__init__(plan, place)
+        self._declared = declared
+
+    @property
+    def name(self) -> str:
+        """The name under which rows are pushed."""
+        return self._declared.name
+
+    @property
+    def kind(self) -> SourceKind:
+        """How rows are meant: "append", "diffs" or "upsert"."""
+        return self._declared.kind
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key of an upsert source; empty otherwise."""
+        return self._declared.keys
+
+    @property
+    def event_time(self) -> str | None:
+        """The column of event time, if one was declared."""
+        return self._event_time
+
+
+def declare(
+    plan: Plan,
+    name: str,
+    schema: Mapping[str, Any],
+    *,
+    kind: SourceKind,
+    key: str | tuple[str, ...] | list[str] | None,
+    event_time: str | None,
+    strict: bool,
+    trusted: bool,
+) -> Source:
+    """Check a source's declaration and add it to the plan.
+
+    Raises:
+        PlanError: reserved or missing columns, options that do not go together.
+    """
+    where = f"source {name!r}"
+    types = pl.Schema(
+        {column: dtype() if isinstance(dtype, type) else dtype for column, dtype in schema.items()}
+    )
+    if not types:
+        raise PlanError(f"{where}: no columns; declare at least one, as in {{'id': pl.Int64}}")
+    forbid_reserved(where, types)
+    if undefined := [column for column, dtype in types.items() if not isinstance(dtype, pl.DataType)]:
+        raise PlanError(
+            f"{where}: the type of {listed(undefined)} is not a polars data type; use for example pl.Int64"
+        )
+    if objects := [column for column, dtype in types.items() if dtype in (pl.Object, pl.Unknown)]:
+        raise PlanError(
+            f"{where}: column {listed(objects)} has a type that cannot be kept; use a plain polars type"
+        )
+    if kind not in ("append", "diffs", "upsert"):
+        raise PlanError(f"{where}: unknown kind {kind!r}; there are 'append', 'diffs' and 'upsert'")
+    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    if (kind == "upsert") != bool(keys):
+        raise PlanError(f"{where}: key= goes with kind='upsert', and an upsert source needs one")
+    if (kind != "diffs" and (strict or trusted)) or (strict and trusted):
+        raise PlanError(f"{where}: strict= and trusted= go with kind='diffs', one of them at a time")
+    require_columns(where, types, keys)
+    if event_time is not None:
+        require_columns(where, types, [event_time])
+        if not types[event_time].is_temporal() or isinstance(types[event_time], (pl.Duration, pl.Time)):
+            raise PlanError(
+                f"{where}: event_time column {event_time!r} is {types[event_time]}; use pl.Datetime('us')"
+            )
+    declared = Input(name, kind, keys, strict, trusted)
+    place = plan.add(PlanNode(declared, (), types, where, event_time))
+    return Source(plan, place, declared)
+
+
+def accepted(source: Source, data: Any) -> Delta:
+    """The delta that a pushed frame means, its columns in the source's order.
+
+    Raises:
+        InputError: the frame does not fit; names the column, what was found and the way out.
+    """
+    where = f"source {source.name!r}"
+    frame = _as_frame(where, source, data)
+    if EPOCH in frame.columns:
+        raise InputError(f"{where}: column {EPOCH!r} is reserved for the engine; drop it")
+    diffs = _diffs(where, source, frame)
+    frame = frame.drop(DIFF, strict=False)
+    if source.kind == "upsert":
+        frame = _with_deleted_columns(source, frame, diffs)
+    _check_columns(where, source.schema, frame)
+    for key in source.key:
+        if frame.get_column(key).has_nulls():
+            row = int(frame.get_column(key).is_null().arg_max() or 0)
+            raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
+    delta = Delta(frame.select(source.columns).hstack([diffs]))
+    return Delta(delta.frame.filter(diffs != 0)) if (diffs == 0).any() else delta
+
+
+def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
+    if isinstance(data, pl.DataFrame):
+        return data.rechunk()
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    try:
+        if isinstance(data, (dict, list)):
+            names = list(data) if isinstance(data, dict) else list(data[0]) if data else source.columns
+            types = {**source.schema, DIFF: pl.Int64()}
+            return pl.DataFrame(data, schema_overrides={name: types[name] for name in names if name in types})
+        return pl.DataFrame(data)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"{where}: cannot make a frame of {type(data).__name__}: {error}") from error
+
+
+def _diffs(where: str, source: Source, frame: pl.DataFrame) -> pl.Series:
+    if DIFF not in frame.columns:
+        return pl.Series(DIFF, [1], pl.Int64).new_from_index(0, frame.height)
+    if source.kind == "append":
+        raise InputError(
+            f"{where}: rows with {DIFF!r}, but the source is declared append; declare it with kind='diffs' to retract"
+        )
+    diffs = frame.get_column(DIFF)
+    if not diffs.dtype.is_integer():
+        raise InputError(
+            f"{where}: column {DIFF!r} is {diffs.dtype}; it must be a whole number, for example pl.Int64"
+        )
+    if diffs.has_nulls():
+        raise InputError(
+            f"{where}: column {DIFF!r} is null in row {int(diffs.is_null().arg_max() or 0)}; use +1 or -1"
+        )
+    if source.kind == "upsert" and not diffs.is_in([-1, 1]).all():
+        raise InputError(
+            f"{where}: column {DIFF!r} of an upsert source is +1 (this row now) or -1 (delete the key)"
+        )
+    if frame.height and (diffs.abs() >= DIFF_LIMIT).any():
+        raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
+    return diffs.cast(pl.Int64)
+
+
+def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: pl.Series) -> pl.DataFrame:
+    """Deletions name the key only: columns that are not there are null."""
+    missing = [name for name in source.columns if name not in frame.columns and name not in source.key]
+    if missing and (diffs == -1).all():
+        frame = frame.with_columns(pl.lit(None, source.schema[name]).alias(name) for name in missing)
+    return frame
+
+
+def _check_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
+    if missing := [name for name in schema if name not in frame.columns]:
+        raise InputError(
+            f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}"
+        )
+    if extra := [name for name in frame.columns if name not in schema]:
+        raise InputError(f"{where}: column {listed(extra)} is not declared; drop it or declare it")
+    for name, dtype in schema.items():
+        if frame.schema[name] != dtype:
+            raise InputError(
+                f"{where}: column {name!r} is {frame.schema[name]}, declared is {dtype}; "
+                f"cast it with .with_columns(pl.col({name!r}).cast({_spelled(dtype)}))"
+            )
+
+
+def _spelled(dtype: pl.DataType) -> str:
+    return f"pl.{dtype!r}"

@@ -1,0 +1,155 @@
+"""A named, kept result: what it holds now, how it changed, and who wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from evercurrent.core.schema import DIFF, EPOCH
+
+from .changes import change_rows
+from .collection import Collection
+from .history import BEFORE_ALL, History, Retain
+from .plan import Plan, PlanId
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The contents of a view at the end of an epoch: follow it with ``view.deltas(since=snapshot.epoch)``."""
+
+    epoch: int
+    frame: pl.DataFrame
+
+
+class Deltas:
+    """The deltas of a view after an epoch: iterate for one frame per epoch, or hand it on as one Arrow stream.
+
+    Every iteration starts anew at ``since`` and ends at the present; to go on, ask again from ``last_epoch``.
+    """
+
+    def __init__(self, view: View, since: int) -> None:
+        self._view = view
+        self._since = since
+        self.last_epoch = view.epoch
+        view._history.since(since)
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
+        self.last_epoch = self._view.epoch
+        return self._view._history.since(self._since)
+
+    def frame(self) -> pl.DataFrame:
+        """All of them in one frame."""
+        return pl.concat([self._view._delta_schema().to_frame(), *self])
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All of them as an Arrow C stream."""
+        stream: object = self.frame().__arrow_c_stream__(requested_schema)
+        return stream
+
+
+class Subscription:
+    """A callback that hears of every epoch that changes a view, until it is closed."""
+
+    def __init__(self, view: View, callback: Callable[[pl.DataFrame], Any]) -> None:
+        self._view = view
+        self.callback = callback
+
+    def close(self) -> None:
+        """Hear no more. Closing twice is no error."""
+        if self in self._view._subscriptions:
+            self._view._subscriptions.remove(self)
+
+
+class View(Collection):
+    """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
+
+    It is a collection: further views can be declared on it.
+    """
+
+    def __init__(self, engine: Engine, plan: Plan, place: PlanId, name: str, retain: Retain) -> None:
+        super().__init__(plan, place)
+        self._engine = engine
+        self._history = History(name, retain)
+        self._subscriptions: list[Subscription] = []
+        self.name = name
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the contents are of: the engine's last one."""
+        return self._engine.epoch_number
+
+    def read(self) -> pl.DataFrame:
+        """The contents now: a row with diff n stands n times. Order is not specified, but deterministic."""
+        return self._engine._contents(self.name)
+
+    def snapshot(self) -> Snapshot:
+        """The contents and the epoch they are of."""
+        return Snapshot(self.epoch, self.read())
+
+    def deltas(self, since: int | None = None) -> Deltas:
+        """The changes after epoch ``since``; None: from the very beginning.
+
+        Raises:
+            EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
+        """
+        return Deltas(self, BEFORE_ALL if since is None else since)
+
+    def changes(
+        self, since: int | None = None, key: str | Sequence[str] | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """The deltas as change rows: insert, delete, and update as the row before and the row after.
+
+        ``_change`` is "insert", "delete", "update_preimage" or "update_postimage". An update is a deletion and
+        an insertion with equal ``key``; by default the group's key of a grouped view, else there are none.
+        """
+        keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
+        return (change_rows(self.name, frame, keys) for frame in self.deltas(since))
+
+    def subscribe(self, callback: Callable[[pl.DataFrame], Any], since: int | None = None) -> Subscription:
+        """Call back with the delta of every epoch that changes the view.
+
+        ``since``: first hear all retained changes after that epoch; None: only what is to come.
+
+        Raises:
+            EpochGoneError: deltas after ``since`` are no longer all retained.
+        """
+        if since is not None:
+            for frame in self.deltas(since):
+                callback(frame)
+        subscription = Subscription(self, callback)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The contents as an Arrow C stream."""
+        return self.read().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        """Name, epoch, size and the first rows."""
+        return f"View {self.name!r} at epoch {self.epoch}\n{self.read()}"
+
+    def _repr_html_(self) -> str:
+        """Name, epoch and contents, for notebooks."""
+        frame = self.read()
+        return f"<p><b>{self.name}</b> at epoch {self.epoch}, {frame.height:,} rows</p>{frame._repr_html_()}"
+
+    def _keys(self) -> tuple[str, ...]:
+        return self._plan.keys_of(self._place)
+
+    def _delta_schema(self) -> pl.Schema:
+        return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
+
+    def _publish(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
+        """Keep the delta of an epoch, columns in the order that readers see."""
+        epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
+        columns = frame.get_columns()
+        published = pl.DataFrame([*columns[:-1], epochs, columns[-1]])
+        self._history.append(epoch, published)
+        return published
