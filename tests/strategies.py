@@ -208,7 +208,8 @@ def predicates(draw: Draw, schema: Mapping[str, pl.DataType]) -> str:
     dtype, c = schema[name], column(name)
     choices = [f"{c}.is_not_null()", f"{c}.is_null()"]
     if dtype.is_numeric():
-        choices += [f"{c} > 0", f"{c} <= 1", f"{c} != 0", f"{c}.is_in([0, 1])", f"{c}.eq_missing(1)"]
+        choices += [f"{c} > 0", f"{c} <= 1", f"{c} != 0", f"{c}.eq_missing(1)"]
+        choices += [f"{c}.is_in([0.0, 1.5])" if dtype.is_float() else f"{c}.is_in([0, 1])"]
     elif dtype == pl.String():
         choices += [f"{c} == 'a'", f"{c} < 'b'", f"{c}.is_in(['', 'b'])", f"{c}.str.len_chars() > 0"]
     elif dtype == pl.Boolean():

@@ -64,11 +64,11 @@ def test_a005_a_deletion_after_the_result_was_given_corrects_it() -> None:
         "v", engine.source("hits", HITS, kind="diffs").group_by("ip").agg(pl.col("bytes").sum())
     )
     row = pl.DataFrame({"ip": ["x"], "path": ["a"], "bytes": [5]})
-    engine.push("hits", pl.concat([row, row.with_columns(bytes=7)]))
+    engine.push("hits", pl.concat([row, row.with_columns(bytes=pl.lit(7, pl.Int64))]))
     assert view.read().rows() == [("x", 12)]
     epoch = engine.push("hits", retracted(row))
     assert summed(view.deltas(since=epoch - 1)) == {("x", 12): -1, ("x", 7): 1}
-    engine.push("hits", retracted(row.with_columns(bytes=7)))
+    engine.push("hits", retracted(row.with_columns(bytes=pl.lit(7, pl.Int64))))
     assert view.read().is_empty()
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
+
+from evercurrent.views.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md")}
@@ -30,6 +33,22 @@ def test_python_of_the_readme_prints_what_it_shows(monkeypatch, tmp_path):
                 printed = ""
                 compared += 1
     assert compared
+
+
+def test_own_application_of_the_readme_runs(monkeypatch, tmp_path):
+    """The block that names its file, on the CSV after it, by the command after that."""
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(PAGES["README.md"])
+    at = next(i for i, (_, text) in enumerate(blocks) if text.startswith("# shop.py\n"))
+    (_, module), (_, rows), (_, command) = blocks[at : at + 3]
+    Path("shop.py").write_text(module, "utf-8")
+    Path("sales.csv").write_text(rows, "utf-8")
+    words = command.split()
+    assert words[0] == ".venv/bin/evercurrent"
+    done = CliRunner().invoke(app, words[1:])
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^north +1 +3\.0", done.output, re.MULTILINE), done.output
+    assert Path("changes.jsonl").read_text("utf-8").count("\n") == 2
 
 
 @pytest.mark.parametrize("page", PAGES)

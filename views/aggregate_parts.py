@@ -45,6 +45,7 @@ _NO_AGGREGATE: Obstacle = (
     "it is not an aggregate and has a value for every row of the group",
     "aggregate it; .implode() gives all values as a list",
 )
+_SERIES_SET: Obstacle = ("a Series among aggregates stands for rows of its own", "give a list")
 _MANY: Obstacle = ("it gives many values per group", "add .implode() for a list, or an aggregate")
 
 
@@ -94,7 +95,6 @@ class Parts:
         self.default_order = default_order if default_order in schema else None
         self.about = ""
         self.rules = rules
-        self.empty = schema.to_frame()
         self.prefix = "__"
         while any(name.startswith(self.prefix) for name in (*schema, *keys)):
             self.prefix += "_"
@@ -118,19 +118,17 @@ class Parts:
         if own and name not in LOOKING_UP:
             return self._aggregate(node).alias(name_of(node))
         within = operands(node)
+        if any("Series" in variant(child)[1] for child in children(node) if not _is_in(child, within)):
+            self.refuse(_SERIES_SET, node)
         results = [
-            written_tree(self.over_group(child)) if any(child is each for each in within) else child
+            written_tree(self.over_group(child)) if _is_in(child, within) else child
             for child in children(node)
         ]
         return rebuilt(with_children(node, results))
 
     def _aggregate(self, node: Node) -> pl.Expr:
         rule = self.rules.get(variant(node)[0])
-        result = None
-        if rule:
-            dtype = self.group_dtype(node)
-            # An aggregate of type Null is null: there is nothing to keep.
-            result = pl.lit(None) if dtype == pl.Null else rule(self, node, dtype)
+        result = rule(self, node) if rule else None
         return self._whole(node) if result is None else result
 
     def _whole(self, node: Node) -> pl.Expr:
@@ -188,7 +186,7 @@ class Parts:
     # Types, as polars gives them.
 
     def row_dtype(self, expr: pl.Expr) -> pl.DataType:
-        return evaluated(self.about, lambda: self.empty.select(expr)).dtypes[0]
+        return evaluated(self.about, self.schema, lambda frame: frame.select(expr)).dtypes()[0]
 
     def group_dtype(self, node: Node) -> pl.DataType:
         """The type of an aggregate.
@@ -200,8 +198,8 @@ class Parts:
         whole = self.row_dtype(expr)
         if not self.keys:
             return whole
-        grouped = self.empty.group_by(pl.lit(0).alias("key"))
-        return evaluated(self.about, lambda: grouped.agg(expr.alias("value"))).dtypes[1]
+        key, value = pl.lit(0).alias("key"), expr.alias("value")
+        return evaluated(self.about, self.schema, lambda frame: frame.group_by(key).agg(value))["value"]
 
     # What an aggregate is computed from.
 
@@ -239,8 +237,12 @@ class Parts:
         return self.additive("sum", rows.where & rows.value.is_null(), INDEX)
 
 
-Rule = Callable[[Parts, Node, pl.DataType], pl.Expr | None]
-"""What an aggregate of this type becomes; None where it is to be computed from the whole group."""
+def _is_in(child: Node, some: list[Node]) -> bool:
+    return any(child is each for each in some)
+
+
+Rule = Callable[[Parts, Node], pl.Expr | None]
+"""What an aggregate becomes; None where it is to be computed from the whole group."""
 
 
 def name_of(node: Node) -> str:

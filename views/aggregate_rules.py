@@ -26,15 +26,19 @@ _NOT_BOOLEAN: Obstacle = ("it aggregates Booleans, and its values are none", "co
 def _of_rows(rule: Callable[[Parts, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
     """A rule for aggregates of one input, where that is row by row but for filters and a sort."""
 
-    def handle(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+    def apply(parts: Parts, node: Node) -> pl.Expr | None:
         rows = parts.rows(children(node)[0])
-        return None if rows is None else rule(parts, rows, node, dtype)
+        if rows is None:
+            return None
+        dtype = parts.group_dtype(node)
+        # What is of type Null is null: there is nothing to keep.
+        return pl.lit(None) if dtype == pl.Null else rule(parts, rows, node, dtype)
 
-    return handle
+    return apply
 
 
-def _len(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr:
-    return parts.additive("len", None, dtype)
+def _len(parts: Parts, node: Node) -> pl.Expr:
+    return parts.additive("len", None, INDEX)
 
 
 def _count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
@@ -138,31 +142,31 @@ def _from_largest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list
     return [descending]
 
 
-def _max_by(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
-    return _extreme(parts, children(node), dtype, _from_largest)
+def _max_by(parts: Parts, node: Node) -> pl.Expr | None:
+    return _extreme(parts, node, children(node), _from_largest)
 
 
-def _min_by(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
-    return _extreme(parts, children(node), dtype, _from_smallest)
+def _min_by(parts: Parts, node: Node) -> pl.Expr | None:
+    return _extreme(parts, node, children(node), _from_smallest)
 
 
-def _get(parts: Parts, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+def _get(parts: Parts, node: Node) -> pl.Expr | None:
     value, index = children(node)
     index = without_renaming(index)
     extremes = {"ArgMax": _from_largest, "ArgMin": _from_smallest}
     if not variant(node)[1]["returns_scalar"] or variant(index)[0] not in extremes:
         return None
-    return _extreme(parts, [value, *children(index)], dtype, extremes[variant(index)[0]])
+    return _extreme(parts, node, [value, *children(index)], extremes[variant(index)[0]])
 
 
 def _extreme(
-    parts: Parts, inputs: list[Node], dtype: pl.DataType, order: Callable[[Parts, pl.Expr], list[SortKey]]
+    parts: Parts, node: Node, inputs: list[Node], order: Callable[[Parts, pl.Expr], list[SortKey]]
 ) -> pl.Expr | None:
     rows, by = (parts.rows(each) for each in inputs)
     if rows is None or by is None or not rows.pairs_with(by):
         return None
     keys = [*order(parts, by.value), (rows.value, False, True)]
-    return parts.pick(dtype, rows.value, keys, by.among(by.value.is_not_null()).where)
+    return parts.pick(parts.group_dtype(node), rows.value, keys, by.among(by.value.is_not_null()).where)
 
 
 def _first(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:

@@ -9,7 +9,7 @@ An aggregate that the core has no form for is a ``Whole``, computed from all row
 not depend on the order of rows: a collection has none.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from evercurrent.core.aggregates import Aggregation, Column, Custom
 from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import listed
 
-from .aggregate_parts import Parts
+from .aggregate_parts import Parts, name_of
 from .aggregate_rules import RULES
-from .expression_trees import evaluated, shown
+from .expression_trees import evaluated, shown, tree
 from .expressions import (
     Expression,
     as_expression,
@@ -138,8 +138,7 @@ def aggregation(
             outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
     names = [column.name for column, _ in outputs]
     check_output_names(where, names)
-    if taken := [name for name in names if name in keys]:
-        raise PlanError(f"{where}: {listed(taken)} is a key; name the aggregate with .alias(...)")
+    _check_not_keys(where, parts, names)
     return Aggregation(
         prepared=tuple(parts.prepared.values()),
         aggregates=tuple(parts.aggregates.values()),
@@ -154,6 +153,8 @@ def _outputs(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.D
     for node in trees:
         check_rebuildable(where, expr, node)
     finished = [parts.over_group(node) for node in trees]
+    if tree(expr) is not None:
+        _check_not_keys(where, parts, map(name_of, trees))
     outputs = _polars_schema(parts, expr)
     check_expansion(where, expr, len(finished), outputs)
     return [
@@ -162,19 +163,24 @@ def _outputs(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.D
     ]
 
 
+def _check_not_keys(where: str, parts: Parts, names: Iterable[str]) -> None:
+    if taken := [name for name in names if name in parts.keys]:
+        raise PlanError(f"{where}: {listed(taken)} is a key; name the aggregate with .alias(...)")
+
+
 def _polars_schema(parts: Parts, expr: pl.Expr) -> pl.Schema:
     """The columns that polars makes of an expression in this ``agg``."""
     keys = [pl.col(key) if key in parts.schema else pl.lit(0).alias(key) for key in parts.keys]
     if not keys:
-        return evaluated(parts.about, lambda: parts.empty.select(expr)).schema
-    grouped = evaluated(parts.about, lambda: parts.empty.group_by(keys).agg(expr))
-    return pl.Schema(list(grouped.schema.items())[len(keys) :])
+        return evaluated(parts.about, parts.schema, lambda frame: frame.select(expr))
+    grouped = evaluated(parts.about, parts.schema, lambda frame: frame.group_by(keys).agg(expr))
+    return pl.Schema(list(grouped.items())[len(keys) :])
 
 
 def _finished(parts: Parts, name: str, expr: pl.Expr, dtype: pl.DataType) -> Column:
-    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame()
-    if evaluated(parts.about, lambda: results.select(expr)).dtypes[0] != dtype:
-        expr = expr.cast(dtype)
+    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()})
+    ((_, made),) = evaluated(parts.about, results, lambda frame: frame.select(expr)).items()
+    assert made == dtype, f"{parts.about}: {dtype} in polars, {made} from its parts"
     copies = Expression(expr).copies
     return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies)
 

@@ -89,8 +89,8 @@ def cannot_be_rebuilt(node: Any) -> bool:
 # Nodes and their children.
 
 _FAMILIES = frozenset(
-    {"ArrayExpr", "Bitwise", "Boolean", "Business", "CategoricalExpr", "ExtensionExpr", "ListExpr", "Random"}
-    | {"Range", "RollingExpr", "StringExpr", "StructExpr", "TemporalExpr", "Trigonometry"}
+    {"ArrayExpr", "Bitwise", "Boolean", "Business", "CategoricalExpr", "ExtensionExpr", "ListExpr"}
+    | {"Range", "StringExpr", "StructExpr", "TemporalExpr", "Trigonometry"}
 )
 """Functions that are named by two words."""
 
@@ -175,12 +175,13 @@ def with_children(node: Node, replacements: Sequence[Node]) -> Node:
     changed = copy.deepcopy(node)
     container, places = _slots(changed)
     rest = list(replacements)
-    for place in places:
+    for after, place in enumerate(reversed(places)):
+        # From the last place back, so that what one list does not take is left to the single ones before it.
+        single = len(places) - 1 - after
         if isinstance(container[place], list):
-            many = len(rest) - (len(places) - 1)
-            container[place], rest = rest[:many], rest[many:]
+            container[place], rest = rest[single:], rest[:single]
         else:
-            container[place] = rest.pop(0)
+            container[place] = rest.pop()
     return changed
 
 
@@ -262,8 +263,7 @@ def _selected(schema: pl.Schema, node: Node, body: Any, hidden: set[str]) -> lis
 
 
 def _fields(where: str, schema: pl.Schema, selector: Any, struct: Node) -> list[Node]:
-    empty = schema.to_frame()
-    dtype = evaluated(f"{where}: {text(struct)}", lambda: empty.select(rebuilt(struct))).dtypes[0]
+    ((_, dtype),) = evaluated(f"{where}: {text(struct)}", schema, lambda f: f.select(rebuilt(struct))).items()
     if not isinstance(dtype, pl.Struct):
         raise PlanError(f"{where}: {text(struct)}: it is {dtype} and has no fields; give a Struct")
     names = cs.expand_selector(pl.Schema(dtype.to_schema()), rebuilt({"Selector": selector}), strict=False)
@@ -272,13 +272,32 @@ def _fields(where: str, schema: pl.Schema, selector: Any, struct: Node) -> list[
     ]
 
 
-def evaluated(about: str, evaluate: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-    """What polars makes of expressions over a frame.
+def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Schema:
+    """The columns that polars makes of a frame of this schema, found out on frames that hold nothing.
+
+    ``ask`` takes a frame, eager or lazy, and gives one.
 
     Raises:
         PlanError: with the first line of what polars says, where it refuses.
     """
+    empty = schema.to_frame()
     try:
-        return evaluate()
+        return _made(ask(empty.clear(1)))
+    except pl.exceptions.DuplicateError:
+        raise PlanError(
+            f"{about}: it makes columns of one name; tell them apart with .name.suffix(...) or write them singly"
+        ) from None
+    except pl.exceptions.PanicException:
+        # Some aggregates of nulls alone are beyond polars 2.1, as quantiles of dates; their types are not.
+        again = empty.lazy()
+    except pl.exceptions.PolarsError:
+        # Of a row of nulls polars may refuse the values and not the types; of no rows it has only types.
+        again = empty
+    try:
+        return _made(ask(again))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise PlanError(f"{about}: {str(error).splitlines()[0]}") from error
+
+
+def _made(frame: pl.DataFrame | pl.LazyFrame) -> pl.Schema:
+    return frame.collect_schema()

@@ -141,10 +141,10 @@ def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "se
     Raises:
         PlanError: with ``where`` and the name of the column, where polars refuses its expression.
     """
-    empty = schema.to_frame()
 
     def dtype(column: Column) -> pl.DataType:
-        return evaluated(f"{where}: column {column.name!r}", lambda: empty.select(column.expr)).dtypes[0]
+        made = evaluated(f"{where}: column {column.name!r}", schema, lambda frame: frame.select(column.expr))
+        return made.dtypes()[0]
 
     return pl.Schema({column.name: dtype(column) for column in columns})
 
@@ -256,8 +256,7 @@ def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
     for found in filter(None, (obstacle(node, schema) for node in trees)):
         about = "" if found.startswith(shown(expr)) else f"{shown(expr)}: "
         raise PlanError(f"{where}: {about}{found}")
-    empty = schema.to_frame()
-    outputs = evaluated(f"{where}: {shown(expr)}", lambda: empty.select(expr)).schema
+    outputs = evaluated(f"{where}: {shown(expr)}", schema, lambda frame: frame.select(expr))
     check_expansion(where, expr, len(trees), outputs)
     if not expr.meta.has_multiple_outputs():
         return [Column(name, expr, copied(node)) for name, node in zip(outputs, trees, strict=True)]

@@ -15,8 +15,9 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from evercurrent.core.errors import FileError
-from evercurrent.core.schema import DIFF, listed, with_diff
+from evercurrent.core.schema import listed
 
+from .file_columns import Target, check_names, check_schema, fitted
 from .text_files import Lines, Parsed, csv_rows, header_names, json_rows, without_text
 
 SUFFIXES = {
@@ -37,20 +38,6 @@ PATIENCE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What rows must become: the source's name and columns, and whether a column ``_diff`` may come with them."""
-
-    source: str
-    schema: pl.Schema
-    diffs: bool
-
-    @property
-    def wide(self) -> pl.Schema:
-        """All columns that may come."""
-        return with_diff(self.schema) if self.diffs else self.schema
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """Some consecutive rows of one file."""
 
@@ -65,7 +52,7 @@ class Reader:
     """Reads files and folders for one source, each row once, in batches that do not span files.
 
     Paths are read in the given order; the files of a folder in the order of their names. Names that start with
-    ``.`` or ``_`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a column ``_diff`` too.
+    ``.`` or ``_`` or end in ``.tmp`` or ``.part`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a column ``_diff`` too.
 
     Columns of CSV and JSON lines are parsed as the declared types. Columns of Parquet and Arrow IPC are cast where
     every value is kept exactly (Int32 to Int64, nanoseconds that are whole microseconds), else refused.
@@ -94,6 +81,10 @@ class Reader:
         """
         self._look()
         for path, file in self._inputs.items():
+            if not path.exists():
+                if not file.done_bytes:
+                    raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
+                continue
             for frame in _cut(file.frames(self._batch_rows, final=final), self._batch_rows):
                 file.rows += frame.height
                 yield Batch(path, file.rows - frame.height + 1, frame)
@@ -132,7 +123,7 @@ def files_of(path: Path) -> list[Path]:
         FileError: there is nothing at the path, or a file of no known format, or a folder in the folder.
     """
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if not file.name.startswith((".", "_")))
+        files = sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
         if inner := next((file for file in files if file.is_dir()), None):
             raise FileError(
                 f"{inner}: a folder inside of a folder is not read; name it as an input of its own"
@@ -147,6 +138,11 @@ def files_of(path: Path) -> list[Path]:
                 f"{file}: the format of a file is known by its suffix, one of {listed(SUFFIXES)}; rename the file"
             )
     return files
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether a name says that the file is not for readers, or not yet."""
+    return name.startswith((".", "_")) or name.endswith((".tmp", ".part"))
 
 
 def _open(path: Path, target: Target) -> "_Input":
@@ -208,7 +204,8 @@ class _TextFile:
 
     @property
     def done_bytes(self) -> float:
-        return self._lines.offset
+        """The share of the bytes that its rows were handed out of: a block is parsed at once, and has many rows."""
+        return self._lines.offset * (self.rows / self._parsed if self._parsed else 1)
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
         if self.path.stat().st_size < self._lines.offset:
@@ -222,7 +219,7 @@ class _TextFile:
             rows, fault = self._rows(block)
             self._parsed += rows.height
             if rows.height:
-                yield _fitted(rows, self._target, self.path, self._parsed - rows.height)
+                yield fitted(rows, self._target, self.path, self._parsed - rows.height)
             if fault is not None:
                 raise FileError(f"{self.path}: row {self._parsed + 1}: {fault.message}")
 
@@ -238,7 +235,7 @@ class _TextFile:
         names = header_names(line)
         if names is None:
             raise FileError(f"{self.path}: the header is not UTF-8 text; save the file as UTF-8")
-        _check_names(self.path, names, self._target)
+        check_names(self.path, names, self._target)
         self._names = names
         return True
 
@@ -256,9 +253,9 @@ class _WholeFile:
         self._tries = 0
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
-        status = self.path.stat() if self.path.exists() else None
-        now = (status.st_size, status.st_mtime_ns) if status else None
-        if now is None or now == self._read_as:
+        status = self.path.stat()
+        now = (status.st_size, status.st_mtime_ns)
+        if now == self._read_as:
             return
         if self._read_as is not None:
             raise FileError(
@@ -269,7 +266,7 @@ class _WholeFile:
             for frame in self._frames(batch_rows, now[0]):
                 self._read_as = now
                 if frame.height:
-                    yield _fitted(frame, self._target, self.path, read)
+                    yield fitted(frame, self._target, self.path, read)
                 read += frame.height
         except (pa.ArrowException, OSError) as error:
             if self._read_as is None and not final and self._may_become_readable(now):
@@ -292,7 +289,7 @@ class _WholeFile:
 class _ParquetFile(_WholeFile):
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(self.path) as file:
-            _check_schema(self.path, file.schema_arrow, self._target)
+            check_schema(self.path, file.schema_arrow, self._target)
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(batch_rows):
                 self.done_bytes += size * batch.num_rows / total
@@ -309,7 +306,7 @@ class _IpcFile(_WholeFile):
             is_file = data.read(6) == b"ARROW1"
             data.seek(0)
             with ipc.open_file(data) if is_file else ipc.open_stream(data) as opened:
-                _check_schema(self.path, opened.schema, self._target)
+                check_schema(self.path, opened.schema, self._target)
                 count = opened.num_record_batches if is_file else 0
                 batches = (opened.get_batch(i) for i in range(count)) if is_file else iter(opened)
                 for number, batch in enumerate(batches, 1):
@@ -322,77 +319,3 @@ def _polars(batch: pa.RecordBatch) -> pl.DataFrame:
     frame = pl.from_arrow(batch)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _check_names(path: Path, names: Sequence[str], target: Target) -> None:
-    """Refuse missing, unknown and repeated columns."""
-    source, schema = target.source, target.schema
-    if missing := [name for name in schema if name not in names]:
-        raise FileError(
-            f"{path}: there is no column {listed(missing)}, which source {source!r} declares; "
-            f"the file has {listed(names)}: add or rename the column"
-        )
-    if DIFF in names and not target.diffs:
-        raise FileError(
-            f"{path}: source {source!r} takes rows without {DIFF!r}; remove the column, "
-            "or declare the source with kind='diffs'"
-        )
-    if unknown := [name for name in names if name not in target.wide]:
-        raise FileError(
-            f"{path}: column {listed(unknown)} is not declared by source {source!r}, which has {listed(schema)}; "
-            "remove or rename the column, or declare it"
-        )
-    if len(set(names)) < len(names):
-        repeated = {name for name in names if names.count(name) > 1}
-        raise FileError(f"{path}: column {listed(sorted(repeated))} stands twice in the header; rename one")
-
-
-def _check_schema(path: Path, found: pa.Schema, target: Target) -> None:
-    """Refuse columns whose type can never become the declared one."""
-    _check_names(path, found.names, target)
-    here = pl.Schema(pl.DataFrame(found.empty_table()).schema)
-    for name, dtype in here.items():
-        declared = target.wide[name]
-        if not _is_kin(dtype, declared):
-            raise FileError(
-                f"{path}: column {name!r} is {dtype}, which source {target.source!r} declares as {declared}; "
-                f"cast it in the file, or declare it as {dtype}"
-            )
-
-
-def _is_kin(found: pl.DataType, declared: pl.DataType) -> bool:
-    """Whether there can be values that are the same in both types."""
-    if found == declared or found == pl.Null or (found.is_numeric() and declared.is_numeric()):
-        return True
-    if isinstance(found, pl.Datetime) and isinstance(declared, pl.Datetime):
-        return (found.time_zone is None) == (declared.time_zone is None)
-    if isinstance(found, pl.Date) and isinstance(declared, pl.Datetime):
-        return declared.time_zone is None
-    text = (pl.String, pl.Categorical, pl.Enum)
-    if isinstance(found, text) and isinstance(declared, text):
-        return True
-    return found.base_type() == declared.base_type() and (found.is_nested() or isinstance(found, pl.Duration))
-
-
-def _fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) -> pl.DataFrame:
-    """The columns in the declared order and types; refused where a value would not be kept exactly."""
-    wide = target.wide
-    columns: list[pl.Series] = []
-    for name in (name for name in wide if name in frame.columns):
-        found = frame.get_column(name)
-        column = found.cast(wide[name], strict=False)
-        if column.dtype != found.dtype:
-            changed = column.cast(found.dtype, strict=False).ne_missing(found)
-            if changed.any():
-                at = changed.arg_true()[0]
-                raise FileError(
-                    f"{path}: row {rows_before + at + 1}: column {name!r}: {found[at]!r} ({found.dtype}) cannot be "
-                    f"kept exactly as {wide[name]}; correct the value, or declare the column as {found.dtype}"
-                )
-        if name == DIFF and column.null_count():
-            row = rows_before + column.is_null().arg_true()[0] + 1
-            raise FileError(
-                f"{path}: row {row}: column {DIFF!r} is empty; write 1 for a row that comes, -1 for one that goes"
-            )
-        columns.append(column)
-    return pl.DataFrame(columns)

@@ -155,6 +155,5 @@ def _looks_up_constants(node: Node, schema: pl.Schema) -> bool:
     columns = [inputs[place] for place in LOOKING_UP[name] if variant(inputs[place])[0] != "Literal"]
     if not columns or name != "Boolean.IsIn" or obstacle(columns[0], schema):
         return not columns
-    empty = schema.to_frame()
-    dtype = evaluated(text(node), lambda: empty.select(rebuilt(columns[0]))).dtypes[0]
+    ((_, dtype),) = evaluated(text(node), schema, lambda frame: frame.select(rebuilt(columns[0]))).items()
     return isinstance(dtype, pl.List | pl.Array)

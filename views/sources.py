@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.kernels import Ints
 from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
 
 from .collection import Collection
@@ -107,7 +109,6 @@ def accepted(source: Source, data: Any) -> Delta:
     if EPOCH in frame.columns:
         raise InputError(f"{where}: column {EPOCH!r} is reserved for the engine; drop it")
     diffs = _diffs(where, source, frame)
-    frame = frame.drop(DIFF, strict=False)
     if source.kind == "upsert":
         frame = _with_deleted_columns(source, frame, diffs)
     _check_columns(where, source.schema, frame)
@@ -115,8 +116,9 @@ def accepted(source: Source, data: Any) -> Delta:
         if frame.get_column(key).has_nulls():
             row = int(frame.get_column(key).is_null().arg_max() or 0)
             raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
-    delta = Delta(frame.select(source.columns).hstack([diffs]))
-    return Delta(delta.frame.filter(diffs != 0)) if (diffs == 0).any() else delta
+    columns = [frame.get_column(name) for name in source.schema]
+    counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+    return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
 
 
 def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
@@ -134,32 +136,32 @@ def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
         raise InputError(f"{where}: cannot make a frame of {type(data).__name__}: {error}") from error
 
 
-def _diffs(where: str, source: Source, frame: pl.DataFrame) -> pl.Series:
+def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
     if DIFF not in frame.columns:
-        return pl.Series(DIFF, [1], pl.Int64).new_from_index(0, frame.height)
+        return np.ones(frame.height, np.int64)
     if source.kind == "append":
         raise InputError(
             f"{where}: rows with {DIFF!r}, but the source is declared append; declare it with kind='diffs' to retract"
         )
-    diffs = frame.get_column(DIFF)
-    if not diffs.dtype.is_integer():
+    column = frame.get_column(DIFF)
+    if not column.dtype.is_integer():
         raise InputError(
-            f"{where}: column {DIFF!r} is {diffs.dtype}; it must be a whole number, for example pl.Int64"
+            f"{where}: column {DIFF!r} is {column.dtype}; it must be a whole number, for example pl.Int64"
         )
-    if diffs.has_nulls():
-        raise InputError(
-            f"{where}: column {DIFF!r} is null in row {int(diffs.is_null().arg_max() or 0)}; use +1 or -1"
-        )
-    if source.kind == "upsert" and not diffs.is_in([-1, 1]).all():
+    if column.has_nulls():
+        row = int(column.is_null().arg_max() or 0)
+        raise InputError(f"{where}: column {DIFF!r} is null in row {row}; use +1 or -1")
+    diffs: Ints = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
+    if len(diffs) and int(np.abs(diffs).max()) >= DIFF_LIMIT:
+        raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
+    if source.kind == "upsert" and not (np.abs(diffs) == 1).all():
         raise InputError(
             f"{where}: column {DIFF!r} of an upsert source is +1 (this row now) or -1 (delete the key)"
         )
-    if frame.height and (diffs.abs() >= DIFF_LIMIT).any():
-        raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
-    return diffs.cast(pl.Int64)
+    return diffs
 
 
-def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: pl.Series) -> pl.DataFrame:
+def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: Ints) -> pl.DataFrame:
     """Deletions name the key only: columns that are not there are null."""
     missing = [name for name in source.columns if name not in frame.columns and name not in source.key]
     if missing and (diffs == -1).all():
@@ -172,12 +174,13 @@ def _check_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
         raise InputError(
             f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}"
         )
-    if extra := [name for name in frame.columns if name not in schema]:
+    if extra := [name for name in frame.columns if name not in schema and name != DIFF]:
         raise InputError(f"{where}: column {listed(extra)} is not declared; drop it or declare it")
+    found = frame.schema
     for name, dtype in schema.items():
-        if frame.schema[name] != dtype:
+        if found[name] != dtype:
             raise InputError(
-                f"{where}: column {name!r} is {frame.schema[name]}, declared is {dtype}; "
+                f"{where}: column {name!r} is {found[name]}, declared is {dtype}; "
                 f"cast it with .with_columns(pl.col({name!r}).cast({_spelled(dtype)}))"
             )
 

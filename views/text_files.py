@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import polars as pl
 import pyarrow as pa
@@ -57,7 +58,7 @@ class Lines:
         Raises:
             FileError: the file is empty and final.
         """
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             line = file.readline(LONGEST_LINE)
         if not line and final:
             raise FileError(f"{self.path}: the file is empty; a CSV file starts with a line of column names")
@@ -75,7 +76,7 @@ class Lines:
             FileError: a line does not end, or at the end of a final file a quoted value does not.
         """
         kept = b""
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             file.seek(self.offset)
             while chunk := file.read(BLOCK_BYTES):
                 kept += chunk
@@ -90,6 +91,14 @@ class Lines:
                 raise FileError(self._endless("is not closed before the end of the file"))
             self.offset += len(kept)
             yield kept
+
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise FileError(
+                f"{self.path}: cannot be opened ({error.strerror}); check its permissions"
+            ) from error
 
     def _end_of_lines(self, data: bytes) -> int:
         """The length of the longest part that ends with a line."""
@@ -131,9 +140,7 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
     if odd:
         at = odd[0].number - 1
         found, expected, text = odd[0].actual_columns, odd[0].expected_columns, _short(odd[0].text)
-        fault = Fault(
-            at, f"{found} fields where there are {expected} columns ({text}): the line is cut off or damaged"
-        )
+        fault = Fault(at, f"{found} of {expected} fields ({text}): the line is cut off or damaged")
         table = table.slice(0, at)
     frame, worse = _converted(table.select([name for name in schema if name in names]), schema)
     return frame, worse or fault

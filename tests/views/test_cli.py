@@ -101,6 +101,10 @@ class TestRun:
         assert "refused no row" in said
         assert "views counts: 2 rows\n totals: 2 rows" in said
 
+    def test_names_used_for_something_else_are_left_alone(self, words, rows):
+        words.write_text(WORDS + "order = show = inputs = remarks = input_rows = words\n")
+        assert "rows read 5" in done("run", words, "--input", f"words={rows}")
+
     def test_shows_the_last_declared_view_unless_told(self, words, rows):
         assert "totals\nn words" in done("run", words, "--input", f"words={rows}")
 
@@ -215,6 +219,12 @@ class TestErrors:
         assert "line 2" in self.of_app(tmp_path, "def engine():\n    return nothing\n")
         assert "SyntaxError" in self.of_app(tmp_path, "def engine(:\n")
 
+    def test_an_order_by_what_is_not_there(self, words, rows):
+        words.write_text(WORDS + "order = {'counts': ['-size']}\n")
+        assert "by '-size'; it has 'word', 'n'" in refused("run", words, "--input", f"words={rows}")
+        words.write_text(WORDS + "order = {'sizes': ['n']}\n")
+        assert "no view 'sizes'" in refused("run", words, "--input", f"words={rows}")
+
     def test_nothing_of_that_name(self):
         assert "'retail'" in refused("run", "no_such_app")
         assert "no such file" in refused("run", "no/such.py")
@@ -239,7 +249,7 @@ class TestErrors:
             "run", words, "--input", f"words={rows}", "--batch-rows", "2", "--output", tmp_path / "out"
         )
         assert result.exit_code == 1
-        assert f"{rows}: row 6: 1 fields where there are 3 columns" in result.stderr
+        assert f"{rows}: row 6: 1 of 3 fields" in result.stderr
         assert re.search(r"rows read +5\n", re.sub(" +\n", "\n", result.stdout))
         assert not (tmp_path / "out").exists()
 
@@ -416,9 +426,8 @@ class TestScreens:
     def test_live(self, width, height):
         console = self.console(width, height)
         screen = LiveScreen(console, self.shown())
-        screen.epoch(
-            Tally(rows=10, epochs=3, epoch=3, seconds=1.0, share=0.25), self.DELTA, ["b is new"] * 50
-        )
+        tally = Tally(rows=10, epochs=3, epoch=3, seconds=1.0, share=0.25)
+        screen.epoch(tally, self.DELTA, lambda: ["b is new"] * 50)
         screen.close()
         said = console.file.getvalue()
         for words in (
@@ -442,25 +451,23 @@ class TestScreens:
     def test_plain_lines_at_the_first_epoch_at_tenths_and_at_the_end(self):
         console = self.console(terminal=False)
         screen = PlainScreen(console, self.shown())
-        tally = Tally(seconds=1.0)
-        for epoch in range(1, 101):
-            tally.epochs = tally.epoch = epoch
-            tally.rows, tally.share = epoch * 10, epoch / 100
-            screen.epoch(
-                tally, None, [f"remark {epoch}.{number}" for number in range(5)] if epoch % 2 else []
-            )
+        asked = []
+        for epoch in range(1, 96):
+            tally = Tally(seconds=1.0, epochs=epoch, epoch=epoch, rows=epoch * 10, share=epoch / 100)
+            screen.epoch(tally, None, lambda epoch=epoch: asked.append(epoch) or [f"remark {epoch}"] * 5)
         screen.close()
+        said = [1, *range(10, 100, 10), 95]
+        assert asked == said
         lines = console.file.getvalue().splitlines()
         assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == [
-            "epoch 1",
-            *(f"epoch {tenth}0" for tenth in range(1, 11)),
+            f"epoch {n}" for n in said
         ]
-        assert lines[1:5] == ["    remark 1.0", "    remark 1.1", "    remark 1.2", "    and 2 more"]
+        assert lines[1:5] == ["    remark 1"] * 3 + ["    and 2 more"]
 
     def test_plain_lines_show_changes_where_nothing_is_remarked(self):
         console = self.console(terminal=False)
         screen = PlainScreen(console, self.shown())
-        screen.epoch(Tally(epochs=1, rows=2, seconds=1.0), self.DELTA, [])
+        screen.epoch(Tally(epochs=1, rows=2, seconds=1.0), self.DELTA, list)
         assert console.file.getvalue().splitlines()[1:] == ["    +1  b  2  1,234.50", "    -1  a  1  0.50"]
 
     def test_plain_says_once_that_it_waits(self):

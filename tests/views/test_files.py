@@ -1,6 +1,8 @@
 """Files as batches: every format gives the same rows, and what is torn or wrong is refused by name and row."""
 
 import json
+import os
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from evercurrent.core.errors import FileError
 from evercurrent.views.delta_files import DeltaFile, write_contents
 from evercurrent.views.files import PATIENCE, Batch, Reader, files_of
-from evercurrent.views.text_files import BLOCK_BYTES
+from evercurrent.views.text_files import BLOCK_BYTES, Parsed, csv_rows
 
 SCHEMA = pl.Schema({"k": pl.Int64(), "name": pl.String(), "at": pl.Datetime("us"), "x": pl.Float64()})
 
@@ -217,13 +219,13 @@ class TestTornText:
         path = text(tmp_path / "a.csv", "k,name,at,x\n1,a,,\n2,b,,\n3,c")
         batches, message = read_until_error(path)
         assert [batch.frame["k"].to_list() for batch in batches] == [[1, 2]]
-        assert f"{path}: row 3: 2 fields where there are 4 columns (3,c)" in message
+        assert f"{path}: row 3: 2 of 4 fields (3,c)" in message
 
     def test_csv_line_with_too_many_fields_after_a_quoted_newline(self, tmp_path):
         path = text(tmp_path / "a.csv", 'k,name,at,x\n1,"a\nb",,\n2,b,,,,\n3,c,,\n')
         batches, message = read_until_error(path)
         assert [batch.frame.height for batch in batches] == [1]
-        assert "row 2: 6 fields" in message
+        assert "row 2: 6 of 4 fields" in message
 
     def test_csv_cut_inside_of_quotes(self, tmp_path):
         path = text(tmp_path / "a.csv", 'k,name\n1,a\n2,"b\n')
@@ -376,7 +378,8 @@ class TestFolders:
         for number, suffix in enumerate(WRITERS):
             as_file(tmp_path, suffix, pl.DataFrame({"k": [number]}), name=f"part{number}")
         (tmp_path / "_SUCCESS").touch()
-        (tmp_path / ".hidden.csv").touch()
+        for name in (".hidden.csv", "part9.csv.tmp", "part9.parquet.part"):
+            (tmp_path / name).touch()
         assert read(tmp_path, schema=schema)["k"].to_list() == list(range(len(WRITERS)))
 
     def test_a_batch_is_of_one_file(self, tmp_path):
@@ -454,6 +457,27 @@ class TestGrowing:
         with pytest.raises(FileError, match="shorter"):
             self.more(found)
 
+    def test_files_that_go(self, tmp_path):
+        first, second = text(tmp_path / "a.csv", "k\n1\n"), text(tmp_path / "b.csv", "k\n2\n")
+        found = reader(tmp_path, schema=self.SCHEMA)
+        batches = found.batches(final=False)
+        assert next(batches).file == first
+        first.unlink()
+        second.unlink()
+        with pytest.raises(FileError, match=r"b\.csv: row 1: the file was removed"):
+            next(batches)
+        text(second, "k\n2\n")
+        assert self.more(found) == [2]
+        second.unlink()
+        assert self.more(found) == []
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_file_that_may_not_be_read(self, tmp_path):
+        path = text(tmp_path / "a.csv", "k\n1\n")
+        path.chmod(0)
+        with pytest.raises(FileError, match=r"a\.csv: cannot be opened"):
+            self.more(reader(path, schema=self.SCHEMA))
+
     def test_a_parquet_file_that_is_being_written(self, tmp_path):
         path = as_file(tmp_path, ".parquet", pl.DataFrame({"k": [1]}))
         data = path.read_bytes()
@@ -479,15 +503,25 @@ class TestGrowing:
 
 
 def test_a_large_file_is_not_read_at_once(tmp_path, monkeypatch):
-    """The first batch comes when at most two blocks were read of a file with many."""
+    """One block of many is parsed for the first batch, and no other before the rows of that one are used up."""
     path = tmp_path / "a.csv"
     pl.select(k=pl.int_range(3_000_000)).write_csv(path)
+    parsed: list[int] = []
+
+    def counted(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
+        parsed.append(len(block))
+        return csv_rows(block, names, schema)
+
+    monkeypatch.setattr("evercurrent.views.files.csv_rows", counted)
     found = reader(path, schema=pl.Schema({"k": pl.Int64()}), batch_rows=1000)
     batches = found.batches()
     assert next(batches).frame.height == 1000
     assert found.total_bytes > 4 * BLOCK_BYTES
-    assert found.done_bytes <= 2 * BLOCK_BYTES
+    assert len(parsed) == 1
+    assert found.done_bytes < 10_000
     assert sum(batch.frame.height for batch in batches) == 2_999_000
+    assert max(parsed) <= BLOCK_BYTES + 100
+    assert found.done_bytes == found.total_bytes
 
 
 class TestDeltaFiles:

@@ -1,4 +1,4 @@
-"""Orders of a shop: invoices, customers, customers' tiers and countries, each view computed from the one before.
+"""Orders of a shop as four chained views: invoices, customers, tiers, countries.
 
 The lines of orders come late, are cancelled (an invoice number with C and a negative quantity) and are corrected (the
 line with ``_diff`` -1, then the right one). So a customer's revenue goes up and down, and a customer moves from a tier

@@ -116,7 +116,7 @@ def apps(debug: Debug = False) -> None:
         table = Table.grid(padding=(0, 2))
         for name, description in bundled():
             table.add_row(Text(name, "bold"), Text(description))
-        Console().print(table)
+        _print(_console(), table)
 
 
 def _console() -> Console:
@@ -126,13 +126,13 @@ def _console() -> Console:
 
 
 def _print(console: Console, said: RenderableType) -> None:
-    """Print after an empty line; without the spaces that fill up lines, where it is no terminal."""
+    """Print; where it is no terminal, without the spaces that fill up lines."""
     if console.is_terminal:
-        console.print("", said)
+        console.print(said)
         return
     with console.capture() as captured:
         console.print(said)
-    typer.echo("\n" + "\n".join(line.rstrip() for line in captured.get().splitlines()))
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _pairs(option: str, given: list[str]) -> dict[str, list[Path]]:

@@ -14,6 +14,8 @@ one. All else is optional, by these names in the same module:
     A function that is called after each epoch with the deltas of the views that changed, by name, and returns
     sentences about them; the command line shows the newest.
 
+What has one of these names and is no text, dictionary or function is left alone.
+
 The first line of the module's docstring describes the application in ``evercurrent apps``.
 """
 
@@ -96,15 +98,28 @@ def load(name: str) -> Application:
         raise ApplicationError(
             f"{name}: the engine has no view; declare one with engine.view(name, collection)"
         )
-    return Application(
+    show, order, rows = (vars(module).get(key) for key in ("show", "order", "input_rows"))
+    inputs, remarks = (vars(module).get(key) for key in ("inputs", "remarks"))
+    found = Application(
         name=Path(name).stem,
         engine=engine,
-        show=getattr(module, "show", list(engine.views)[-1]),
-        order=getattr(module, "order", {}),
-        inputs=getattr(module, "inputs", None),
-        input_rows=getattr(module, "input_rows", None),
-        remarks=getattr(module, "remarks", None),
+        show=show if isinstance(show, str) else list(engine.views)[-1],
+        order=order if isinstance(order, dict) else {},
+        inputs=inputs if callable(inputs) else None,
+        input_rows=rows if isinstance(rows, int) else None,
+        remarks=remarks if callable(remarks) else None,
     )
+    _check_order(found)
+    return found
+
+
+def _check_order(application: Application) -> None:
+    for view, columns in application.order.items():
+        known = application.engine.views[application.showing(view)].schema
+        if unknown := [column for column in columns if column.removeprefix("-") not in known]:
+            raise ApplicationError(
+                f"{application.name}: 'order' lists view {view!r} by {listed(unknown)}; it has {listed(known)}"
+            )
 
 
 def bundled() -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """A run: chunks of input become epochs, deltas go to files, the screen is told."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -42,6 +42,7 @@ class Run:
         self._deltas: dict[str, pl.DataFrame] = {}
         """Those of the newest epoch."""
         self._start = 0.0
+        self._idle_since: float | None = None
 
     def go(self) -> None:
         """Run to the end.
@@ -60,6 +61,7 @@ class Run:
             self._start = time.monotonic()
             for chunk in self._feed.chunks():
                 if chunk is None:
+                    self._idle_since = self._idle_since or time.monotonic()
                     self._screen.idle(self.tally)
                 else:
                     self._epoch(chunk)
@@ -80,6 +82,9 @@ class Run:
         return {self._shown.name, *self._files}
 
     def _epoch(self, chunk: Chunk) -> None:
+        if self._idle_since is not None:  # waiting is no work
+            self._start += time.monotonic() - self._idle_since
+            self._idle_since = None
         self._deltas.clear()
         try:
             self._engine.push(chunk.source, chunk.frame)
@@ -89,9 +94,12 @@ class Run:
             if name in self._deltas:
                 file.write(self._deltas[name])
         self._count(chunk)
+        self._screen.epoch(self.tally, self._deltas.get(self._shown.name), self._remarks)
+
+    def _remarks(self) -> Sequence[str]:
+        """What the application says about the newest epoch."""
         remarks = self._application.remarks
-        lines = list(remarks(self._deltas)) if remarks is not None else []
-        self._screen.epoch(self.tally, self._deltas.get(self._shown.name), lines)
+        return [] if remarks is None else list(remarks(self._deltas))
 
     def _count(self, chunk: Chunk) -> None:
         tally, rows = self.tally, chunk.frame.height

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evercurrent.core.schema import DIFF, EPOCH
 
-from .tables import changes_table, duration, ordered, rate, span, table_of, texts
+from .tables import changes_table, counted, duration, ordered, rate, span, table_of, texts
 
 WIDE = 120
 """From so many columns on, the view and its changes stand side by side."""
@@ -26,6 +26,10 @@ REMARKS = 6
 
 LOW = 30
 """A low screen has fewer lines than this."""
+
+
+Remarks = Callable[[], Sequence[str]]
+"""What the application says about the newest epoch: asked only when it will be shown."""
 
 
 @dataclass
@@ -75,7 +79,7 @@ class Shown:
 class Screen(Protocol):
     """Shows a run as it goes."""
 
-    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Sequence[str]) -> None:
+    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Remarks) -> None:
         """Take note of an epoch: what changed in the shown view, what the application says about it."""
         ...
 
@@ -96,42 +100,39 @@ class PlainScreen:
         self._shown = shown
         self._tenths = 0
         self._said_at = float("-inf")
-        self._unsaid: Tally | None = None
-        self._news: Sequence[str] = ()
+        self._unsaid: tuple[Tally, pl.DataFrame | None, Remarks] | None = None
         self._waiting = False
 
-    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Sequence[str]) -> None:
+    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Remarks) -> None:
         self._waiting = False
-        self._unsaid = tally
-        if remarks:
-            self._news = remarks
-        elif changes is not None and not self._news:
-            self._news = _lines(self._shown, changes)
+        self._unsaid = (tally, changes, remarks)
         tenths = int((tally.share or 0) * 10)
         if tenths > self._tenths or time.monotonic() - self._said_at >= 2 or tally.epochs == 1:
             self._tenths = tenths
-            self._say(tally)
+            self._say()
 
     def idle(self, tally: Tally) -> None:
-        if self._unsaid is not None:
-            self._say(tally)
+        self._say()
         if not self._waiting:
             self._print("waiting for new rows; Ctrl-C ends the run")
             self._waiting = True
 
     def close(self) -> None:
-        if self._unsaid is not None:
-            self._say(self._unsaid)
+        self._say()
 
-    def _say(self, tally: Tally) -> None:
-        self._said_at = time.monotonic()
+    def _say(self) -> None:
+        """Say where the run is and what is new, unless it was said."""
+        if self._unsaid is None:
+            return
+        tally, changes, remarks = self._unsaid
         self._unsaid = None
+        self._said_at = time.monotonic()
         self._print("  ".join(_facts(tally)))
-        for line in self._news[:3]:
+        news = remarks() or ([] if changes is None else _lines(self._shown, changes))
+        for line in news[:3]:
             self._print(f"    {line}")
-        if len(self._news) > 3:
-            self._print(f"    and {len(self._news) - 3} more")
-        self._news = ()
+        if len(news) > 3:
+            self._print(f"    and {len(news) - 3} more")
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -152,14 +153,15 @@ class LiveScreen:
         self._remarks: deque[tuple[int, str]] = deque(
             maxlen=REMARKS if console.height >= LOW else REMARKS // 2
         )
+        self._unasked: Remarks | None = None
         self._next_draw = 0.0
         self._waiting = False
 
-    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Sequence[str]) -> None:
+    def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Remarks) -> None:
         self._waiting = False
         if changes is not None:
-            self._changes.appendleft(ordered(changes, self._shown.order).head(100))
-        self._remarks.extendleft((tally.epoch, line) for line in reversed(remarks[:REMARKS]))
+            self._changes.appendleft(changes)
+        self._unasked = remarks
         if time.monotonic() >= self._next_draw:
             self._draw(tally)
 
@@ -173,6 +175,9 @@ class LiveScreen:
 
     def _draw(self, tally: Tally) -> None:
         start = time.monotonic()
+        if self._unasked is not None:
+            self._remarks.extendleft((tally.epoch, line) for line in reversed(self._unasked()[:REMARKS]))
+            self._unasked = None
         self._live.update(self._picture(tally), refresh=True)
         end = time.monotonic()
         self._next_draw = end + max(0.1, 10 * (end - start))
@@ -198,13 +203,14 @@ class LiveScreen:
         rows = self._shown.rows()
         limit = height - 3
         shown = f", first {limit}" if rows.height > limit else ""
-        title = f"[bold]{self._shown.name}[/] ({rows.height:,} rows{shown})"
+        title = f"[bold]{self._shown.name}[/] ({counted(rows.height)}{shown})"
         return Panel(table_of(rows, limit), title=title, title_align="left", height=height)
 
     def _changes_panel(self, height: int) -> RenderableType:
         body: RenderableType = Text("none yet", "dim")
         if self._changes:
-            body = changes_table(pl.concat(self._changes), height - 3)
+            rows = (ordered(delta, self._shown.order).head(height) for delta in self._changes)
+            body = changes_table(pl.concat(rows), height - 3)
         return Panel(
             body, title=f"last changes of [bold]{self._shown.name}[/]", title_align="left", height=height
         )
@@ -223,17 +229,15 @@ def _progress(tally: Tally, *, waiting: bool) -> RenderableType:
     pulse = tally.share is None and not waiting
     bar = ProgressBar(total=1.0, completed=tally.share or 0.0, pulse=pulse, complete_style="cyan")
     percent = "" if tally.share is None else f"{tally.share:.0%}"
-    line.add_row(bar, percent)
-    facts = Text("  ".join(_facts(tally)), no_wrap=True, overflow="ellipsis")
-    if waiting:
-        facts.append("  waiting for new rows; Ctrl-C ends the run", "yellow")
-    return Group(line, facts)
+    note = Text("waiting for new rows; Ctrl-C ends the run", "yellow") if waiting else Text(percent)
+    line.add_row(bar, note)
+    return Group(line, Text("  ".join(_facts(tally)), no_wrap=True, overflow="ellipsis"))
 
 
 def _facts(tally: Tally) -> list[str]:
     """Where the run is: epoch, rows, rate, time left, event times."""
-    facts = [f"epoch {tally.epoch:,}", f"{tally.rows:,} rows", rate(tally.rows, tally.seconds)]
-    if tally.share is not None and tally.left is not None and tally.share < 1:
+    facts = [f"epoch {tally.epoch:,}", counted(tally.rows), rate(tally.rows, tally.seconds)]
+    if tally.share is not None and tally.left is not None and tally.share < 0.995:
         facts += [f"{tally.share:.0%}", f"{duration(tally.left)} left"]
     if tally.first is not None:
         facts.append(span(tally.first, tally.last))

@@ -12,7 +12,7 @@ from evercurrent.core.schema import DIFF
 
 from ..engine import Engine
 from .screens import Shown, Tally
-from .tables import duration, rate, span, table_of
+from .tables import counted, duration, rate, span, table_of
 
 SUMMARY_ROWS = 10
 """So many rows of the shown view are in the summary."""
@@ -33,7 +33,7 @@ def summary(
     for number, line in enumerate(_refused(engine)):
         facts.add_row("" if number else "refused", line)
     for number, (name, view) in enumerate(engine.views.items()):
-        facts.add_row("" if number else "views", Text(f"{name}: {view.read().height:,} rows"))
+        facts.add_row("" if number else "views", Text(f"{name}: {counted(view.read().height)}"))
     for number, path in enumerate(written):
         facts.add_row("" if number else "written", Text(str(path)))
     for number, note in enumerate(notes):
@@ -41,8 +41,8 @@ def summary(
     rows = shown.rows()
     title = shown.name
     if rows.height > SUMMARY_ROWS:
-        title += f", the first {SUMMARY_ROWS} of {rows.height:,} rows"
-    return Group(table_of(rows, SUMMARY_ROWS, title=title), "", facts)
+        title += f", the first {SUMMARY_ROWS} of {counted(rows.height)}"
+    return Group("", table_of(rows, SUMMARY_ROWS, title=title), "", facts)
 
 
 def _refused(engine: Engine) -> list[str]:
