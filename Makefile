@@ -42,7 +42,7 @@ bench: $(READY) ## measure; ARGS="..." for bench/run.py
 
 wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 	@rm -rf dist build
-	@$(PY) -m build --no-isolation --outdir dist
+	@$(PY) -m build --quiet --no-isolation --outdir dist
 
 lock: $(PY) ## renew requirements.lock from pyproject.toml; ARGS="--upgrade" for newer versions
 	@$(PY) -m pip install --quiet uv

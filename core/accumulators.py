@@ -181,9 +181,8 @@ def _fitted(aggregate: Additive, column: pl.Series) -> pl.Series:
 
 
 def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
-    what = aggregate.kind if aggregate.input is None else f"{aggregate.kind} of {aggregate.input!r}"
     return ArithmeticRefusedError(
-        f"the {what} does not fit {aggregate.dtype}; cast the column to a wider type before it is aggregated, "
+        f"the {aggregate.kind} does not fit {aggregate.dtype}; cast the column to a wider type before it is aggregated, "
         "for example .cast(pl.Decimal(38, 0)) or .cast(pl.Float64)"
     )
 

@@ -156,7 +156,7 @@ def segment_sums(values: Ints, starts: Index) -> Ints:
         return values
     # Differences of a running sum are exact modulo 2^64, and three times faster than np.add.reduceat.
     running = np.cumsum(values)
-    ends = running[np.append(starts[1:], len(values)) - 1]
+    ends: Ints = running[np.append(starts[1:], len(values)) - 1]
     ends[1:] -= ends[:-1].copy()
     return ends
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from .kernels import Index, Ints, Keys, expand, gather
+from .run import Layout, Run, make_run
 from .schema import DIFF
-from .spine import Layout, Run, make_run
 
 CUT = "cut"
 """Additive column: marks the last entry read of a run that has more of this key."""

@@ -23,7 +23,7 @@ LAYERS = ("core", "views", "spark_bridge")
 
 LEVELS = {
     "nouns": {"errors", "clock", "schema", "kernels", "exact", "delta", "aggregates", "protocol"},
-    "state": {"spine", "reading", "accumulators"},
+    "state": {"run", "spine", "reading", "accumulators"},
     "operators": {"operators", "eventtime"},
     "circuit": {"circuit", "checked"},
 }

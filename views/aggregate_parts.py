@@ -22,8 +22,8 @@ from .expression_trees import (
     Node,
     children,
     columns_of,
-    evaluated,
     rebuilt,
+    resolved,
     text,
     tree,
     variant,
@@ -58,6 +58,7 @@ class Rows:
     order: tuple[SortKey, ...] = ()
 
     def among(self, condition: pl.Expr) -> "Rows":
+        """Those of the rows for which a condition is true as well."""
         return replace(self, where=condition if self.where is None else self.where & condition)
 
     def pairs_with(self, other: "Rows | None") -> bool:
@@ -94,6 +95,7 @@ class Parts:
         self.keys = keys
         self.default_order = default_order if default_order in schema else None
         self.about = ""
+        self.rows_of_schema = schema.to_frame().lazy()
         self.rules = rules
         self.prefix = "__"
         while any(name.startswith(self.prefix) for name in (*schema, *keys)):
@@ -155,8 +157,7 @@ class Parts:
 
     def part(self, make: Callable[..., Aggregate], /, **fields: Any) -> pl.Expr:
         """The result of an aggregate, as a column of the frame that has one row per group."""
-        comparable = {k: Expression(v) if isinstance(v, pl.Expr) else v for k, v in fields.items()}
-        key = (make, *comparable.items())
+        key = (make, *((name, _comparable(value)) for name, value in fields.items()))
         if key not in self.aggregates:
             self.aggregates[key] = make(output=f"{self.prefix}a{len(self.aggregates)}", **fields)
         return pl.col(self.aggregates[key].output)
@@ -164,21 +165,29 @@ class Parts:
     def additive(
         self, kind: AdditiveKind, value: pl.Expr | None, dtype: pl.DataType, ddof: int = 1
     ) -> pl.Expr:
+        """An aggregate that adds up."""
         name = None if value is None else self.prepare(value)
         return self.part(Additive, dtype=dtype, kind=kind, input=name, ddof=ddof)
 
     def pick(
         self, dtype: pl.DataType, value: pl.Expr, order: Sequence[SortKey], where: pl.Expr | None = None
     ) -> pl.Expr:
+        """The value of the first row by an order, among those where a condition is true."""
         condition = None if where is None else self.prepare(where)
         return self.part(
             Pick, dtype=dtype, input=self.prepare(value), order=self.ordered(order), where=condition
         )
 
     def ordered(self, order: Sequence[SortKey]) -> tuple[Order, ...]:
-        return tuple(Order(self.prepare(by), descending, nulls_last) for by, descending, nulls_last in order)
+        """Sort keys over prepared columns; a column that was a key before decides nothing any more."""
+        keys: dict[str, Order] = {}
+        for by, descending, nulls_last in order:
+            column = self.prepare(by)
+            keys.setdefault(column, Order(column, descending, nulls_last))
+        return tuple(keys.values())
 
     def refuse(self, why: Obstacle, node: Node) -> NoReturn:
+        """Refuse an expression because of this part of it."""
         shown = text(node)
         part = "" if self.about.endswith(shown) else f": {shown}"
         raise PlanError(f"{self.about}{part}: {why[0]}; {why[1]}")
@@ -186,20 +195,16 @@ class Parts:
     # Types, as polars gives them.
 
     def row_dtype(self, expr: pl.Expr) -> pl.DataType:
-        return evaluated(self.about, self.schema, lambda frame: frame.select(expr)).dtypes()[0]
+        """The type of what is computed row by row."""
+        return resolved(self.about, lambda: self.rows_of_schema.select(expr)).dtypes()[0]
 
     def group_dtype(self, node: Node) -> pl.DataType:
-        """The type of an aggregate.
-
-        It is asked in a ``select`` too: in a ``group_by`` polars gives null for some aggregates that do not
-        exist, such as the sum of dates.
-        """
-        expr = rebuilt(node)
-        whole = self.row_dtype(expr)
+        """The type of an aggregate."""
+        value = rebuilt(node).alias("value")
         if not self.keys:
-            return whole
-        key, value = pl.lit(0).alias("key"), expr.alias("value")
-        return evaluated(self.about, self.schema, lambda frame: frame.group_by(key).agg(value))["value"]
+            return self.row_dtype(value)
+        grouped = self.rows_of_schema.group_by(pl.lit(0).alias("key"))
+        return resolved(self.about, lambda: grouped.agg(value))["value"]
 
     # What an aggregate is computed from.
 
@@ -217,6 +222,8 @@ class Parts:
         if name == "DropNulls":
             return inner.among(inner.value.is_not_null())
         if name == "DropNans":
+            if not self.row_dtype(inner.value).is_float():
+                return inner
             return inner.among(inner.value.is_nan().fill_null(False).not_())
         beside = [other.value for other in others if other is not None]
         if name == "Filter":
@@ -227,14 +234,21 @@ class Parts:
         return replace(inner, order=_sort_keys(beside or [inner.value], options))
 
     def length(self, rows: Rows) -> pl.Expr:
+        """How many rows count."""
         if rows.where is None:
             return self.additive("len", None, INDEX)
         return self.additive("sum", rows.where, INDEX)
 
     def null_count(self, rows: Rows) -> pl.Expr:
+        """How many of the rows that count have no value."""
         if rows.where is None:
             return self.additive("null_count", rows.value, INDEX)
         return self.additive("sum", rows.where & rows.value.is_null(), INDEX)
+
+
+def _comparable(value: Any) -> Hashable:
+    # A user's functions are told apart by identity: they need not be hashable.
+    return Expression(value) if isinstance(value, pl.Expr) else id(value) if callable(value) else value
 
 
 def _is_in(child: Node, some: list[Node]) -> bool:

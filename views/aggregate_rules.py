@@ -108,6 +108,12 @@ def _moment(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> None:
         parts.refuse(_NOT_NUMBERS, node)
 
 
+def _bitwise(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> None:
+    # Of nulls alone polars makes one thing in a select and another in a group_by.
+    if dtype == pl.Boolean:
+        parts.refuse(("polars leaves open what it gives for nulls", "use any() or all()"), node)
+
+
 def _n_unique(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     distinct = parts.part(Distinct, dtype=dtype, input=parts.prepare(rows.masked))
     if rows.where is None:
@@ -192,6 +198,12 @@ def _default_order(parts: Parts, node: Node, *, descending: bool) -> list[SortKe
     return [(pl.col(parts.default_order), descending, True)]
 
 
+def _joined(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+    if isinstance(parts.row_dtype(rows.value), pl.Duration):
+        parts.refuse(("polars has no text for a Duration", "make text of it, as with .dt.to_string()"), node)
+    return _listed(parts, rows, node, dtype)
+
+
 def _listed(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
     if not rows.order:
         return None
@@ -217,6 +229,9 @@ RULES: dict[str, Rule] = {
     "Agg.Std": _of_rows(_std),
     "Boolean.Any": _of_rows(_any),
     "Boolean.All": _of_rows(_all),
+    "Bitwise.And": _of_rows(_bitwise),
+    "Bitwise.Or": _of_rows(_bitwise),
+    "Bitwise.Xor": _of_rows(_bitwise),
     "Agg.NUnique": _of_rows(_n_unique),
     "Agg.Min": _of_rows(_min),
     "Agg.Max": _of_rows(_max),
@@ -228,7 +243,7 @@ RULES: dict[str, Rule] = {
     "Agg.Last": _of_rows(_last),
     "Agg.LastNonNull": _of_rows(_last),
     "Agg.Implode": _of_rows(_listed),
-    "StringExpr.ConcatVertical": _of_rows(_listed),
+    "StringExpr.ConcatVertical": _of_rows(_joined),
     "Skew": _of_rows(_moment),
     "Kurtosis": _of_rows(_moment),
 }

@@ -21,7 +21,7 @@ from evercurrent.core.schema import listed
 
 from .aggregate_parts import Parts, name_of
 from .aggregate_rules import RULES
-from .expression_trees import evaluated, shown, tree
+from .expression_trees import evaluated, resolved, shown, tree
 from .expressions import (
     Expression,
     as_expression,
@@ -170,16 +170,18 @@ def _check_not_keys(where: str, parts: Parts, names: Iterable[str]) -> None:
 
 def _polars_schema(parts: Parts, expr: pl.Expr) -> pl.Schema:
     """The columns that polars makes of an expression in this ``agg``."""
+    # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
+    whole = evaluated(parts.about, parts.schema, lambda frame: frame.select(expr))
     keys = [pl.col(key) if key in parts.schema else pl.lit(0).alias(key) for key in parts.keys]
     if not keys:
-        return evaluated(parts.about, parts.schema, lambda frame: frame.select(expr))
+        return whole
     grouped = evaluated(parts.about, parts.schema, lambda frame: frame.group_by(keys).agg(expr))
     return pl.Schema(list(grouped.items())[len(keys) :])
 
 
 def _finished(parts: Parts, name: str, expr: pl.Expr, dtype: pl.DataType) -> Column:
-    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()})
-    ((_, made),) = evaluated(parts.about, results, lambda frame: frame.select(expr)).items()
+    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame().lazy()
+    ((_, made),) = resolved(parts.about, lambda: results.select(expr)).items()
     assert made == dtype, f"{parts.about}: {dtype} in polars, {made} from its parts"
     copies = Expression(expr).copies
     return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies)

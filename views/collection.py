@@ -159,11 +159,7 @@ class Collection:
         keys = (
             row_expressions(self._where("group_by"), self.schema, *by, **named_by) if by or named_by else ()
         )
-        names = tuple(key.name for key in keys)
-        if all(key.copies == key.name for key in keys):
-            return GroupedCollection(self, names)
-        columns = {name: _copy(name) for name in self.columns} | {key.name: key for key in keys}
-        return GroupedCollection(self._select("with_columns", tuple(columns.values()), shown=names), names)
+        return GroupedCollection(self, keys)
 
     def join(
         self,
@@ -266,9 +262,10 @@ class Collection:
 class GroupedCollection:
     """A collection whose rows are brought together by keys, to be aggregated or cut."""
 
-    def __init__(self, collection: Collection, keys: tuple[str, ...]) -> None:
+    def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
         self._collection = collection
         self._keys = keys
+        self._names = tuple(key.name for key in keys)
 
     def agg(self, *aggs: Any, **named_aggs: Any) -> Collection:
         """One row per group: its keys and these aggregates, each kept by adding and retracting.
@@ -276,12 +273,15 @@ class GroupedCollection:
         Polars expressions over aggregates; see ``evercurrent.views.aggregation`` for those that there are. A
         group is there while the diffs of its rows do not add up to zero.
         """
-        collection, keys = self._collection, self._keys
+        collection, keys = self._collection, self._names
         where = collection._where("agg")
         compiled = aggregation(where, collection.schema, keys, aggs, named_aggs, collection._event_time)
-        schema = pl.Schema({**{key: collection.schema[key] for key in keys}, **compiled.schema})
+        if both := [key for key in keys if key in compiled.schema]:
+            raise PlanError(f"{where}: {listed(both)} is a key and an aggregate; rename one with .alias(...)")
+        key_types = output_schema(collection.schema, self._keys, where) if keys else pl.Schema()
+        schema = pl.Schema({**key_types, **compiled.schema})
         forbid_reserved(where, schema)
-        operation = Group(keys, _identity(compiled), compiled)
+        operation = Group(keys, _identity(self._keys, compiled), self._keys, compiled)
         label = f"group by {', '.join(keys) or 'nothing'}: {', '.join(compiled.schema.names())}"
         return collection._then(operation, schema, label, None)
 
@@ -330,10 +330,14 @@ class GroupedCollection:
             raise PlanError(f"{where}: {listed(nested)} is nested and has no order; order by a plain column")
         flags = zip(self._flags(method, by, descending), self._flags(method, by, nulls_last), strict=True)
         order = tuple(Order(name, *pair) for name, pair in zip(names, flags, strict=True))
-        group = f" of each {', '.join(self._keys)}" if self._keys else ""
+        if computed := [key.name for key in self._keys if key.copies != key.name]:
+            raise PlanError(
+                f"{where}: the key {listed(computed)} is computed; add it with with_columns first"
+            )
+        group = f" of each {', '.join(self._names)}" if self._keys else ""
         label = f"{method} {count}{group} by {', '.join(names)}"
         return collection._then(
-            Top(self._keys, order, count), collection.schema, label, collection._event_time
+            Top(self._names, order, count), collection.schema, label, collection._event_time
         )
 
 
@@ -343,10 +347,10 @@ def concat(collections: Iterable[Collection]) -> Collection:
     return first.concat(*others)
 
 
-def _identity(compiled: Aggregation) -> Hashable:
+def _identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
     """What two equal aggregations have in common: expressions as they are written, functions by themselves."""
     columns = tuple(
-        (column.name, Expression(column.expr)) for column in (*compiled.prepared, *compiled.finished)
+        (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)
     )
     aggregates = tuple(
         (aggregate.inputs, aggregate.order, Expression(aggregate.expr))

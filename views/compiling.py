@@ -11,7 +11,6 @@ import polars as pl
 from evercurrent.core.aggregates import (
     Additive,
     Aggregate,
-    Aggregation,
     Column,
     Custom,
     Distinct,
@@ -39,9 +38,11 @@ from evercurrent.core.operators.linear import FrameFunction, Linear, MapBatches
 from evercurrent.core.operators.linear import Negate as NegateOperator
 from evercurrent.core.operators.top_k import TopK
 from evercurrent.core.protocol import Operator, State
+from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF, Order
-from evercurrent.core.spine import Layout, Spine
+from evercurrent.core.spine import Spine
 
+from .expressions import Expression
 from .plan import (
     Concat,
     Explode,
@@ -159,8 +160,8 @@ class _Compiler:
                 return self._add(node.label, NegateOperator(node.schema), *inputs)
             case Unique():
                 return self._distinct(inputs[0], node.schema)
-            case Group(keys=keys, aggregation=aggregation):
-                return self._group(where, node, inputs[0], keys, aggregation)
+            case Group() as grouped:
+                return self._group(where, node, inputs[0], grouped)
             case Join() as join:
                 return self._join(node, inputs, join)
             case Top(keys=keys, order=order, count=count):
@@ -216,7 +217,7 @@ class _Compiler:
         ):
             return source
         types = schema.to_frame().select([column.expr.alias(column.name) for column in columns]).schema
-        key = ("project", source, tuple((column.name, str(column.expr)) for column in columns))
+        key = ("project", source, tuple((column.name, Expression(column.expr)) for column in columns))
 
         def make() -> tuple[NodeId, None]:
             linear = Linear(where, types, selecting(columns), keeps_rows_apart=False)
@@ -224,15 +225,12 @@ class _Compiler:
 
         return self._once(key, make)[0]
 
-    def _group(
-        self, where: str, node: PlanNode, source: NodeId, keys: tuple[str, ...], aggregation: Aggregation
-    ) -> NodeId:
+    def _group(self, where: str, node: PlanNode, source: NodeId, grouped: Group) -> NodeId:
+        aggregation, keys = grouped.aggregation, grouped.keys
         schema = self.compiled.circuit.nodes[source].operator.schema
-        columns = [Column(key, pl.col(key), copies=key) for key in keys]
-        columns += [column for column in aggregation.prepared if column.name not in keys]
-        prepared = self._projected(source, where, schema, columns)
+        prepared = self._projected(source, where, schema, (*grouped.key_columns, *aggregation.prepared))
         types = self.compiled.circuit.nodes[prepared].operator.schema
-        key_types = pl.Schema({key: schema[key] for key in keys})
+        key_types = pl.Schema({key: types[key] for key in keys})
         inputs, parts = [prepared], []
         for aggregate in aggregation.aggregates:
             before, part = self._part(aggregate, prepared, types, keys, where)
@@ -263,12 +261,12 @@ class _Compiler:
                 return node, PickPart(aggregate, spine)
             case Whole(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None)
-                return node, WholePart(aggregate, spine)
+                return node, WholePart(aggregate, spine, keyless=not keys)
             case Custom(input=name, remove=None):
                 node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None)
-                return node, RecomputedPart(aggregate, spine)
+                return node, RecomputedPart(aggregate, spine, keyless=not keys)
             case Custom():
-                return prepared, InvertedPart(aggregate)
+                return prepared, InvertedPart(aggregate, keyless=not keys)
 
     def _ordered(
         self,

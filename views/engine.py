@@ -231,10 +231,11 @@ class Engine:
                 f"raised {type(error).__name__}: {error}"
             ) from error
 
-    def _contents(self, name: str) -> pl.DataFrame:
+    def contents(self, view: str) -> pl.DataFrame:
+        """All rows of a view now; the same as ``View.read``."""
         compiled = self._current()
-        known = self._read.get(name)
+        known = self._read.get(view)
         if known is None or known[:2] != (self.epoch_number, compiled):
-            known = (self.epoch_number, compiled, compiled.contents[name].contents())
-            self._read[name] = known
+            known = (self.epoch_number, compiled, compiled.contents[view].contents())
+            self._read[view] = known
         return known[2]

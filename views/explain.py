@@ -78,9 +78,11 @@ def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
         text = title + (size if figures.entries or figures.seconds else "")
         shape = f'[("{text}")]' if isinstance(node.operation, Input) else f'["{text}"]'
         lines.append(f"  n{place}{shape}")
-    for place in plan.needed():
-        for source in plan[place].inputs:
-            lines.append(f'  n{source} -- "{measured(compiled, source).rows_out:,} rows" --> n{place}')
+    lines += [
+        f'  n{source} -- "{measured(compiled, source).rows_out:,} rows" --> n{place}'
+        for place in plan.needed()
+        for source in plan[place].inputs
+    ]
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 import polars.selectors as cs
 
 from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import listed
+from evercurrent.core.schema import listed, require_columns
 
 _T = TypeVar("_T")
 
@@ -263,17 +263,20 @@ def _selected(schema: pl.Schema, node: Node, body: Any, hidden: set[str]) -> lis
 
 
 def _fields(where: str, schema: pl.Schema, selector: Any, struct: Node) -> list[Node]:
-    ((_, dtype),) = evaluated(f"{where}: {text(struct)}", schema, lambda f: f.select(rebuilt(struct))).items()
+    rows = schema.to_frame().lazy()
+    ((_, dtype),) = resolved(f"{where}: {text(struct)}", lambda: rows.select(rebuilt(struct))).items()
     if not isinstance(dtype, pl.Struct):
         raise PlanError(f"{where}: {text(struct)}: it is {dtype} and has no fields; give a Struct")
-    names = cs.expand_selector(pl.Schema(dtype.to_schema()), rebuilt({"Selector": selector}), strict=False)
+    fields = pl.Schema(dtype.to_schema())
+    require_columns(f"{where}: {text(struct)}", fields, columns_of({"Selector": selector}))
+    names = cs.expand_selector(fields, rebuilt({"Selector": selector}), strict=False)
     return [
         {"Function": {"input": [struct], "function": {"StructExpr": {"FieldByName": name}}}} for name in names
     ]
 
 
 def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Schema:
-    """The columns that polars makes of a frame of this schema, found out on frames that hold nothing.
+    """The columns that polars makes of a frame of this schema, found out by doing it to frames that hold nothing.
 
     ``ask`` takes a frame, eager or lazy, and gives one.
 
@@ -282,19 +285,28 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
     """
     empty = schema.to_frame()
     try:
-        return _made(ask(empty.clear(1)))
+        return _made(ask(empty))
     except pl.exceptions.DuplicateError:
         raise PlanError(
             f"{about}: it makes columns of one name; tell them apart with .name.suffix(...) or write them singly"
         ) from None
     except pl.exceptions.PanicException:
-        # Some aggregates of nulls alone are beyond polars 2.1, as quantiles of dates; their types are not.
+        # Some aggregates of nothing are beyond polars 2.1, as quantiles of dates; their types are not.
         again = empty.lazy()
     except pl.exceptions.PolarsError:
-        # Of a row of nulls polars may refuse the values and not the types; of no rows it has only types.
-        again = empty
+        # What has no value for no rows, as `get(0)`, may have one for a row of nulls.
+        again = empty.clear(1)
+    return resolved(about, lambda: ask(again))
+
+
+def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.Schema:
+    """The columns of a frame, which may be lazy: then polars says without doing anything.
+
+    Raises:
+        PlanError: with the first line of what polars says, where it refuses.
+    """
     try:
-        return _made(ask(again))
+        return _made(make())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise PlanError(f"{about}: {str(error).splitlines()[0]}") from error
 

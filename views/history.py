@@ -10,7 +10,6 @@ import polars as pl
 
 from evercurrent.core.errors import EpochGoneError
 
-
 BEFORE_ALL = -1
 """Before epoch 0, in which a group of nothing gets its row."""
 

@@ -22,7 +22,7 @@ from .expression_trees import (
     variant,
     with_children,
 )
-from .row_by_row import LOOKING_UP, NEIGHBOURS, Obstacle, obstacle, operands, own_obstacle
+from .row_by_row import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, obstacle, operands, own_obstacle
 
 NO_ORDER: Obstacle = (
     "it depends on the order of rows, and the rows of a collection have none",
@@ -39,29 +39,24 @@ _OPAQUE: Obstacle = (
 
 _GIVING_ONE = frozenset(
     {"Agg.Count", "Agg.Implode", "Agg.Max", "Agg.Mean", "Agg.Median", "Agg.Min", "Agg.NUnique", "Agg.Std"}
-    | {"Agg.Sum", "Agg.Var", "ApproxNUnique", "ApproxQuantile", "Bitwise.And", "Bitwise.Or", "Bitwise.Xor"}
-    | {
-        "Boolean.All",
-        "Boolean.Any",
-        "Boolean.HasNulls",
-        "Boolean.IsEmpty",
-        "Correlation",
-        "Entropy",
-        "Kurtosis",
-    }
-    | {"Len", "MaxBy", "MinBy", "NullCount", "Product", "Quantile", "Skew", "StringExpr.ConcatVertical"}
+    | {"Agg.Sum", "Agg.Var", "ApproxNUnique", "Bitwise.And", "Bitwise.Or", "Bitwise.Xor", "Boolean.All"}
+    | {"Boolean.Any", "Boolean.HasNulls", "Boolean.IsEmpty", "Correlation", "Entropy", "Kurtosis", "Len"}
+    | {"MaxBy", "MinBy", "NullCount", "Product", "Quantile", "Skew", "StringExpr.ConcatVertical"}
 )
 """Aggregates of any rows. ``implode`` and ``str.join`` give the order in which rows come: that of the values."""
 
-_GIVING_MANY = frozenset(
-    {"Boolean.IsDuplicated", "Boolean.IsUnique", "DropNans", "DropNulls", "Filter", "Mode", "Rank", "TopK"}
-    | {"TopKBy", "Unique"}
-)
-"""What gives values to any rows, or keeps some of them, wherever they stand."""
+_KEEPING_ROWS = frozenset({"Boolean.IsDuplicated", "Boolean.IsUnique", "Rank"})
+"""What gives every row a value that the order of rows does not change."""
+
+_CHOOSING_ROWS = frozenset({"DropNans", "DropNulls", "Filter", "Mode", "TopK", "TopKBy", "Unique"})
+"""What keeps some values, wherever they stand."""
 
 _SORTING = frozenset({"Sort", "SortBy"})
 
-_REFUSED_ALWAYS = frozenset({"AnonymousFunction", "Explode", "Over", "Random", "Rolling", "Agg.Item"})
+_REFUSED_ALWAYS = frozenset(
+    {"Agg.Item", "AnonymousFunction", "ApproxQuantile", "Explode", "Over", "Random", "Rolling", "ValueCounts"}
+)
+"""Of these, two differ from one process to the next: ``approx_quantile``, and ``value_counts`` in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +122,11 @@ class Arranging:
             return arranged, None
         if name in _SORTING:
             return _stable(arranged), Standing(_key(node, below), ordered=True)
-        if name in _GIVING_MANY and not _is_positional(node):
+        if name in _KEEPING_ROWS and not _rank_method(node) & {"Ordinal", "Random"}:
+            return arranged, below
+        if name in _CHOOSING_ROWS:
             return _stable(arranged), Standing(_key(node, below), below is not None and below.ordered)
-        if name in _REFUSED_ALWAYS:
+        if own is RANDOM or name in _REFUSED_ALWAYS or "Random" in _rank_method(node):
             return self.refuse(_OPAQUE if own is NEIGHBOURS or name.startswith("Agg.") else own, node)
         if below is None or not below.ordered:
             return self.refuse(NO_ORDER, node)
@@ -154,8 +151,9 @@ def _key(node: Node, below: Standing | None) -> Hashable:
     return (variant(node)[0], below, json.dumps(deciding))
 
 
-def _is_positional(node: Node) -> bool:
-    return variant(node)[0] == "Rank" and function_options(node)["options"]["method"] in ("Ordinal", "Random")
+def _rank_method(node: Node) -> set[str]:
+    """The method of a rank; of another node none."""
+    return {function_options(node)["options"]["method"]} if variant(node)[0] == "Rank" else set()
 
 
 def _stable(node: Node) -> Node:

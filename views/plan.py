@@ -87,6 +87,7 @@ class Group:
 
     keys: tuple[str, ...]
     identity: Hashable
+    key_columns: tuple[Column, ...] = field(compare=False)
     aggregation: Aggregation = field(compare=False)
 
 
@@ -168,7 +169,7 @@ class Plan:
     def graph(self) -> nx.DiGraph[int]:
         """What is needed for the views and sources, as a graph along which deltas flow."""
         graph: nx.DiGraph[int] = nx.DiGraph()
-        wanted = [node for node in self.views.values()]
+        wanted = list(self.views.values())
         wanted += [
             PlanId(place) for place, node in enumerate(self.nodes) if isinstance(node.operation, Input)
         ]

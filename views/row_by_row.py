@@ -14,8 +14,9 @@ from .expression_trees import (
     Node,
     cannot_be_rebuilt,
     children,
-    evaluated,
+    function_options,
     rebuilt,
+    resolved,
     text,
     variant,
     with_children,
@@ -38,9 +39,9 @@ NEIGHBOURS: Obstacle = (
     'use it inside agg, on pl.col("x").sort_by("at"); or, if it does treat each row by itself, declare it with'
     " map_batches",
 )
-_RANDOM: Obstacle = (
-    "it is random, and the same input must give the same result",
-    'use a hash of the row, as in pl.col("id").hash() % 10 == 0',
+RANDOM: Obstacle = (
+    "it is random, or gives values in a random order, and the same input must give the same result",
+    'use a hash of the row, as in pl.col("id").hash() % 10 == 0, or maintain_order=True',
 )
 _SERIES: Obstacle = (
     "a Series has rows of its own, which are not those of the collection",
@@ -70,7 +71,8 @@ _OBSTACLES: dict[str, Obstacle] = {
     "Over": _WINDOW,
     "Rolling": _WINDOW,
     "RollingExpr": _WINDOW,
-    "Random": _RANDOM,
+    "ListExpr.Sample": RANDOM,
+    "Random": RANDOM,
     "SetSortedFlag": _SORTED,
     "Sort": _ORDERED,
     "SortBy": _ORDERED,
@@ -114,7 +116,8 @@ def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
     if name == "Literal":
         return _SERIES if "Series" in body else None
     if name == "Eval":
-        return NEIGHBOURS if "Cumulative" in body["variant"] else None
+        inside = RANDOM if _is_random(body["evaluation"]) else None
+        return NEIGHBOURS if "Cumulative" in body["variant"] else inside
     if name in _ROW_BY_ROW:
         return None
     if name == "Len" or name.startswith("Agg."):
@@ -126,6 +129,19 @@ def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
     if name in LOOKING_UP and not _looks_up_constants(node, schema):
         return _LOOKED_UP
     return _function_obstacle(node)
+
+
+def _is_random(node: Node) -> bool:
+    """Whether an expression within a row gives something else each time, as some order of values."""
+    name, body = variant(node)
+    if name in ("ApproxQuantile", "ListExpr.Sample", "Random", "ValueCounts"):
+        return True
+    if name == "Mode" and not function_options(node)["maintain_order"]:
+        return True
+    if name == "Rank" and function_options(node)["options"]["method"] == "Random":
+        return True
+    below = [*children(node), *([body["evaluation"]] if name == "Eval" else [])]
+    return any(map(_is_random, below))
 
 
 def _function_obstacle(node: Node) -> Obstacle | None:
@@ -155,5 +171,6 @@ def _looks_up_constants(node: Node, schema: pl.Schema) -> bool:
     columns = [inputs[place] for place in LOOKING_UP[name] if variant(inputs[place])[0] != "Literal"]
     if not columns or name != "Boolean.IsIn" or obstacle(columns[0], schema):
         return not columns
-    ((_, dtype),) = evaluated(text(node), schema, lambda frame: frame.select(rebuilt(columns[0]))).items()
+    rows = schema.to_frame().lazy()
+    ((_, dtype),) = resolved(text(node), lambda: rows.select(rebuilt(columns[0]))).items()
     return isinstance(dtype, pl.List | pl.Array)

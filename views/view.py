@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -15,8 +15,15 @@ from .collection import Collection
 from .history import BEFORE_ALL, History, Retain
 from .plan import Plan, PlanId
 
-if TYPE_CHECKING:
-    from .engine import Engine
+
+class Kept(Protocol):
+    """Who keeps the contents of views: the engine."""
+
+    epoch_number: int
+
+    def contents(self, view: str) -> pl.DataFrame:
+        """All rows of a view now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ class Deltas:
 
     def frame(self) -> pl.DataFrame:
         """All of them in one frame."""
-        return pl.concat([self._view._delta_schema().to_frame(), *self])
+        frames: list[pl.DataFrame] = [self._view._delta_schema().to_frame(), *self]
+        return pl.concat(frames)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """All of them as an Arrow C stream."""
@@ -73,7 +81,7 @@ class View(Collection):
     It is a collection: further views can be declared on it.
     """
 
-    def __init__(self, engine: Engine, plan: Plan, place: PlanId, name: str, retain: Retain) -> None:
+    def __init__(self, engine: Kept, plan: Plan, place: PlanId, name: str, retain: Retain) -> None:
         super().__init__(plan, place)
         self._engine = engine
         self._history = History(name, retain)
@@ -87,7 +95,7 @@ class View(Collection):
 
     def read(self) -> pl.DataFrame:
         """The contents now: a row with diff n stands n times. Order is not specified, but deterministic."""
-        return self._engine._contents(self.name)
+        return self._engine.contents(self.name)
 
     def snapshot(self) -> Snapshot:
         """The contents and the epoch they are of."""

@@ -10,8 +10,9 @@ import polars as pl
 from ..clock import Now
 from ..delta import Delta
 from ..kernels import gather, key_words
+from ..run import Layout, make_run, run_of_rows
 from ..schema import DIFF
-from ..spine import Layout, Run, Spine, make_run
+from ..spine import Spine
 
 
 class Arrange:
@@ -93,15 +94,3 @@ class Keep:
         if (diffs == 1).all():
             return run.payload
         return gather(run.payload, np.repeat(np.arange(len(run)), np.maximum(diffs, 0)))
-
-
-def run_of_rows(layout: Layout, keys: Sequence[str], frame: pl.DataFrame) -> Run:
-    """The rows of a delta frame as a run by these key columns."""
-    payload = (
-        frame.select(layout.payload.names())
-        if layout.payload.names() != frame.columns[:-1]
-        else frame.drop(DIFF)
-    )
-    rows = key_words(payload.get_columns(), frame.height)
-    words = key_words([frame.get_column(name) for name in keys], frame.height)
-    return make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

@@ -8,8 +8,9 @@ import polars as pl
 from ..clock import Now
 from ..delta import Delta
 from ..kernels import gather, group, key_words
+from ..run import Layout, run_of_groups
 from ..schema import DIFF
-from ..spine import Layout, Spine, run_of_groups
+from ..spine import Spine
 
 
 class Distinct:

@@ -14,7 +14,8 @@ from ..clock import Now
 from ..delta import Delta
 from ..errors import ArithmeticRefusedError
 from ..kernels import Groups, Ints, Keys, Mask, column_of_words, gather, group, is_one_word, key_words
-from ..spine import Layout, Spine, run_of_groups
+from ..run import Layout, run_of_groups
+from ..spine import Spine
 from .group_parts import DistinctPart, InvertedPart, Part, Sums
 
 SIGNS = np.array([-1, 1])
@@ -49,6 +50,7 @@ class GroupBy:
         self.schema = schema
         self._spec = spec
         self._parts = tuple(parts)
+        self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys))
@@ -157,10 +159,7 @@ class GroupBy:
     def _change(self, names: pl.DataFrame, keys: Keys, sums: Sums) -> Delta:
         """Minus the rows before, plus the rows after, where they are and differ."""
         height = len(keys)
-        try:
-            values = [part.change(keys, sums) for part in self._parts]
-        except ArithmeticRefusedError as error:
-            raise ArithmeticRefusedError(f"{self._spec.where}: {error}") from error
+        values = [self._changed(part, aggregate.output, keys, sums) for part, aggregate in self._aggregates]
         rows = self._finished(names.vstack(names), values)
         exists = self._exists(sums, 2 * height)
         differs = exists[:height] != exists[height:]
@@ -173,6 +172,16 @@ class GroupBy:
         if not shown.all():
             rows, diffs = rows.filter(pl.Series(shown)), diffs[shown]
         return Delta.of(rows, diffs, is_consolidated=True)
+
+    def _changed(self, part: Part, output: str, keys: Keys, sums: Sums) -> pl.Series:
+        try:
+            return part.change(keys, sums)
+        except ArithmeticRefusedError as error:
+            shown = [column.name for column in self._spec.finished if output in column.expr.meta.root_names()]
+            names = ", ".join(map(repr, shown))
+            raise ArithmeticRefusedError(
+                f"{self._spec.where}: column {names}: {error}; nothing has changed"
+            ) from error
 
     def _first_row(self) -> Delta:
         """The row of no rows, there from the start where there are no keys."""

@@ -14,8 +14,9 @@ from ..accumulators import finish
 from ..aggregates import Additive, Custom, Distinct, Pick, Whole
 from ..kernels import Groups, Index, Ints, Keys, key_words
 from ..reading import Found, all_rows, first_rows
+from ..run import Layout, Run, make_run
 from ..schema import DIFF
-from ..spine import Layout, Run, Spine, make_run
+from ..spine import Spine
 
 OWNER = "__owner"
 STATE = "state"
@@ -112,9 +113,11 @@ class PickPart(_Read):
 class WholePart(_Read):
     """An aggregate computed by polars from all rows of each group."""
 
-    def __init__(self, aggregate: Whole, arrangement: Spine) -> None:
+    def __init__(self, aggregate: Whole, arrangement: Spine, *, keyless: bool) -> None:
         self._aggregate = aggregate
         self._arrangement = arrangement
+        nothing = arrangement.layout.payload.to_frame().select(aggregate.expr.alias(aggregate.output))
+        self._of_nothing = nothing.to_series().cast(aggregate.dtype) if keyless else None
 
     def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
         frame, owners = _whole_groups(self._arrangement, keys, with_delta)
@@ -123,27 +126,29 @@ class WholePart(_Read):
             self._aggregate.expr.alias(self._aggregate.output)
         )
         values = computed.get_column(self._aggregate.output).cast(self._aggregate.dtype)
-        return _placed(values, computed.get_column(OWNER).to_numpy(), len(keys))
+        return _placed(values, computed.get_column(OWNER).to_numpy(), len(keys), self._of_nothing)
 
 
 class RecomputedPart(_Read):
     """A user's aggregate without an inverse: created anew from all rows of each group."""
 
-    def __init__(self, aggregate: Custom, arrangement: Spine) -> None:
+    def __init__(self, aggregate: Custom, arrangement: Spine, *, keyless: bool) -> None:
         self._aggregate = aggregate
         self._arrangement = arrangement
+        self._of_nothing = _of_nothing(aggregate) if keyless else None
 
     def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
         aggregate = self._aggregate
         frame, owners = _whole_groups(self._arrangement, keys, with_delta)
         column = frame.get_column(aggregate.input)
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        ends = np.append(starts[1:], len(owners))
+        ends = np.append(starts, len(owners))[1:]
         results = [
             aggregate.extract(aggregate.add(aggregate.create(), column.slice(start, end - start)))
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        return _placed(pl.Series(aggregate.output, results, aggregate.dtype), owners[starts], len(keys))
+        values = pl.Series(aggregate.output, results, aggregate.dtype)
+        return _placed(values, owners[starts], len(keys), self._of_nothing)
 
 
 class InvertedPart(_Read):
@@ -153,8 +158,9 @@ class InvertedPart(_Read):
     this process or by one that trusts the checkpoint.
     """
 
-    def __init__(self, aggregate: Custom) -> None:
+    def __init__(self, aggregate: Custom, *, keyless: bool) -> None:
         self._aggregate = aggregate
+        self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
         self.spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
 
@@ -199,7 +205,11 @@ class InvertedPart(_Read):
             for state in found.payload.get_column(STATE).to_list()
         ]
         values = pl.Series(self._aggregate.output, results, self._aggregate.dtype)
-        return _placed(values, found.owners, len(keys))
+        return _placed(values, found.owners, len(keys), self._of_nothing)
+
+
+def _of_nothing(aggregate: Custom) -> pl.Series:
+    return pl.Series(aggregate.output, [aggregate.extract(aggregate.create())], aggregate.dtype)
 
 
 def _runs(spine: Spine, with_delta: bool) -> Sequence[Run]:
@@ -220,10 +230,11 @@ def _repeated(values: pl.Series, times: Ints) -> pl.Series:
     return values[np.repeat(np.arange(len(values)), times)]
 
 
-def _placed(values: pl.Series, owners: Index, height: int) -> pl.Series:
-    """The values at the positions of their owners, null elsewhere."""
+def _placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series | None = None) -> pl.Series:
+    """The values at the positions of their owners; elsewhere null, or the one value given, that of no rows."""
     if len(owners) == height:
         return values
-    place = np.full(height, -1)
+    elsewhere = pl.Series(values.name, [None], values.dtype) if of_nothing is None else of_nothing
+    place = np.full(height, len(owners))
     place[owners] = np.arange(len(owners))
-    return values.gather(pl.Series(place).cast(pl.Int64).replace(-1, None))
+    return values.append(elsewhere).gather(place)

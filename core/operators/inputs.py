@@ -13,9 +13,9 @@ from ..delta import Delta
 from ..errors import RetractionError
 from ..kernels import gather, group, key_words
 from ..reading import first_rows
+from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF
-from ..spine import Layout, Spine, run_of_groups
-from .arrange import run_of_rows
+from ..spine import Spine
 
 
 class Append:

@@ -12,8 +12,9 @@ import polars as pl
 from ..clock import Now
 from ..delta import Delta
 from ..kernels import Index, Ints, Keys, Mask, boundaries, expand, gather, group
+from ..run import Run
 from ..schema import DIFF
-from ..spine import Run, Spine
+from ..spine import Spine
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -75,7 +76,8 @@ class Join:
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change of the joined rows."""
         left, right = self._left.rows, self._right.rows
-        if not len(left.delta) and not len(right.delta):
+        states = (left, right, self._left.counts, self._right.counts)
+        if not any(len(state.delta) for state in states if state is not None):
             return self._nothing
         parts: list[pl.DataFrame] = []
         if self._kind in ("inner", "left", "right", "full"):

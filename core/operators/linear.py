@@ -38,7 +38,10 @@ class Linear:
         (delta,) = deltas
         if not len(delta):
             return self._nothing
-        frame = self._function(delta.frame)
+        try:
+            frame = self._function(delta.frame)
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"{self._where}: {error}; nothing has changed") from error
         return (
             Delta(frame, delta.is_consolidated and self._keeps_rows_apart) if frame.height else self._nothing
         )

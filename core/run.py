@@ -1,0 +1,270 @@
+"""A run: an immutable sorted piece of state, and how several become one.
+
+A run is a set of columns sorted by key. Runs *add*: entries that are equal in several runs stand for the sum
+of their numbers, and an entry whose numbers are all zero stands for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from .kernels import (
+    Groups,
+    Index,
+    Ints,
+    Keys,
+    Words,
+    boundaries,
+    gather,
+    group,
+    key_words,
+    segment_sums,
+)
+from .schema import DIFF, Order
+
+LAST_WORD = np.uint64(2**64 - 1)
+
+DIRECTORY_FROM = 1 << 15
+"""Runs from this size on have a directory of their leading key bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the entries of a run are, beside their key.
+
+    ``payload`` are columns that go with an entry. With ``by_row``, a key may have many entries, one for each
+    different row of the payload, kept in ``order`` and then by the payload's columns; otherwise one.
+    """
+
+    payload: pl.Schema = field(default_factory=pl.Schema)
+    by_row: bool = False
+    order: tuple[Order, ...] = ()
+
+    def __hash__(self) -> int:
+        """Layouts are compared where arrangements are shared."""
+        return hash((tuple(self.payload.items()), self.by_row, self.order))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """An immutable sorted piece of state.
+
+    ``keys`` ascend, one word pair per entry; ``rows`` are the words of the payload rows where a key may have
+    many entries; ``sums`` are the additive columns, int64, a column that is not there being zero.
+    """
+
+    keys: Keys
+    payload: pl.DataFrame
+    sums: Mapping[str, Ints]
+    rows: Keys | None = None
+    directory: Index | None = None
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        held = self.keys.nbytes + sum(column.nbytes for column in self.sums.values())
+        held += 0 if self.rows is None else self.rows.nbytes
+        held += 0 if self.directory is None else self.directory.nbytes
+        return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
+
+    def find(self, keys: Keys) -> tuple[Index, Index]:
+        """The ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
+        lower, upper = self._find_first(keys)
+        if self.keys.second is None and keys.second is None:
+            return lower, upper
+        return self._narrow(keys, lower, upper)
+
+    def _find_first(self, keys: Keys) -> tuple[Index, Index]:
+        words = self.keys.first
+        lower = self._search(keys.first)
+        if self.rows is None and self.keys.second is None:
+            found = lower < len(words)
+            found[found] = words[lower[found]] == keys.first[found]
+            return lower, lower + found
+        upper = self._search(keys.first + np.uint64(1))
+        upper[keys.first == LAST_WORD] = len(words)
+        return lower, upper
+
+    def _search(self, wanted: Words) -> Index:
+        words = self.keys.first
+        if self.directory is None or len(wanted) > len(words) >> 4:
+            return np.searchsorted(words, wanted)
+        return _directed_search(words, self.directory, wanted)
+
+    def _narrow(self, keys: Keys, lower: Index, upper: Index) -> tuple[Index, Index]:
+        """Cut the ranges down to entries whose second word agrees too."""
+        wanted, stored = keys.seconds(), self.keys.second
+        if stored is None:
+            return lower, np.where(wanted == 0, upper, lower)
+        hit = np.flatnonzero(lower < upper)
+        agree = (stored[lower[hit]] == wanted[hit]) & (stored[upper[hit] - 1] == wanted[hit])
+        # A loop over colliding keys: the null of an integer column, and else one key in some 10^19.
+        for k in hit[~agree]:
+            stretch = stored[lower[k] : upper[k]]
+            start = lower[k]
+            lower[k] = start + np.searchsorted(stretch, wanted[k])
+            upper[k] = start + np.searchsorted(stretch, wanted[k], side="right")
+        return lower, upper
+
+
+def _directory(words: Words) -> Index | None:
+    """Where each value of the leading bits begins, and the end: about eight entries to a slot."""
+    if len(words) < DIRECTORY_FROM:
+        return None
+    bits = len(words).bit_length() - 4
+    counts = np.bincount((words >> np.uint64(64 - bits)).view(np.int64), minlength=1 << bits)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32 if len(words) < 2**31 else np.int64)
+
+
+def _directed_search(words: Words, directory: Index, wanted: Words) -> Index:
+    """``np.searchsorted`` of uniformly distributed words, through a directory of their leading bits."""
+    bits = (len(directory) - 1).bit_length() - 1
+    slot = (wanted >> np.uint64(64 - bits)).view(np.int64)
+    lower, upper = directory[slot], directory[slot + 1]
+    last = len(words) - 1
+    for _ in range(int((upper - lower).max(initial=0)).bit_length()):
+        middle = (lower + upper) >> 1
+        below = (words[np.minimum(middle, last)] < wanted) & (lower < upper)
+        lower = np.where(below, middle + 1, lower)
+        upper = np.where(below, upper, middle)
+    return lower.astype(np.intp)
+
+
+def make_run(
+    layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: Keys | None = None
+) -> Run:
+    """A run of entries in any order: sorted, equal entries added up, entries of zeros left out.
+
+    ``rows`` are the words of the payload's rows where a key may have many entries. Cost: one sort.
+    """
+    if rows is None:
+        groups = group(keys)
+        return _reduced(groups.keys, payload, sums, None, groups.order, groups.starts)
+    order = _row_order(layout, keys, payload, rows)
+    ordered, ordered_rows = keys.take(order), rows.take(order)
+    starts = np.union1d(boundaries(ordered), boundaries(ordered_rows))
+    return _reduced(ordered.take(starts), payload, sums, ordered_rows.take(starts), order, starts)
+
+
+def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
+    """A run with one entry per group: payload and totals stand one row per group, in the order of its keys."""
+    return _alive(groups.keys, payload, totals, None)
+
+
+def merge(layout: Layout, runs: Sequence[Run]) -> Run:
+    """One run that stands for all of these. Cost: one merge of their entries."""
+    if len(runs) == 1:
+        return runs[0]
+    keys = Keys.concat([run.keys for run in runs])
+    payload = pl.concat([run.payload for run in runs]) if layout.payload else runs[0].payload
+    names = dict.fromkeys(name for run in runs for name in run.sums)
+    sums = {name: np.concatenate([_column(run, name) for run in runs]) for name in names}
+    if layout.by_row:
+        return make_run(layout, keys, payload, sums, Keys.concat([_rows(run) for run in runs]))
+    groups = group(keys)
+    return _reduced(groups.keys, payload, sums, None, groups.order, groups.starts)
+
+
+def _column(run: Run, name: str) -> Ints:
+    column = run.sums.get(name)
+    return np.zeros(len(run), np.int64) if column is None else column
+
+
+def _rows(run: Run) -> Keys:
+    assert run.rows is not None, "a run of rows has the words of its rows"
+    return run.rows
+
+
+def _reduced(
+    keys: Keys,
+    payload: pl.DataFrame,
+    sums: Mapping[str, Ints],
+    rows: Keys | None,
+    order: Index,
+    starts: Index,
+) -> Run:
+    """Add up the entries between ``starts`` in ``order``, the first of them standing for all."""
+    totals = {name: segment_sums(column[order], starts) for name, column in sums.items()}
+    return _alive(keys, gather(payload, order[starts]) if payload.width else payload, totals, rows)
+
+
+def _alive(keys: Keys, payload: pl.DataFrame, totals: Mapping[str, Ints], rows: Keys | None) -> Run:
+    """The run of these entries, without those whose totals are all zero."""
+    totals = {name: column for name, column in totals.items() if column.any()}
+    alive = np.zeros(len(keys), np.bool_)
+    for column in totals.values():
+        if alive.all():
+            break
+        alive |= column != 0
+    if not alive.all():
+        kept = np.flatnonzero(alive)
+        keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
+        totals = {name: column[kept] for name, column in totals.items()}
+        payload = gather(payload, kept) if payload.width else payload
+    return Run(keys, payload, totals, rows, _directory(keys.first))
+
+
+def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
+    """The order of entries: by key, by the layout's order, by the payload's columns, by row."""
+    if not layout.order:
+        order = _arg_sort([keys.first, rows.first])
+        if not _collides(keys.take(order), rows.take(order)):
+            return order
+        return _arg_sort([keys.first, keys.seconds(), rows.first, rows.seconds()])
+    ties = [name for name, dtype in layout.payload.items() if not dtype.is_nested()]
+    ordered = [order.column for order in layout.order]
+    columns = [pl.Series(keys.first), pl.Series(keys.seconds())]
+    columns += [payload.get_column(name) for name in (*ordered, *ties)]
+    columns += [pl.Series(rows.first), pl.Series(rows.seconds())]
+    head, tail = [False, False], [False] * (len(ties) + 2)
+    return _arg_sort(
+        columns,
+        descending=[*head, *(order.descending for order in layout.order), *tail],
+        nulls_last=[*head, *(order.nulls_last for order in layout.order), *tail],
+    )
+
+
+def _collides(keys: Keys, rows: Keys) -> bool:
+    """Whether entries next to each other agree in their first words but not in all."""
+    same = keys.first[1:] == keys.first[:-1]
+    if keys.second is not None and (same & (keys.second[1:] != keys.second[:-1])).any():
+        return True
+    same &= rows.first[1:] == rows.first[:-1]
+    return rows.second is not None and bool((same & (rows.second[1:] != rows.second[:-1])).any())
+
+
+def _arg_sort(
+    columns: Sequence[Words | pl.Series],
+    *,
+    descending: Sequence[bool] | bool = False,
+    nulls_last: Sequence[bool] | bool = False,
+) -> Index:
+    frame = pl.DataFrame([pl.Series(str(k), column) for k, column in enumerate(columns)])
+    order = frame.select(pl.arg_sort_by(frame.columns, descending=descending, nulls_last=nulls_last))
+    return order.to_series().to_numpy().astype(np.intp)
+
+
+def empty_run(layout: Layout) -> Run:
+    """The run without entries."""
+    none = Keys(np.zeros(0, np.uint64))
+    return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
+
+
+def run_of_rows(layout: Layout, keys: Sequence[str], frame: pl.DataFrame) -> Run:
+    """The rows of a delta frame as a run by these key columns."""
+    payload = (
+        frame.select(layout.payload.names())
+        if layout.payload.names() != frame.columns[:-1]
+        else frame.drop(DIFF)
+    )
+    rows = key_words(payload.get_columns(), frame.height)
+    words = key_words([frame.get_column(name) for name in keys], frame.height)
+    return make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
