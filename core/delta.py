@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from .kernels import Ints, consolidated_rows
+from .kernels import Ints, consolidated_rows, gather
 from .schema import DIFF, with_diff
 
 
@@ -32,7 +32,7 @@ class Delta:
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:
         """Rows and their diffs, side by side."""
-        return Delta(rows.hstack([pl.Series(DIFF, diffs)]), is_consolidated)
+        return Delta(pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
 
     def __len__(self) -> int:
         """The number of entries, each a row with its diff."""
@@ -47,7 +47,7 @@ class Delta:
     @property
     def rows(self) -> pl.DataFrame:
         """The data columns, without ``_diff``."""
-        return self.frame.drop(DIFF)
+        return pl.DataFrame(self.frame.get_columns()[:-1])
 
     def consolidate(self) -> Delta:
         """The same change with each row once and no zero, rows in order of first appearance.
@@ -59,7 +59,7 @@ class Delta:
         keep, diffs = consolidated_rows(self.rows, self.diffs)
         if keep is None:
             return Delta(self.frame, is_consolidated=True)
-        return Delta.of(self.rows[keep], diffs, is_consolidated=True)
+        return Delta.of(gather(self.rows, keep), diffs, is_consolidated=True)
 
     def negate(self) -> Delta:
         """The change that undoes this one."""

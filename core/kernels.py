@@ -30,6 +30,9 @@ SMALL = 256
 PACKED_BELOW = 1 << 21
 """From so many words on, too few bits are left of a word beside its position."""
 
+MANY_ROWS = 4096
+"""From so many rows on, frames are handled as a whole, in several threads, and not column by column."""
+
 HASH_NAME = f"polars-{pl.__version__}"
 """What ordered hashed keys: polars promises its hash within one version only."""
 
@@ -240,4 +243,63 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
 
 def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
     """The rows of the frame at these positions."""
-    return frame[index] if frame.width else pl.DataFrame(height=len(index))
+    if not frame.width:
+        return pl.DataFrame(height=len(index))
+    positions = pl.Series(index.astype(np.uint32) if len(index) < 2**32 else index)
+    if len(index) > MANY_ROWS:
+        return frame[positions]
+    # A frame's own gather costs a few times more than its columns', which only pays with many rows.
+    return pl.DataFrame([column[positions] for column in frame.get_columns()])
+
+
+def keep(frame: pl.DataFrame, mask: Mask) -> pl.DataFrame:
+    """The rows of the frame where the mask is true."""
+    if mask.all():
+        return frame
+    return frame.filter(pl.Series(mask)) if len(mask) > MANY_ROWS else gather(frame, np.flatnonzero(mask))
+
+
+def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """All rows of frames with the same columns, one frame after the other."""
+    stacked = frames[0]
+    if sum(frame.height for frame in frames) > MANY_ROWS:
+        return pl.concat(frames, rechunk=True)
+    for frame in frames[1:]:
+        stacked = stacked.vstack(frame)
+    return stacked
+
+
+def sorted_by(
+    columns: Sequence[pl.Series], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
+) -> Index:
+    """The order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` has it.
+
+    A few rows of plain columns are sorted as words, without the fixed cost of a query.
+    """
+    flags = descending or [False] * len(columns), nulls_last or [False] * len(columns)
+    if len(columns[0]) <= MANY_ROWS and all(_has_order_words(column) for column in columns):
+        words = [_order_words(column, flag) for column, flag in zip(columns, flags[0], strict=True)]
+        return np.lexsort(words[::-1])
+    frame = pl.DataFrame([column.alias(str(number)) for number, column in enumerate(columns)])
+    order = frame.select(pl.arg_sort_by(frame.columns, descending=list(flags[0]), nulls_last=list(flags[1])))
+    return order.to_series().to_numpy().astype(np.intp)
+
+
+def _has_order_words(column: pl.Series) -> bool:
+    dtype = column.dtype
+    return not column.has_nulls() and (is_one_word([dtype]) or dtype in (pl.Float64, pl.Float32))
+
+
+def _order_words(column: pl.Series, descending: bool) -> npt.NDArray[np.int64] | Words:
+    """Words that sort as the column does: -0.0 equals 0.0, NaN stands above all numbers."""
+    words: npt.NDArray[np.int64] | Words
+    if column.dtype.is_float():
+        values = column.cast(pl.Float64).to_numpy() + 0.0
+        values[np.isnan(values)] = np.nan
+        bits = values.view(np.int64)
+        words = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+    elif column.dtype == pl.UInt64:
+        words = column.to_numpy()
+    else:
+        words = physical(column)
+    return ~words if descending else words

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from .kernels import Index, Ints, Keys, expand, gather
-from .run import Layout, Run, make_run
+from .kernels import Index, Ints, Keys, expand, gather, stack
+from .run import Layout, Run, empty_run, make_run
 from .schema import DIFF
+from .spine import Spine
 
 CUT = "cut"
 """Additive column: marks the last entry read of a run that has more of this key."""
+
+BEFORE = "before"
+"""Additive column: the diff as of the last commit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,40 +32,70 @@ class Found:
     diffs: Ints
 
 
-def all_rows(layout: Layout, runs: Sequence[Run], keys: Keys) -> Found:
+def all_rows(spine: Spine, keys: Keys) -> Found:
     """All rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
-    found = _read(layout, runs, keys, np.arange(len(keys)), None)
-    diffs = found.sums.get(DIFF, np.zeros(len(found), np.int64))
-    return _select(found, np.flatnonzero(diffs > 0), diffs)
+    return _all(spine, keys, None)[0]
 
 
-def first_rows(layout: Layout, runs: Sequence[Run], keys: Keys, count: int) -> Found:
+def all_rows_change(spine: Spine, keys: Keys) -> tuple[Found, Found]:
+    """``all_rows`` before this epoch, and after it."""
+    before, after = _all(spine, keys, spine.delta)
+    return before, after
+
+
+def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
     """The first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
 
     Of every run only the leading entries of a key are read, and more of them (four times as many) only while
     retractions leave too few: cost follows ``count`` and the retractions at the head, not the group.
     """
-    pending, take, parts = np.arange(len(keys)), 2 * count + 2, []
+    return _first(spine, keys, count, None)[0]
+
+
+def first_rows_change(spine: Spine, keys: Keys, count: int) -> tuple[Found, Found]:
+    """``first_rows`` before this epoch, and after it."""
+    before, after = _first(spine, keys, count, spine.delta)
+    return before, after
+
+
+def _moments(delta: Run | None) -> tuple[str, ...]:
+    return (DIFF,) if delta is None else (BEFORE, DIFF)
+
+
+def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
+    read = _read(spine, delta, keys, np.arange(len(keys)), None)
+    found = []
+    for moment in _moments(delta):
+        diffs = _column(read, moment)
+        found.append(_select(read, np.flatnonzero(diffs > 0), diffs))
+    return found
+
+
+def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Found]:
+    pending, take = np.arange(len(keys)), 2 * count + 2
+    parts: list[list[Found]] = []
     while len(pending):
-        read = _read(layout, runs, keys, pending, take)
-        part, pending = _settle(read, pending, len(keys), count)
-        parts.append(part)
+        read = _read(spine, delta, keys, pending, take)
+        found, pending = _settle(read, _moments(delta), pending, len(keys), count)
+        parts.append(found)
         take *= 4
+    return [_together(spine.layout, found) for found in zip(*parts, strict=True)]
+
+
+def _together(layout: Layout, parts: Sequence[Found]) -> Found:
     if len(parts) == 1:
         return parts[0]
-    if not parts:
-        return Found(np.zeros(0, np.intp), layout.payload.to_frame(), np.zeros(0, np.int64))
     owners = np.concatenate([part.owners for part in parts])
     order = np.argsort(owners, kind="stable")
-    payload = gather(pl.concat([part.payload for part in parts]), order)
+    payload = gather(stack([part.payload for part in parts]), order)
     return Found(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
 
 
-def _read(layout: Layout, runs: Sequence[Run], keys: Keys, wanted: Index, take: int | None) -> Run:
+def _read(spine: Spine, delta: Run | None, keys: Keys, wanted: Index, take: int | None) -> Run:
     """The entries of the wanted keys as one run whose key is the number of the wanted key."""
-    asked = keys.take(wanted)
-    owners, payloads, rows, diffs, cuts = [], [], [], [], []
-    for run in runs:
+    asked = keys if len(wanted) == len(keys) else keys.take(wanted)
+    owners, payloads, rows, diffs, before, cuts = [], [], [], [], [], []
+    for run in spine.runs if delta is None else (*spine.runs, delta):
         lower, upper = run.find(asked)
         end = upper if take is None else np.minimum(upper, lower + take)
         positions, owner = expand(lower, end)
@@ -72,38 +106,50 @@ def _read(layout: Layout, runs: Sequence[Run], keys: Keys, wanted: Index, take: 
         payloads.append(gather(run.payload, positions))
         rows.append(run.rows.take(positions))
         diffs.append(run.sums[DIFF][positions])
+        before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
         cut = np.zeros(len(positions), np.int64)
         cut[(np.cumsum(end - lower) - 1)[end < upper]] = 1
         cuts.append(cut)
     if not owners:
-        none = Keys(np.zeros(0, np.uint64))
-        return Run(none, layout.payload.to_frame(), {}, none)
+        return empty_run(spine.layout)
+    spine.touched += sum(map(len, owners))
     numbered = Keys(np.concatenate(owners).astype(np.uint64))
     sums = {DIFF: np.concatenate(diffs), CUT: np.concatenate(cuts)}
-    return make_run(layout, numbered, pl.concat(payloads), sums, Keys.concat(rows))
+    if delta is not None:
+        sums[BEFORE] = np.concatenate(before)
+    return make_run(spine.layout, numbered, stack(payloads), sums, Keys.concat(rows))
 
 
-def _settle(read: Run, pending: Index, size: int, count: int) -> tuple[Found, Index]:
-    """What is certain of the rows read, and which keys have to be read on.
+def _settle(
+    read: Run, moments: tuple[str, ...], pending: Index, size: int, count: int
+) -> tuple[list[Found], Index]:
+    """What is certain of the rows read, at each moment, and which keys have to be read on.
 
     A row is certain if it does not stand behind an entry at which a run was cut: that run may hold entries
     that come in between, or that cancel it.
     """
     owners = read.keys.first.astype(np.intp)
-    diffs = read.sums.get(DIFF, np.zeros(len(read), np.int64))
     frontier = np.full(size, len(read))
     if CUT in read.sums:
         cuts = np.flatnonzero(read.sums[CUT])[::-1]
         frontier[owners[cuts]] = cuts
-    places = np.where(np.arange(len(read)) <= frontier[owners], np.maximum(diffs, 0), 0)
-    running = np.cumsum(places)
-    total = np.zeros(size, np.int64)
-    np.add.at(total, owners, places)
-    settled = (frontier == len(read)) | (total >= count)
-    before = np.cumsum(total) - total
-    kept = np.clip(count - (running - places - before[owners]), 0, places)
-    found = _select(read, np.flatnonzero((kept > 0) & settled[owners]), kept)
+    certain = np.arange(len(read)) <= frontier[owners]
+    settled = np.ones(size, np.bool_)
+    kept = []
+    for moment in moments:
+        places = np.where(certain, np.maximum(_column(read, moment), 0), 0)
+        running = np.cumsum(places)
+        total = np.bincount(owners, places, size).astype(np.int64)
+        settled &= (frontier == len(read)) | (total >= count)
+        before = np.cumsum(total) - total
+        kept.append(np.clip(count - (running - places - before[owners]), 0, places))
+    found = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
     return found, pending[~settled[pending]]
+
+
+def _column(read: Run, name: str) -> Ints:
+    column = read.sums.get(name)
+    return np.zeros(len(read), np.int64) if column is None else column
 
 
 def _select(read: Run, entries: Index, diffs: Ints) -> Found:

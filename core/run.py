@@ -23,6 +23,8 @@ from .kernels import (
     group,
     key_words,
     segment_sums,
+    sorted_by,
+    stack,
 )
 from .schema import DIFF, Order
 
@@ -164,7 +166,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     if len(runs) == 1:
         return runs[0]
     keys = Keys.concat([run.keys for run in runs])
-    payload = pl.concat([run.payload for run in runs]) if layout.payload else runs[0].payload
+    payload = stack([run.payload for run in runs]) if layout.payload else runs[0].payload
     names = dict.fromkeys(name for run in runs for name in run.sums)
     sums = {name: np.concatenate([_column(run, name) for run in runs]) for name in names}
     if layout.by_row:
@@ -214,22 +216,23 @@ def _alive(keys: Keys, payload: pl.DataFrame, totals: Mapping[str, Ints], rows: 
 
 def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
     """The order of entries: by key, by the layout's order, by the payload's columns, by row."""
+    if len(keys) < 2:
+        return np.arange(len(keys))
     if not layout.order:
-        order = _arg_sort([keys.first, rows.first])
+        order = sorted_by([pl.Series(keys.first), pl.Series(rows.first)])
         if not _collides(keys.take(order), rows.take(order)):
             return order
-        return _arg_sort([keys.first, keys.seconds(), rows.first, rows.seconds()])
-    ties = [name for name, dtype in layout.payload.items() if not dtype.is_nested()]
-    ordered = [order.column for order in layout.order]
-    columns = [pl.Series(keys.first), pl.Series(keys.seconds())]
-    columns += [payload.get_column(name) for name in (*ordered, *ties)]
-    columns += [pl.Series(rows.first), pl.Series(rows.seconds())]
-    head, tail = [False, False], [False] * (len(ties) + 2)
-    return _arg_sort(
-        columns,
-        descending=[*head, *(order.descending for order in layout.order), *tail],
-        nulls_last=[*head, *(order.nulls_last for order in layout.order), *tail],
-    )
+        return sorted_by(
+            [pl.Series(words) for words in (keys.first, keys.seconds(), rows.first, rows.seconds())]
+        )
+    ordered = {order.column: order for order in layout.order}
+    # Rows that agree in the order are told apart by their other columns, so that ties do not depend on hashes.
+    ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
+    columns = [payload.get_column(name) for name in (*ordered, *ties)]
+    head = [pl.Series(keys.first)] if keys.second is None else [pl.Series(keys.first), pl.Series(keys.second)]
+    tail = [pl.Series(rows.first)] if rows.second is None else [pl.Series(rows.first), pl.Series(rows.second)]
+    given = [*(Order("") for _ in head), *ordered.values(), *(Order("") for _ in (*ties, *tail))]
+    return sorted_by([*head, *columns, *tail], [o.descending for o in given], [o.nulls_last for o in given])
 
 
 def _collides(keys: Keys, rows: Keys) -> bool:
@@ -239,17 +242,6 @@ def _collides(keys: Keys, rows: Keys) -> bool:
         return True
     same &= rows.first[1:] == rows.first[:-1]
     return rows.second is not None and bool((same & (rows.second[1:] != rows.second[:-1])).any())
-
-
-def _arg_sort(
-    columns: Sequence[Words | pl.Series],
-    *,
-    descending: Sequence[bool] | bool = False,
-    nulls_last: Sequence[bool] | bool = False,
-) -> Index:
-    frame = pl.DataFrame([pl.Series(str(k), column) for k, column in enumerate(columns)])
-    order = frame.select(pl.arg_sort_by(frame.columns, descending=descending, nulls_last=nulls_last))
-    return order.to_series().to_numpy().astype(np.intp)
 
 
 def empty_run(layout: Layout) -> Run:

@@ -219,9 +219,14 @@ class Bag:
 
     def join(self, other: Bag, on: Any = None, how: str = "inner", **options: Any) -> Bag:
         """polars' join of the distinct rows; a matched pair counts as often as the product says."""
-        joined = _tagged(self, "#left").join(
-            _tagged(other, "#right"), on=on, how=cast(Any, how), maintain_order="left_right", **options
-        )
+        left, right = _tagged(self, "#left"), _tagged(other, "#right")
+        if how != "cross":
+            # A second key keeps polars from its merge of sorted keys, in which NaN does not match NaN.
+            left, right = (side.with_columns(pl.lit(0).alias("#key")) for side in (left, right))
+            keys = {side: [*_listed(options.pop(side, on)), "#key"] for side in ("left_on", "right_on")}
+            options |= keys
+        joined = left.join(right, how=cast(Any, how), maintain_order="left_right", **options)
+        joined = joined.drop(name for name in joined.columns if name.startswith("#key"))
         tags = [name for name in ("#left", "#right") if name in joined.columns]
         diffs = [math.prod(1 if n is None else n for n in row) for row in joined.select(tags).iter_rows()]
         return Bag.weighed(joined.drop(tags), diffs)

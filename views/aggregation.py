@@ -121,7 +121,7 @@ def aggregation(
     >>> schema = pl.Schema({"k": pl.String, "x": pl.Int64})
     >>> made = aggregation("view 'v'", schema, ["k"], (), {"mean": pl.col("x").sum() / pl.len()})
     >>> [(part.kind, part.input) for part in made.aggregates], made.schema
-    ([('sum', '__p0'), ('len', None)], Schema({'mean': Float64}))
+    ([('sum', '__p0'), ('len', None)], Schema([('mean', Float64)]))
 
     Raises:
         PlanError: naming ``where`` and the expression, with the reason and the way out: for what is not an

@@ -13,7 +13,7 @@ from ..aggregates import Additive, Aggregate, Column
 from ..clock import Now
 from ..delta import Delta
 from ..errors import ArithmeticRefusedError
-from ..kernels import Groups, Ints, Keys, Mask, column_of_words, gather, group, is_one_word, key_words
+from ..kernels import Groups, Ints, Keys, Mask, column_of_words, gather, group, is_one_word, keep, key_words
 from ..run import Layout, run_of_groups
 from ..spine import Spine
 from .group_parts import DistinctPart, InvertedPart, Part, Sums
@@ -82,7 +82,7 @@ class GroupBy:
         values = [part.current(run.keys, run.sums) for part in self._parts]
         rows = self._finished(self._names_of(run.keys, run.payload), values)
         exists = self._exists(run.sums, len(run))
-        return rows if exists.all() else rows.filter(pl.Series(exists))
+        return keep(rows, exists)
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """The touched groups and what the epoch adds to their additive columns."""
@@ -170,7 +170,7 @@ class GroupBy:
         shown = exists & np.concatenate((differs, differs))
         diffs = np.repeat(SIGNS, height)
         if not shown.all():
-            rows, diffs = rows.filter(pl.Series(shown)), diffs[shown]
+            rows, diffs = keep(rows, shown), diffs[shown]
         return Delta.of(rows, diffs, is_consolidated=True)
 
     def _changed(self, part: Part, output: str, keys: Keys, sums: Sums) -> pl.Series:

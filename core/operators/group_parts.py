@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,9 +12,9 @@ import polars as pl
 
 from ..accumulators import finish
 from ..aggregates import Additive, Custom, Distinct, Pick, Whole
-from ..kernels import Groups, Index, Ints, Keys, key_words
-from ..reading import Found, all_rows, first_rows
-from ..run import Layout, Run, make_run
+from ..kernels import Groups, Index, Ints, Keys, gather, key_words, stack
+from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from ..run import Layout, make_run
 from ..schema import DIFF
 from ..spine import Spine
 
@@ -41,18 +41,29 @@ class Part(Protocol):
 
 
 class _Read(ABC):
-    """A part whose values are read from a state, before and after."""
+    """A part whose values are read from rows: those of the group, or of its kept state."""
+
+    _spine: Spine
+    _count: int | None
+    """How many rows of a group are needed; None: all."""
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``Part``."""
-        return self._values(keys, with_delta=False)
+        if self._count is None:
+            return self._values(all_rows(self._spine, keys), len(keys))
+        return self._values(first_rows(self._spine, keys, self._count), len(keys))
 
     def change(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``Part``."""
-        return self._values(keys, with_delta=False).append(self._values(keys, with_delta=True))
+        if self._count is None:
+            before, after = all_rows_change(self._spine, keys)
+        else:
+            before, after = first_rows_change(self._spine, keys, self._count)
+        return self._values(before, len(keys)).append(self._values(after, len(keys)))
 
     @abstractmethod
-    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series: ...
+    def _values(self, found: Found, height: int) -> pl.Series:
+        """The aggregate of each of ``height`` groups, from the rows found for them."""
 
 
 class AdditivePart:
@@ -98,48 +109,50 @@ class DistinctPart:
 class PickPart(_Read):
     """The value in the first row of the group, read from an arrangement by group and order."""
 
+    _count = 1
+
     def __init__(self, aggregate: Pick, arrangement: Spine) -> None:
         self._aggregate = aggregate
-        self._arrangement = arrangement
+        self._spine = arrangement
 
-    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
-        spine = self._arrangement
-        found = first_rows(spine.layout, _runs(spine, with_delta), keys, 1)
-        spine.touched += len(found.owners)
+    def _values(self, found: Found, height: int) -> pl.Series:
         values = found.payload.get_column(self._aggregate.input).alias(self._aggregate.output)
-        return _placed(values, found.owners, len(keys))
+        return _placed(values, found.owners, height)
 
 
 class WholePart(_Read):
     """An aggregate computed by polars from all rows of each group."""
 
+    _count = None
+
     def __init__(self, aggregate: Whole, arrangement: Spine, *, keyless: bool) -> None:
         self._aggregate = aggregate
-        self._arrangement = arrangement
+        self._spine = arrangement
         nothing = arrangement.layout.payload.to_frame().select(aggregate.expr.alias(aggregate.output))
         self._of_nothing = nothing.to_series().cast(aggregate.dtype) if keyless else None
 
-    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
-        frame, owners = _whole_groups(self._arrangement, keys, with_delta)
+    def _values(self, found: Found, height: int) -> pl.Series:
+        frame, owners = _repeated_rows(found)
         frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
-        computed = frame.group_by(OWNER, maintain_order=True).agg(
-            self._aggregate.expr.alias(self._aggregate.output)
-        )
+        aggregated = self._aggregate.expr.alias(self._aggregate.output)
+        computed = frame.group_by(OWNER, maintain_order=True).agg(aggregated)
         values = computed.get_column(self._aggregate.output).cast(self._aggregate.dtype)
-        return _placed(values, computed.get_column(OWNER).to_numpy(), len(keys), self._of_nothing)
+        return _placed(values, computed.get_column(OWNER).to_numpy(), height, self._of_nothing)
 
 
 class RecomputedPart(_Read):
     """A user's aggregate without an inverse: created anew from all rows of each group."""
 
+    _count = None
+
     def __init__(self, aggregate: Custom, arrangement: Spine, *, keyless: bool) -> None:
         self._aggregate = aggregate
-        self._arrangement = arrangement
+        self._spine = arrangement
         self._of_nothing = _of_nothing(aggregate) if keyless else None
 
-    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
+    def _values(self, found: Found, height: int) -> pl.Series:
         aggregate = self._aggregate
-        frame, owners = _whole_groups(self._arrangement, keys, with_delta)
+        frame, owners = _repeated_rows(found)
         column = frame.get_column(aggregate.input)
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
         ends = np.append(starts, len(owners))[1:]
@@ -148,7 +161,7 @@ class RecomputedPart(_Read):
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
         values = pl.Series(aggregate.output, results, aggregate.dtype)
-        return _placed(values, owners[starts], len(keys), self._of_nothing)
+        return _placed(values, owners[starts], height, self._of_nothing)
 
 
 class InvertedPart(_Read):
@@ -158,15 +171,17 @@ class InvertedPart(_Read):
     this process or by one that trusts the checkpoint.
     """
 
+    _count = 1
+
     def __init__(self, aggregate: Custom, *, keyless: bool) -> None:
         self._aggregate = aggregate
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
-        self.spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
+        self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, gone: Index) -> None:
         """Stage the states after these rows; of groups that are ``gone`` none is kept."""
-        before = first_rows(self.spine.layout, self.spine.runs, groups.keys, 1)
+        before = first_rows(self.spine, groups.keys, 1)
         states: list[Any] = [None] * len(groups)
         for owner, pickled in zip(
             before.owners.tolist(), before.payload.get_column(STATE).to_list(), strict=True
@@ -185,7 +200,7 @@ class InvertedPart(_Read):
         payload = pl.DataFrame(
             {STATE: [state for state in states if state is not None]}, schema={STATE: pl.Binary()}
         )
-        payload = pl.concat([before.payload, payload])
+        payload = stack([before.payload, payload])
         keys = groups.keys.take(np.concatenate((before.owners, kept)))
         signs = np.concatenate((-before.diffs, np.ones(len(kept), np.int64)))
         rows = key_words(payload.get_columns(), payload.height)
@@ -198,32 +213,25 @@ class InvertedPart(_Read):
         state = aggregate.add(state, _repeated(values, np.maximum(diffs, 0)))
         return pickle.dumps(aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0))))
 
-    def _values(self, keys: Keys, *, with_delta: bool) -> pl.Series:
-        found = first_rows(self.spine.layout, _runs(self.spine, with_delta), keys, 1)
+    def _values(self, found: Found, height: int) -> pl.Series:
+        aggregate = self._aggregate
         results = [
-            self._aggregate.extract(pickle.loads(state))
-            for state in found.payload.get_column(STATE).to_list()
+            aggregate.extract(pickle.loads(state)) for state in found.payload.get_column(STATE).to_list()
         ]
-        values = pl.Series(self._aggregate.output, results, self._aggregate.dtype)
-        return _placed(values, found.owners, len(keys), self._of_nothing)
+        values = pl.Series(aggregate.output, results, aggregate.dtype)
+        return _placed(values, found.owners, height, self._of_nothing)
 
 
 def _of_nothing(aggregate: Custom) -> pl.Series:
     return pl.Series(aggregate.output, [aggregate.extract(aggregate.create())], aggregate.dtype)
 
 
-def _runs(spine: Spine, with_delta: bool) -> Sequence[Run]:
-    return (*spine.runs, spine.delta) if with_delta else spine.runs
-
-
-def _whole_groups(spine: Spine, keys: Keys, with_delta: bool) -> tuple[pl.DataFrame, Index]:
-    """All rows of these groups, each as often as its diff says, and the number of the group of each."""
-    found: Found = all_rows(spine.layout, _runs(spine, with_delta), keys)
-    spine.touched += len(found.owners)
+def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:
+    """Each row as often as its diff says, and the number of the group of each."""
     if (found.diffs == 1).all():
-        return found.payload, found.owners
+        return pl.DataFrame(found.payload.get_columns()), found.owners
     every = np.repeat(np.arange(len(found.owners)), found.diffs)
-    return found.payload[every], found.owners[every]
+    return gather(found.payload, every), found.owners[every]
 
 
 def _repeated(values: pl.Series, times: Ints) -> pl.Series:

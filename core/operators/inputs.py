@@ -11,7 +11,7 @@ import polars as pl
 from ..clock import Epoch, Now
 from ..delta import Delta
 from ..errors import RetractionError
-from ..kernels import gather, group, key_words
+from ..kernels import gather, group, key_words, stack
 from ..reading import first_rows
 from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF
@@ -148,14 +148,13 @@ class Upsert:
         groups = group(key_words([delta.frame.get_column(name) for name in self._keys], len(delta)))
         last = np.maximum.reduceat(groups.order, groups.starts)
         stands = delta.diffs[last] > 0
-        before = first_rows(self.spine.layout, self.spine.runs, groups.keys, 1)
-        self.spine.touched += len(before.owners)
+        before = first_rows(self.spine, groups.keys, 1)
         after = gather(delta.rows, last[stands])
         missing = np.setdiff1d(np.flatnonzero(~stands), before.owners)
         if len(missing):
             rows = gather(delta.frame, last[missing])
             self._ledger.stage(Refused(now.epoch, self._source, "deletion of a key that is not there", rows))
         diffs = np.concatenate((-before.diffs, np.ones(after.height, np.int64)))
-        change = Delta.of(pl.concat([before.payload, after]), diffs).consolidate()
+        change = Delta.of(stack([before.payload, after]), diffs).consolidate()
         self.spine.stage(run_of_rows(self.spine.layout, self._keys, change.frame))
         return change

@@ -11,7 +11,7 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
-from ..kernels import Index, Ints, Keys, Mask, boundaries, expand, gather, group
+from ..kernels import Index, Ints, Keys, Mask, boundaries, expand, gather, group, stack
 from ..run import Run
 from ..schema import DIFF
 from ..spine import Spine
@@ -94,7 +94,7 @@ class Join:
                 _rows(*found) for found in _unmatched(self._left, self._right, matched=self._kind == "semi")
             ]
         parts = [part for part in parts if part.height]
-        return Delta(pl.concat(parts)) if parts else self._nothing
+        return Delta(stack(parts)) if parts else self._nothing
 
     def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
         """All pairs of a left run with the right ones; looks the smaller side's keys up in the other."""

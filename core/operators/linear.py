@@ -10,6 +10,7 @@ import polars as pl
 from ..clock import Now
 from ..delta import Delta
 from ..errors import InputError
+from ..kernels import stack
 from ..schema import DIFF
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
@@ -69,7 +70,7 @@ class MapBatches:
             self._mapped(delta.frame.filter(pl.col(DIFF) == diff).drop(DIFF), diff)
             for diff in np.unique(delta.diffs).tolist()
         ]
-        return Delta(pl.concat(parts))
+        return Delta(stack(parts))
 
     def _mapped(self, rows: pl.DataFrame, diff: int) -> pl.DataFrame:
         mapped = self._function(rows)
@@ -94,7 +95,7 @@ class Concat:
         given = [delta for delta in deltas if len(delta)]
         if not given:
             return self._nothing
-        return given[0] if len(given) == 1 else Delta(pl.concat([delta.frame for delta in given]))
+        return given[0] if len(given) == 1 else Delta(stack([delta.frame for delta in given]))
 
 
 class Negate:

@@ -7,8 +7,8 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
-from ..kernels import boundaries
-from ..reading import first_rows
+from ..kernels import boundaries, stack
+from ..reading import first_rows_change
 from ..spine import Spine
 
 
@@ -35,8 +35,6 @@ class TopK:
         if not len(spine.delta):
             return self._nothing
         touched = spine.delta.keys.take(boundaries(spine.delta.keys))
-        before = first_rows(spine.layout, spine.runs, touched, self._count)
-        after = first_rows(spine.layout, (*spine.runs, spine.delta), touched, self._count)
-        spine.touched += len(before.owners) + len(after.owners)
-        rows = pl.concat([before.payload, after.payload])
+        before, after = first_rows_change(spine, touched, self._count)
+        rows = stack([before.payload, after.payload])
         return Delta.of(rows, np.concatenate((-before.diffs, after.diffs))).consolidate()

@@ -49,7 +49,10 @@ def large_case() -> Case:
     draw = random.Random(5)
     epochs: list[Epoch] = []
     for _ in range(6):
-        a = [((draw.choice("pqrst"), draw.randrange(9), draw.random()), draw.choice([1, 1, -1])) for _ in range(300)]
+        a = [
+            ((draw.choice("pqrst"), draw.randrange(9), draw.random()), draw.choice([1, 1, -1]))
+            for _ in range(300)
+        ]
         b = [((draw.choice("pqrsu"), draw.randrange(5)), 1) for _ in range(10)]
         epochs.append({"a": [(row, diff) for row, diff in a], "b": [(row, diff) for row, diff in b]})
     return Case(Program(SOURCES, LINES), epochs)
@@ -72,7 +75,9 @@ def test_the_large_case_says_something() -> None:
 def test_another_process_gives_the_same_bytes(hash_seed: str, threads: str) -> None:
     script = "import test_determinism as t; print(t.digest())"
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "POLARS_MAX_THREADS": threads}
-    path = os.pathsep.join([str(Path(__file__).parent), *(str(TESTS.parent / name) for name in ("tests", "src"))])
+    path = os.pathsep.join(
+        [str(Path(__file__).parent), *(str(TESTS.parent / name) for name in ("tests", "src"))]
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=environment | {"PYTHONPATH": path},

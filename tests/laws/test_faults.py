@@ -86,7 +86,9 @@ def raising_state(state: Any, *, after: bool) -> Iterator[list[bool]]:
 def observed(running: Running) -> tuple[Any, ...]:
     """All that outlives an epoch."""
     engine = running.engine
-    views = [(view.epoch, view.read().rows(), [f.rows() for f in view.deltas()]) for view in running.views.values()]
+    views = [
+        (view.epoch, view.read().rows(), [f.rows() for f in view.deltas()]) for view in running.views.values()
+    ]
     states = [(state.entries, state.nbytes) for state in circuit_of(engine).states]
     measured = [(node.rows_in, node.rows_out) for node in circuit_of(engine).nodes]
     return engine.epoch_number, repr(views), engine.ledger().rows(), states, measured

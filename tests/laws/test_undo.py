@@ -30,7 +30,12 @@ def leaves_nothing(case: Case, *, together: bool) -> None:
     fresh, running = Running(case), Running(case).push_all()
     back = undone(case.epochs)
     if together:
-        back = [{name: [entry for epoch in back for entry in epoch.get(name, [])] for name in case.program.sources}]
+        back = [
+            {
+                name: [entry for epoch in back for entry in epoch.get(name, [])]
+                for name in case.program.sources
+            }
+        ]
     for epoch in back:
         running.push(epoch)
     assert running.contents() == fresh.contents()
@@ -49,7 +54,9 @@ def test_one_epoch_undoes_many(case: Case) -> None:
     leaves_nothing(case, together=True)
 
 
-@pytest.mark.parametrize("size", [1, 3000, 20_000], ids=["one row", "more than one run holds unmerged", "many runs"])
+@pytest.mark.parametrize(
+    "size", [1, 3000, 20_000], ids=["one row", "more than one run holds unmerged", "many runs"]
+)
 def test_large_states_shrink_to_nothing_too(size: int) -> None:
     engine = ec.Engine()
     source = engine.source("a", {"k": pl.Int64, "x": pl.Int64}, kind="diffs")

@@ -85,7 +85,9 @@ def small_epochs(engine: ec.Engine, size: int, count: int, expanded: Expanded) -
     work, reads = [], []
     for _ in range(count):
         # From the top end too, where minima, maxima and heads are.
-        at = sorted({draw.randrange(size) for _ in range(5)} | {size - 1 - draw.randrange(20) for _ in range(5)})
+        at = sorted(
+            {draw.randrange(size) for _ in range(5)} | {size - 1 - draw.randrange(20) for _ in range(5)}
+        )
         rows = pl.DataFrame({"k": [i // 4 for i in at], "x": at, "_diff": [draw.choice([1, -1]) for _ in at]})
         before = touched(engine), expanded.entries
         engine.push("a", rows)
@@ -104,7 +106,9 @@ def test_an_epoch_costs_the_same_over_sixteen_times_the_state(text: str, expande
     assert large[1] <= 2 * small[1] + 100, f"entries read {small[1]} -> {large[1]}"
 
 
-@pytest.mark.parametrize("text", ["a.unique()", "a.group_by('k').agg(u=pl.col('x').sum())", "a.top_k(3, by='x')"])
+@pytest.mark.parametrize(
+    "text", ["a.unique()", "a.group_by('k').agg(u=pl.col('x').sum())", "a.top_k(3, by='x')"]
+)
 def test_a_row_takes_part_in_a_logarithmic_number_of_merges(text: str) -> None:
     costs = [touched(loaded(text, size, batch=512)) / size for size in (SMALL, LARGE)]
     # Sixteen times the rows are two more levels of merges, and a merge costs a row once.
@@ -130,4 +134,8 @@ def test_nothing_is_read_or_written_for_an_empty_epoch(expanded: Expanded) -> No
     engine = loaded(text, SMALL)
     before = touched(engine), expanded.entries, [state.entries for state in circuit_of(engine).states]
     engine.push("a", pl.DataFrame(schema=COLUMNS))
-    assert (touched(engine), expanded.entries, [state.entries for state in circuit_of(engine).states]) == before
+    assert (
+        touched(engine),
+        expanded.entries,
+        [state.entries for state in circuit_of(engine).states],
+    ) == before
