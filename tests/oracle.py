@@ -75,6 +75,12 @@ def frame_of(schema: pl.Schema, rows: Iterable[Row]) -> pl.DataFrame:
     )
 
 
+def counted(schema: pl.Schema, counts: Iterable[str]) -> pl.Schema:
+    """The types of polars, with ours for counts: Int64, since a count of rows with diffs has a sign."""
+    assert all(schema[name] == pl.UInt32 for name in counts), "polars counts in UInt32"
+    return pl.Schema({name: pl.Int64() if name in counts else dtype for name, dtype in schema.items()})
+
+
 class Bag:
     """A collection: its columns and the diff of each row, zeros left out."""
 

@@ -37,8 +37,8 @@ from .row_by_row import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
 SortKey = tuple[pl.Expr, bool, bool]
 """An expression, descending, nulls last."""
 
-INDEX: pl.DataType = pl.Schema({"count": pl.get_index_type()})["count"]
-"""The type of counts."""
+COUNT: pl.DataType = pl.Int64()
+"""The type of counts. polars has UInt32; a count of rows with diffs has a sign."""
 
 _CONSTANT: Obstacle = ("it aggregates a constant, not the rows of the group", "count rows with pl.len()")
 _NO_AGGREGATE: Obstacle = (
@@ -236,14 +236,14 @@ class Parts:
     def length(self, rows: Rows) -> pl.Expr:
         """How many rows count."""
         if rows.where is None:
-            return self.additive("len", None, INDEX)
-        return self.additive("sum", rows.where, INDEX)
+            return self.additive("len", None, COUNT)
+        return self.additive("sum", rows.where, COUNT)
 
     def null_count(self, rows: Rows) -> pl.Expr:
         """How many of the rows that count have no value."""
         if rows.where is None:
-            return self.additive("null_count", rows.value, INDEX)
-        return self.additive("sum", rows.where & rows.value.is_null(), INDEX)
+            return self.additive("null_count", rows.value, COUNT)
+        return self.additive("sum", rows.where & rows.value.is_null(), COUNT)
 
 
 def _comparable(value: Any) -> Hashable:

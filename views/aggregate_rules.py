@@ -6,7 +6,7 @@ import polars as pl
 
 from evercurrent.core.aggregates import Distinct, Whole
 
-from .aggregate_parts import INDEX, Parts, Rows, Rule, SortKey, written_tree
+from .aggregate_parts import COUNT, Parts, Rows, Rule, SortKey, written_tree
 from .expression_trees import (
     Node,
     children,
@@ -38,13 +38,13 @@ def _of_rows(rule: Callable[[Parts, Rows, Node, pl.DataType], pl.Expr | None]) -
 
 
 def _len(parts: Parts, node: Node) -> pl.Expr:
-    return parts.additive("len", None, INDEX)
+    return parts.additive("len", None, COUNT)
 
 
 def _count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if variant(node)[1]["include_nulls"]:
         return parts.length(rows)
-    return parts.additive("count", rows.masked, dtype)
+    return parts.additive("count", rows.masked, COUNT)
 
 
 def _null_count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
@@ -58,7 +58,8 @@ def _has_nulls(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.E
 def _sum(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if isinstance(dtype, pl.Duration):
         return parts.additive("sum", rows.masked.cast(pl.Int64), pl.Int64()).cast(dtype)
-    return parts.additive("sum", rows.masked, dtype)
+    is_count = parts.row_dtype(rows.value) == pl.Boolean
+    return parts.additive("sum", rows.masked, COUNT if is_count else dtype)
 
 
 def _mean(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
@@ -115,12 +116,12 @@ def _bitwise(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> None:
 
 
 def _n_unique(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    distinct = parts.part(Distinct, dtype=dtype, input=parts.prepare(rows.masked))
+    distinct = parts.part(Distinct, dtype=COUNT, input=parts.prepare(rows.masked))
     if rows.where is None:
         return distinct
     # The null that stands for rows that do not count is no value, unless a row that counts is null as well.
-    masked_out = parts.additive("null_count", rows.masked, INDEX) > 0
-    return (distinct - masked_out.cast(dtype) + (parts.null_count(rows) > 0).cast(dtype)).cast(dtype)
+    masked_out = parts.additive("null_count", rows.masked, COUNT) > 0
+    return distinct - masked_out.cast(COUNT) + (parts.null_count(rows) > 0).cast(COUNT)
 
 
 def _min(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:

@@ -111,7 +111,7 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
         PlanError: as ``row_expressions`` does, and where an expression is not Boolean or makes more than one
             column.
     """
-    required = [
+    required: list[pl.Expr] = [
         *parsed_expressions(where, exprs, {}),
         *(pl.col(name) == constraints[name] for name in constraints),
     ]

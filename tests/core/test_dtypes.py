@@ -10,7 +10,7 @@ import pytest
 
 import evercurrent as ec
 from harness import contents
-from oracle import Bag
+from oracle import Bag, counted
 
 VALUES: list[tuple[pl.DataType, list[Any]]] = [
     *((dtype(), [0, 1, 127]) for dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)),
@@ -121,7 +121,7 @@ def test_values_are_aggregated(dtype: pl.DataType, values: list[Any]) -> None:
     )
     engine.push("a", rows)
     expected = rows.group_by(k=pl.col("y") % 2).agg(*aggs)
-    assert view.schema == expected.schema
+    assert view.schema == counted(expected.schema, [name for name in ("c", "u") if name in expected.columns])
     assert contents(view) == Bag.of(expected)
     engine.push("a", retraction)
     left = rows.head(retraction.height)

@@ -8,6 +8,7 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from harness import Step, minus, play, plus
+from oracle import counted
 
 INTS = {"a": {"k": pl.Int64, "x": pl.Int64}}
 FLOATS = {"a": {"k": pl.Int64, "x": pl.Float64}}
@@ -375,6 +376,7 @@ def test_sums_and_means_have_the_types_that_polars_gives_them(dtype: pl.DataType
     view = engine.view("v", engine.source("a", rows.schema).group_by("k").agg(*aggs))
     engine.push("a", rows)
     expected = rows.group_by("k").agg(*aggs)
-    assert view.schema == expected.schema
+    assert view.schema == counted(expected.schema, ["s"] if dtype == pl.Boolean else [])
+    expected = expected.cast(dict(view.schema))
     # polars does not round a mean of decimals to the nearest.
     assert_frame_equal(view.read(), expected, rel_tol=1e-15)

@@ -10,7 +10,7 @@ import pytest
 
 import evercurrent as ec
 from harness import contents, frame_of_entries, minus, plus, summed
-from oracle import Bag
+from oracle import Bag, counted
 
 COLUMNS = {"k": pl.Int64(), "x": pl.String()}
 ROWS = pl.DataFrame({"k": [1, 2], "x": ["a", None]}, schema=COLUMNS)
@@ -554,7 +554,8 @@ def test_expressions_that_print_alike_are_not_one(twins: str, shape: str) -> Non
     for view, expr in zip(views, TWINS[twins], strict=True):
         expected = built(Bag.of(rows), expr)
         assert contents(view) == expected
-        assert view.schema == expected.schema
+        counts = [name for name, dtype in expected.schema.items() if dtype == pl.UInt32]
+        assert view.schema == counted(expected.schema, counts)
 
 
 def test_explain_names_sources_views_and_operators() -> None:
