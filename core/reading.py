@@ -74,7 +74,7 @@ def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
 def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Found]:
     pending, take = np.arange(len(keys)), 2 * count + 2
     parts: list[list[Found]] = []
-    while len(pending):
+    while len(pending) or not parts:
         read = _read(spine, delta, keys, pending, take)
         found, pending = _settle(read, _moments(delta), pending, len(keys), count)
         parts.append(found)

@@ -139,7 +139,7 @@ def check(case: Case) -> Running:
         epoch = running.push(case.epochs[until - 1]) if until else 0
         for name, expected in case.expected(until).items():
             view = running.views[name]
-            assert view.schema.names() == expected.columns
+            assert view.schema == expected.schema, name
             deltas = list(view.deltas(since=epoch - 1))
             assert len(deltas) <= 1
             for delta in deltas:

@@ -8,6 +8,7 @@ definition of a grouping, polars' own join of the distinct rows (whose diffs mul
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -18,6 +19,7 @@ Row = tuple[Any, ...]
 By = str | pl.Expr | Sequence[str | pl.Expr]
 
 DIFF = "_diff"
+COUNTING = re.compile(r"(^len|\.count|\.null_count|\.n_unique)\(\)$")
 NAN = math.nan
 LARGEST = 20_000
 
@@ -250,6 +252,13 @@ def _each(flag: bool | Sequence[bool], count: int) -> list[bool]:
     return [flag] * count if isinstance(flag, bool) else list(flag)
 
 
+def _is_count(expr: pl.Expr, schema: pl.Schema) -> bool:
+    """Whether polars counts here, in UInt32; ours are Int64, see ``counted``."""
+    text = str(expr.meta.undo_aliases())
+    roots = [schema[name] for name in expr.meta.root_names()]
+    return bool(COUNTING.search(text)) or (text.endswith(".sum()") and roots == [pl.Boolean()])
+
+
 class Groups:
     """A collection by key; without keys one group, which exists also on empty input."""
 
@@ -278,9 +287,10 @@ class Groups:
             given = rows.with_columns(pl.Series("#", numbers, dtype=pl.Int64))
             ordered = given.sort([*dict.fromkeys(expr.meta.root_names()), "#"])
             if self.keys:
-                columns.append(ordered.group_by("#").agg(expr).sort("#").drop("#"))
+                result = ordered.group_by("#").agg(expr).sort("#").drop("#")
             else:
-                columns.append(ordered.drop("#").select(expr))
+                result = ordered.drop("#").select(expr)
+            columns.append(result.cast(pl.Int64) if _is_count(expr, rows.schema) else result)
         return Bag.of(pl.concat(columns, how="horizontal"))
 
     def _agg_of_any_diffs(self, exprs: Sequence[pl.Expr]) -> Bag:
@@ -296,7 +306,6 @@ class Groups:
             for sign in (1, -1):
                 result = projected.part(1 if sign > 0 else -1).group_by(*by).agg(expr)
                 schema = pl.Schema({**schema, **{c: d for c, d in result.schema.items() if c not in by}})
-                schema = pl.Schema({c: pl.Int64() if d == pl.UInt32 else d for c, d in schema.items()})
                 for row in result.counts:
                     total = totals.setdefault(row[: len(by)], [0] * (1 + len(exprs)))
                     total[at] += sign * row[-1]

@@ -292,7 +292,7 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
         ) from None
     except pl.exceptions.PanicException:
         # Some aggregates of nothing are beyond polars 2.1, as quantiles of dates; their types are not.
-        again = empty.lazy()
+        again: pl.DataFrame | pl.LazyFrame = empty.lazy()
     except pl.exceptions.PolarsError:
         # What has no value for no rows, as `get(0)`, may have one for a row of nulls.
         again = empty.clear(1)

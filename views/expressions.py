@@ -113,7 +113,7 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
     """
     required: list[pl.Expr] = [
         *parsed_expressions(where, exprs, {}),
-        *(pl.col(name) == constraints[name] for name in constraints),
+        *(pl.col(name).eq(constraints[name]) for name in constraints),
     ]
     conditions = [_condition(where, schema, expr) for expr in required]
     condition = reduce(and_, conditions) if conditions else pl.lit(True)

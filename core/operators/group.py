@@ -72,7 +72,7 @@ class GroupBy:
         sums = _before_and_after(self.spine.totals(keys), added, len(keys))
         self._require_room(sums)
         self._stage_inverted(deltas[0], sums)
-        return self._change(names, keys, sums)
+        return self._change(names, keys, sums, is_first=now.epoch == 0)
 
     def contents(self) -> pl.DataFrame:
         """All rows, from the state. Cost: the state."""
@@ -156,12 +156,14 @@ class GroupBy:
             columns = frame.select([column.expr.alias(column.name) for column in finished]).get_columns()
         return pl.DataFrame([*names.get_columns(), *columns])
 
-    def _change(self, names: pl.DataFrame, keys: Keys, sums: Sums) -> Delta:
+    def _change(self, names: pl.DataFrame, keys: Keys, sums: Sums, *, is_first: bool) -> Delta:
         """Minus the rows before, plus the rows after, where they are and differ."""
         height = len(keys)
         values = [self._changed(part, aggregate.output, keys, sums) for part, aggregate in self._aggregates]
         rows = self._finished(names.vstack(names), values)
         exists = self._exists(sums, 2 * height)
+        if is_first:
+            exists[:height] = False
         differs = exists[:height] != exists[height:]
         for column in self._spec.finished:
             if differs.all():

@@ -195,3 +195,16 @@ def test_an_empty_view_is_an_arrow_stream_with_its_schema() -> None:
     _, view = started()
     assert pa.RecordBatchReader.from_stream(view).schema.names == ["k", "x"]
     assert pa.RecordBatchReader.from_stream(view.deltas()).schema.names == ["k", "x", "_epoch", "_diff"]
+
+
+def test_the_row_for_everything_is_a_delta_of_epoch_zero_from_the_start() -> None:
+    engine = ec.Engine()
+    source = engine.source("a", COLUMNS)
+    count = source.group_by().agg(n=pl.len())
+    view = engine.view("rows", count)
+    chained = engine.view("rows of rows", count.group_by().agg(m=pl.len()))
+    assert [frame.rows() for frame in view.deltas()] == [[(0, 0, 1)]]
+    assert [frame.rows() for frame in chained.deltas()] == [[(1, 0, 1)]]
+    assert list(view.deltas(since=0)) == []
+    assert view.snapshot().epoch == 0
+    assert (view.read().rows(), chained.read().rows()) == ([(0,)], [(1,)])
