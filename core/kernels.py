@@ -66,6 +66,10 @@ class Keys:
         """``second`` with its zeros written out."""
         return np.zeros_like(self.first) if self.second is None else self.second
 
+    def words(self) -> list[Words]:
+        """The words that are there: the first, and the second if any is not zero."""
+        return [self.first] if self.second is None else [self.first, self.second]
+
     @staticmethod
     def concat(parts: Sequence[Keys]) -> Keys:
         """All keys, one part after the other."""
@@ -166,12 +170,17 @@ def segment_sums(values: Ints, starts: Index) -> Ints:
 
 def boundaries(keys: Keys) -> Index:
     """The positions at which a key differs from the one before it, position 0 included."""
+    return np.flatnonzero(differing(keys))
+
+
+def differing(keys: Keys) -> Mask:
+    """Where a key differs from the one before it; true for the first."""
     differs = np.empty(len(keys), np.bool_)
     differs[:1] = True
     np.not_equal(keys.first[1:], keys.first[:-1], out=differs[1:])
     if keys.second is not None:
         differs[1:] |= keys.second[1:] != keys.second[:-1]
-    return np.flatnonzero(differs)
+    return differs
 
 
 def group(keys: Keys) -> Groups:
@@ -243,10 +252,16 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
 
 def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
     """The rows of the frame at these positions."""
+    height = len(index)
     if not frame.width:
-        return pl.DataFrame(height=len(index))
-    positions = pl.Series(index.astype(np.uint32) if len(index) < 2**32 else index)
-    if len(index) > MANY_ROWS:
+        return pl.DataFrame(height=height)
+    if not height:
+        return frame.clear()
+    start = int(index[0])
+    if int(index[-1]) - start == height - 1 and (height < 3 or bool((index[1:] - index[:-1] == 1).all())):
+        return frame.slice(start, height)
+    positions = pl.Series(index.astype(np.uint32) if frame.height < 2**32 else index)
+    if height > MANY_ROWS:
         return frame[positions]
     # A frame's own gather costs a few times more than its columns', which only pays with many rows.
     return pl.DataFrame([column[positions] for column in frame.get_columns()])
@@ -270,30 +285,34 @@ def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def sorted_by(
-    columns: Sequence[pl.Series], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
+    columns: Sequence[pl.Series | Words], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
 ) -> Index:
     """The order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` has it.
 
     A few rows of plain columns are sorted as words, without the fixed cost of a query.
     """
     flags = descending or [False] * len(columns), nulls_last or [False] * len(columns)
-    if len(columns[0]) <= MANY_ROWS and all(_has_order_words(column) for column in columns):
+    if len(columns[0]) <= MANY_ROWS and all(map(_has_order_words, columns)):
         words = [_order_words(column, flag) for column, flag in zip(columns, flags[0], strict=True)]
         return np.lexsort(words[::-1])
-    frame = pl.DataFrame([column.alias(str(number)) for number, column in enumerate(columns)])
+    frame = pl.DataFrame([pl.Series(str(number), column) for number, column in enumerate(columns)])
     order = frame.select(pl.arg_sort_by(frame.columns, descending=list(flags[0]), nulls_last=list(flags[1])))
     return order.to_series().to_numpy().astype(np.intp)
 
 
-def _has_order_words(column: pl.Series) -> bool:
+def _has_order_words(column: pl.Series | Words) -> bool:
+    if isinstance(column, np.ndarray):
+        return True
     dtype = column.dtype
     return not column.has_nulls() and (is_one_word([dtype]) or dtype in (pl.Float64, pl.Float32))
 
 
-def _order_words(column: pl.Series, descending: bool) -> npt.NDArray[np.int64] | Words:
+def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.int64] | Words:
     """Words that sort as the column does: -0.0 equals 0.0, NaN stands above all numbers."""
     words: npt.NDArray[np.int64] | Words
-    if column.dtype.is_float():
+    if isinstance(column, np.ndarray):
+        words = column
+    elif column.dtype.is_float():
         values = column.cast(pl.Float64).to_numpy() + 0.0
         values[np.isnan(values)] = np.nan
         bits = values.view(np.int64)
@@ -303,3 +322,8 @@ def _order_words(column: pl.Series, descending: bool) -> npt.NDArray[np.int64] |
     else:
         words = physical(column)
     return ~words if descending else words
+
+
+def computed(frame: pl.DataFrame, exprs: Sequence[pl.Expr]) -> pl.DataFrame:
+    """These expressions over a frame; in one thread where there are too few rows to share out."""
+    return frame.select(exprs) if frame.height > MANY_ROWS else frame.select_seq(exprs)

@@ -6,7 +6,7 @@ of their numbers, and an entry whose numbers are all zero stands for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from .kernels import (
     Ints,
     Keys,
     Words,
-    boundaries,
+    differing,
     gather,
     group,
     key_words,
@@ -29,6 +29,9 @@ from .kernels import (
 from .schema import DIFF, Order
 
 LAST_WORD = np.uint64(2**64 - 1)
+
+FEW = 64
+"""Up to so many words are looked up without the directory: a search costs less than its steps."""
 
 DIRECTORY_FROM = 1 << 15
 """Runs from this size on have a directory of their leading key bits."""
@@ -97,7 +100,7 @@ class Run:
 
     def _search(self, wanted: Words) -> Index:
         words = self.keys.first
-        if self.directory is None or len(wanted) > len(words) >> 4:
+        if self.directory is None or not FEW < len(wanted) <= len(words) >> 4:
             return np.searchsorted(words, wanted)
         return _directed_search(words, self.directory, wanted)
 
@@ -149,11 +152,13 @@ def make_run(
     """
     if rows is None:
         groups = group(keys)
-        return _reduced(groups.keys, payload, sums, None, groups.order, groups.starts)
+        return _reduced(groups.keys, payload, sums.items(), None, groups.order, groups.starts)
     order = _row_order(layout, keys, payload, rows)
-    ordered, ordered_rows = keys.take(order), rows.take(order)
-    starts = np.union1d(boundaries(ordered), boundaries(ordered_rows))
-    return _reduced(ordered.take(starts), payload, sums, ordered_rows.take(starts), order, starts)
+    keys, rows = keys.take(order), rows.take(order)
+    differs = differing(keys)
+    differs |= differing(rows)
+    starts = np.flatnonzero(differs)
+    return _reduced(keys.take(starts), payload, sums.items(), rows.take(starts), order, starts)
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
@@ -168,16 +173,18 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     keys = Keys.concat([run.keys for run in runs])
     payload = stack([run.payload for run in runs]) if layout.payload else runs[0].payload
     names = dict.fromkeys(name for run in runs for name in run.sums)
-    sums = {name: np.concatenate([_column(run, name) for run in runs]) for name in names}
     if layout.by_row:
+        sums = {name: _stacked(runs, name) for name in names}
         return make_run(layout, keys, payload, sums, Keys.concat([_rows(run) for run in runs]))
     groups = group(keys)
-    return _reduced(groups.keys, payload, sums, None, groups.order, groups.starts)
+    del keys
+    # One column at a time: a merge of large runs needs no second copy of all of them.
+    columns = ((name, _stacked(runs, name)) for name in names)
+    return _reduced(groups.keys, payload, columns, None, groups.order, groups.starts)
 
 
-def _column(run: Run, name: str) -> Ints:
-    column = run.sums.get(name)
-    return np.zeros(len(run), np.int64) if column is None else column
+def _stacked(runs: Sequence[Run], name: str) -> Ints:
+    return np.concatenate([run.sums.get(name, np.zeros(len(run), np.int64)) for run in runs])
 
 
 def _rows(run: Run) -> Keys:
@@ -188,13 +195,13 @@ def _rows(run: Run) -> Keys:
 def _reduced(
     keys: Keys,
     payload: pl.DataFrame,
-    sums: Mapping[str, Ints],
+    sums: Iterable[tuple[str, Ints]],
     rows: Keys | None,
     order: Index,
     starts: Index,
 ) -> Run:
     """Add up the entries between ``starts`` in ``order``, the first of them standing for all."""
-    totals = {name: segment_sums(column[order], starts) for name, column in sums.items()}
+    totals = {name: segment_sums(column[order], starts) for name, column in sums}
     return _alive(keys, gather(payload, order[starts]) if payload.width else payload, totals, rows)
 
 
@@ -219,20 +226,21 @@ def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) ->
     if len(keys) < 2:
         return np.arange(len(keys))
     if not layout.order:
-        order = sorted_by([pl.Series(keys.first), pl.Series(rows.first)])
+        order = sorted_by([keys.first, rows.first])
         if not _collides(keys.take(order), rows.take(order)):
             return order
-        return sorted_by(
-            [pl.Series(words) for words in (keys.first, keys.seconds(), rows.first, rows.seconds())]
-        )
+        return sorted_by([keys.first, keys.seconds(), rows.first, rows.seconds()])
     ordered = {order.column: order for order in layout.order}
     # Rows that agree in the order are told apart by their other columns, so that ties do not depend on hashes.
     ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
     columns = [payload.get_column(name) for name in (*ordered, *ties)]
-    head = [pl.Series(keys.first)] if keys.second is None else [pl.Series(keys.first), pl.Series(keys.second)]
-    tail = [pl.Series(rows.first)] if rows.second is None else [pl.Series(rows.first), pl.Series(rows.second)]
-    given = [*(Order("") for _ in head), *ordered.values(), *(Order("") for _ in (*ties, *tail))]
-    return sorted_by([*head, *columns, *tail], [o.descending for o in given], [o.nulls_last for o in given])
+    given = [*(Order("") for _ in keys.words()), *ordered.values()]
+    given += [Order("") for _ in (*ties, *rows.words())]
+    return sorted_by(
+        [*keys.words(), *columns, *rows.words()],
+        [order.descending for order in given],
+        [order.nulls_last for order in given],
+    )
 
 
 def _collides(keys: Keys, rows: Keys) -> bool:
@@ -252,11 +260,7 @@ def empty_run(layout: Layout) -> Run:
 
 def run_of_rows(layout: Layout, keys: Sequence[str], frame: pl.DataFrame) -> Run:
     """The rows of a delta frame as a run by these key columns."""
-    payload = (
-        frame.select(layout.payload.names())
-        if layout.payload.names() != frame.columns[:-1]
-        else frame.drop(DIFF)
-    )
+    payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
     words = key_words([frame.get_column(name) for name in keys], frame.height)
     return make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

@@ -4,7 +4,7 @@ As runs add, an epoch adds one small run, a reader holds a tuple of runs that no
 forgetting an epoch is not adding its run.
 
 Runs of similar size are merged as they pile up. With ``FAN`` = 4, an entry takes part in at most
-log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) * log4(entries / FLOOR) + 1 runs.
+log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as many runs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .run import Layout, Run, empty_run, merge
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
 
-FLOOR = 2048
-"""Runs up to this size are merged at once: cheaper than visiting them at every look-up."""
+FLOOR = 512
+"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
 class Spine:
@@ -34,7 +34,8 @@ class Spine:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.runs: tuple[Run, ...] = ()
-        self.delta = empty_run(layout)
+        self._nothing = empty_run(layout)
+        self.delta = self._nothing
         self.touched = 0
         self._staged: tuple[Run, ...] | None = None
         self._merged: tuple[tuple[Run, ...], Run] | None = None
@@ -55,7 +56,7 @@ class Spine:
     def discard(self) -> None:
         """Forget what was staged."""
         if self._staged is not None:
-            self._staged, self.delta = None, empty_run(self.layout)
+            self._staged, self.delta = None, self._nothing
 
     @property
     def entries(self) -> int:
@@ -96,29 +97,23 @@ class Spine:
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Merge the youngest runs until no level holds ``FAN`` of them."""
         while len(runs) > 1:
-            level = max(_level(runs[-1]), 1)
-            start = len(runs)
+            level, start = _level(runs[-1]), len(runs)
             while start and _level(runs[start - 1]) <= level:
                 start -= 1
-            young = runs[start:]
-            if sum(_level(run) == level for run in young) < FAN:
-                # Runs below the first level are merged into one at once.
-                while start < len(runs) and _level(runs[start]) > 0:
-                    start += 1
-                if len(runs) - start < 2:
-                    return runs
+            if sum(_level(run) == level for run in runs[start:]) < FAN:
+                return runs
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
 
     def _merge(self, runs: Sequence[Run]) -> Run:
         if not runs:
-            return empty_run(self.layout)
+            return self._nothing
         self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
         return merge(self.layout, runs)
 
 
 def _level(run: Run) -> int:
-    """0 for runs that are merged at once, then the power of ``FAN`` by which the run exceeds ``FLOOR``."""
+    """The power of ``FAN`` by which the run exceeds ``FLOOR``."""
     level, size = 0, FLOOR
     while len(run) > size:
         level, size = level + 1, size * FAN

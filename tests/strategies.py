@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import hypothesis.strategies as st
 import polars as pl
-from hypothesis import assume
+from hypothesis import assume, settings
 
 from oracle import Bag, Row, freeze
 
@@ -64,7 +64,7 @@ def source_of(dtype: pl.DataType) -> str:
 class Program:
     """Sources and, line by line, named views over them and over the lines before."""
 
-    sources: dict[str, dict[str, pl.DataType]]
+    sources: Mapping[str, Mapping[str, pl.DataType]]
     lines: tuple[str, ...]
 
     @property
@@ -125,6 +125,13 @@ class Case:
 def evaluate(text: str, named: Mapping[str, Any]) -> Any:
     """The value of a line's right side."""
     return eval(text, {"pl": pl, "nan": nan, "inf": inf, "date": date, "datetime": datetime, **named})
+
+
+def of_profile(share: float) -> settings:
+    """The profile's number of examples times ``share``, for laws that are cheaper or dearer than others."""
+    profile = settings.default
+    assert profile is not None, "tests/conftest.py loads a profile"
+    return settings(max_examples=max(20, int(profile.max_examples * share)))
 
 
 # Columns, rows and histories

@@ -146,7 +146,7 @@ def test_a018_an_invertible_aggregate_subtracts_and_any_other_is_recomputed() ->
 
     def remove(state: int, values: pl.Series) -> int:
         removed.append(len(values))
-        return state - values.sum()
+        return state - int(values.sum())
 
     aggs = {
         "sum": pl.col("bytes").sum(),

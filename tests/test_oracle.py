@@ -117,7 +117,7 @@ def test_nan_is_one_value_and_zero_has_no_sign() -> None:
 
 
 def test_an_upsert_replaces_and_a_delete_reads_only_the_key() -> None:
-    history = [
+    history: list[list[tuple[dict[str, Any], int]]] = [
         [({"id": 1, "v": "a"}, 1), ({"id": 1, "v": "b"}, 1), ({"id": 2, "v": "c"}, 1)],
         [({"id": 1, "v": None}, -1), ({"id": 3, "v": "d"}, -1)],
     ]

@@ -31,7 +31,7 @@ from .expression_trees import (
     without_renaming,
 )
 from .expressions import Expression
-from .order_free import Arranging
+from .order_free import SINGLE, Arranging
 from .row_by_row import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
 
 SortKey = tuple[pl.Expr, bool, bool]
@@ -40,7 +40,6 @@ SortKey = tuple[pl.Expr, bool, bool]
 COUNT: pl.DataType = pl.Int64()
 """The type of counts. polars has UInt32; a count of rows with diffs has a sign."""
 
-_CONSTANT: Obstacle = ("it aggregates a constant, not the rows of the group", "count rows with pl.len()")
 _NO_AGGREGATE: Obstacle = (
     "it is not an aggregate and has a value for every row of the group",
     "aggregate it; .implode() gives all values as a list",
@@ -140,7 +139,7 @@ class Parts:
         if standing is not None:
             self.refuse(_MANY, node)
         if not arranging.inputs:
-            self.refuse(_CONSTANT, node)
+            self.refuse(SINGLE, node)
         inputs = tuple(arranging.inputs)
         return self.part(Whole, dtype=self.group_dtype(node), inputs=inputs, expr=rebuilt(arranged), order=())
 

@@ -18,6 +18,7 @@ from evercurrent.core.aggregates import (
     Whole,
 )
 from evercurrent.core.circuit import Circuit, NodeId
+from evercurrent.core.kernels import computed, keep
 from evercurrent.core.operators.arrange import Arrange, CountKeys, Keep
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
 from evercurrent.core.operators.group import GroupBy, GroupSpec
@@ -315,20 +316,25 @@ class _Compiler:
 
 def selecting(columns: Sequence[Column]) -> FrameFunction:
     """A function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
-    if all(column.copies is not None for column in columns):
-        pairs = [(column.copies or "", column.name) for column in columns]
+    exprs = [column.expr.alias(column.name) for column in columns if column.copies is None]
+    exprs += [pl.col(DIFF)] if exprs else []
 
-        def take(frame: pl.DataFrame) -> pl.DataFrame:
-            taken = [frame.get_column(old).alias(new) for old, new in pairs]
-            return pl.DataFrame([*taken, frame.get_column(DIFF)])
+    def select(frame: pl.DataFrame) -> pl.DataFrame:
+        made = computed(frame, exprs) if exprs else frame
+        taken = [
+            made.get_column(column.name)
+            if column.copies is None
+            else frame.get_column(column.copies).alias(column.name)
+            for column in columns
+        ]
+        return pl.DataFrame([*taken, frame.get_column(DIFF)])
 
-        return take
-    exprs = [*(column.expr.alias(column.name) for column in columns), pl.col(DIFF)]
-    return lambda frame: frame.select(exprs)
+    return select
 
 
 def _filtering(condition: Column) -> FrameFunction:
-    if condition.copies is not None:
-        name = condition.copies
-        return lambda frame: frame.filter(frame.get_column(name))
-    return lambda frame: frame.filter(condition.expr)
+    def choose(frame: pl.DataFrame) -> pl.DataFrame:
+        chosen = computed(frame, [condition.expr, pl.col(DIFF)]).to_series()
+        return keep(frame, (chosen.fill_null(False) if chosen.has_nulls() else chosen).to_numpy())
+
+    return choose

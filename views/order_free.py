@@ -28,6 +28,10 @@ NO_ORDER: Obstacle = (
     "it depends on the order of rows, and the rows of a collection have none",
     'state an order below it, as in pl.col("x").sort_by("at").first()',
 )
+SINGLE: Obstacle = (
+    "it aggregates a constant or a single value, not the rows of the group",
+    "aggregate a column, or count rows with pl.len()",
+)
 _UNPAIRED: Obstacle = (
     "it combines values that do not stand in the same rows",
     "filter and sort all of them alike, or combine them first",
@@ -40,7 +44,7 @@ _OPAQUE: Obstacle = (
 _GIVING_ONE = frozenset(
     {"Agg.Count", "Agg.Implode", "Agg.Max", "Agg.Mean", "Agg.Median", "Agg.Min", "Agg.NUnique", "Agg.Std"}
     | {"Agg.Sum", "Agg.Var", "ApproxNUnique", "Bitwise.And", "Bitwise.Or", "Bitwise.Xor", "Boolean.All"}
-    | {"Boolean.Any", "Boolean.HasNulls", "Boolean.IsEmpty", "Correlation", "Entropy", "Kurtosis", "Len"}
+    | {"Boolean.Any", "Boolean.HasNulls", "Boolean.IsEmpty", "Correlation", "Entropy", "Kurtosis"}
     | {"MaxBy", "MinBy", "NullCount", "Product", "Quantile", "Skew", "StringExpr.ConcatVertical"}
 )
 """Aggregates of any rows. ``implode`` and ``str.join`` give the order in which rows come: that of the values."""
@@ -118,6 +122,10 @@ class Arranging:
     ) -> tuple[Node, Standing | None]:
         name, body = variant(node)
         below = standings[0] if name == "Gather" else self._combined(node, standings)
+        if name == "Len":
+            return arranged, None
+        if below is None and name in _GIVING_ONE | _KEEPING_ROWS | _CHOOSING_ROWS | _SORTING:
+            return self.refuse(SINGLE, node)
         if name in _GIVING_ONE:
             return arranged, None
         if name in _SORTING:

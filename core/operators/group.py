@@ -13,8 +13,21 @@ from ..aggregates import Additive, Aggregate, Column
 from ..clock import Now
 from ..delta import Delta
 from ..errors import ArithmeticRefusedError
-from ..kernels import Groups, Ints, Keys, Mask, column_of_words, gather, group, is_one_word, keep, key_words
+from ..kernels import (
+    Groups,
+    Ints,
+    Keys,
+    Mask,
+    column_of_words,
+    computed,
+    gather,
+    group,
+    is_one_word,
+    keep,
+    key_words,
+)
 from ..run import Layout, run_of_groups
+from ..schema import DIFF
 from ..spine import Spine
 from .group_parts import DistinctPart, InvertedPart, Part, Sums
 
@@ -52,6 +65,8 @@ class GroupBy:
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._finished_by_copy = all(column.copies is not None for column in spec.finished)
+        self._finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys))
         self._nothing = Delta.empty(schema)
@@ -66,13 +81,14 @@ class GroupBy:
         if not any(map(len, deltas)):
             return self._first_row() if now.epoch == 0 and not self._spec.keys else self._nothing
         groups, added = self._added(deltas)
-        keys = groups.keys
-        names = self._key_columns(deltas[0].frame, groups)
-        self.spine.stage(run_of_groups(groups, names.select(self.spine.layout.payload.names()), added))
-        sums = _before_and_after(self.spine.totals(keys), added, len(keys))
+        keys, height = groups.keys, len(groups)
+        twice = self._key_columns_twice(deltas[0].frame, groups)
+        payload = [] if self._one_word else [column.slice(0, height) for column in twice]
+        self.spine.stage(run_of_groups(groups, pl.DataFrame(payload), added))
+        sums = _before_and_after(self.spine.totals(keys), added, height)
         self._require_room(sums)
         self._stage_inverted(deltas[0], sums)
-        return self._change(names, keys, sums, is_first=now.epoch == 0)
+        return self._change(twice, keys, sums, is_first=now.epoch == 0)
 
     def contents(self) -> pl.DataFrame:
         """All rows, from the state. Cost: the state."""
@@ -80,9 +96,8 @@ class GroupBy:
         if not self._spec.keys and not len(run):
             return self._first_row().rows
         values = [part.current(run.keys, run.sums) for part in self._parts]
-        rows = self._finished(self._names_of(run.keys, run.payload), values)
-        exists = self._exists(run.sums, len(run))
-        return keep(rows, exists)
+        names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
+        return keep(pl.DataFrame(self._finished(names, values)), self._exists(run.sums, len(run)))
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """The touched groups and what the epoch adds to their additive columns."""
@@ -113,20 +128,17 @@ class GroupBy:
                     f"{self._spec.where}: a group has too many rows for an exact {name}; group by a finer key first"
                 )
 
-    def _key_columns(self, frame: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-        """The key columns of the touched groups, one row per group."""
+    def _key_columns_twice(self, frame: pl.DataFrame, groups: Groups) -> list[pl.Series]:
+        """The key columns of the touched groups, and behind them the same again."""
         if self._one_word:
-            return self._names_of(groups.keys, pl.DataFrame())
+            return [self._key_column(Keys.concat([groups.keys, groups.keys]))]
         entries = groups.first_entries()
-        if not self._spec.keys:
-            return pl.DataFrame(height=len(groups))
-        return gather(frame.select(self._spec.keys.names()), entries)
+        names = pl.DataFrame([frame.get_column(name) for name in self._spec.keys])
+        return gather(names, np.concatenate((entries, entries))).get_columns()
 
-    def _names_of(self, keys: Keys, payload: pl.DataFrame) -> pl.DataFrame:
-        if not self._one_word:
-            return payload
+    def _key_column(self, keys: Keys) -> pl.Series:
         ((name, dtype),) = self._spec.keys.items()
-        return pl.DataFrame([column_of_words(keys, name, dtype)])
+        return column_of_words(keys, name, dtype)
 
     def _exists(self, sums: Sums, height: int) -> Mask:
         if not self._spec.keys:
@@ -145,35 +157,31 @@ class GroupBy:
         for part in parts:
             part.stage(own, delta.frame.get_column(part.input), delta.diffs, gone)
 
-    def _finished(self, names: pl.DataFrame, values: Sequence[pl.Series]) -> pl.DataFrame:
-        """The output rows: keys, and the columns finished from the aggregates."""
+    def _finished(self, names: list[pl.Series], values: Sequence[pl.Series]) -> list[pl.Series]:
+        """The output columns: keys, and what is finished from the aggregates."""
         finished = self._spec.finished
-        if all(column.copies is not None for column in finished):
+        if self._finished_by_copy:
             by_name = {column.name: column for column in values}
-            columns = [by_name[column.copies or ""].alias(column.name) for column in finished]
-        else:
-            frame = pl.DataFrame([*names.get_columns(), *values])
-            columns = frame.select([column.expr.alias(column.name) for column in finished]).get_columns()
-        return pl.DataFrame([*names.get_columns(), *columns])
+            return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
+        frame = pl.DataFrame([*names, *values])
+        return [*names, *computed(frame, self._finishing).get_columns()]
 
-    def _change(self, names: pl.DataFrame, keys: Keys, sums: Sums, *, is_first: bool) -> Delta:
+    def _change(self, twice: list[pl.Series], keys: Keys, sums: Sums, *, is_first: bool) -> Delta:
         """Minus the rows before, plus the rows after, where they are and differ."""
         height = len(keys)
         values = [self._changed(part, aggregate.output, keys, sums) for part, aggregate in self._aggregates]
-        rows = self._finished(names.vstack(names), values)
+        columns = self._finished(twice, values)
         exists = self._exists(sums, 2 * height)
         if is_first:
             exists[:height] = False
         differs = exists[:height] != exists[height:]
-        for column in self._spec.finished:
+        for column in columns[len(twice) :]:
             if differs.all():
                 break
-            differs |= _differ(rows.get_column(column.name), height)
+            differs |= _differ(column, height)
         shown = exists & np.concatenate((differs, differs))
-        diffs = np.repeat(SIGNS, height)
-        if not shown.all():
-            rows, diffs = keep(rows, shown), diffs[shown]
-        return Delta.of(rows, diffs, is_consolidated=True)
+        rows = pl.DataFrame([*columns, pl.Series(DIFF, np.repeat(SIGNS, height))])
+        return Delta(keep(rows, shown), is_consolidated=True)
 
     def _changed(self, part: Part, output: str, keys: Keys, sums: Sums) -> pl.Series:
         try:
@@ -188,9 +196,8 @@ class GroupBy:
     def _first_row(self) -> Delta:
         """The row of no rows, there from the start where there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in self._parts]
-        return Delta.of(
-            self._finished(pl.DataFrame(height=1), values), np.ones(1, np.int64), is_consolidated=True
-        )
+        rows = pl.DataFrame(self._finished([], values))
+        return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 
 def _before_and_after(before: Sums, added: Sums, height: int) -> dict[str, Ints]:

@@ -46,7 +46,9 @@ def encoded(delta: list[list[Any]], keyed: bool) -> pl.DataFrame:
 
 def javascript(text: str) -> pl.Expr:
     """An arithmetic expression over ``x``, the number."""
-    parts = [eval(part.replace("===", "=="), {"x": pl.col("number")}) for part in text.split("&&")]
+    parts: list[pl.Expr] = [
+        eval(part.replace("===", "=="), {"x": pl.col("number")}) for part in text.split("&&")
+    ]
     return reduce(lambda left, right: left & right, parts)
 
 

@@ -1,6 +1,7 @@
 """Each row once, edge by edge."""
 
 from math import nan
+from typing import Any
 
 import polars as pl
 import pytest
@@ -49,7 +50,7 @@ LISTS = {"a": {"x": pl.List(pl.Int64)}}
         ),
     ],
 )
-def test_unique(sources: dict[str, dict[str, object]], steps: list[Step]) -> None:
+def test_unique(sources: dict[str, dict[str, Any]], steps: list[Step]) -> None:
     play(sources, "a.unique()", steps)
 
 

@@ -1,6 +1,7 @@
 """Groupings, edge by edge: what is pushed and the exact delta that comes out."""
 
 from math import inf, nan
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,7 +19,7 @@ TEXTS = {"a": {"k": pl.Int64, "x": pl.String}}
 TIMED = {"a": {"k": pl.Int64, "x": pl.String, "t": pl.Int64}}
 
 
-def case(edge: str, sources: dict[str, dict[str, object]], plan: str, *steps: Step) -> object:
+def case(edge: str, sources: dict[str, dict[str, Any]], plan: str, *steps: Step) -> object:
     return pytest.param(sources, plan, steps, id=edge)
 
 
@@ -242,11 +243,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
-def test_group(sources: dict[str, dict[str, object]], plan: str, steps: tuple[Step, ...]) -> None:
+def test_group(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
     play(sources, plan, steps)
 
 
-WITHOUT_ROWS = {
+WITHOUT_ROWS: dict[str, Any] = {
     "pl.len()": 0,
     "pl.col('x').count()": 0,
     "pl.col('x').sum()": 0,
@@ -347,7 +348,7 @@ def test_an_integer_sum_that_does_not_fit_is_refused_and_nothing_has_changed(
     dtype: pl.DataType, limit: int
 ) -> None:
     engine = ec.Engine()
-    columns = {"k": pl.Int64, "x": dtype}
+    columns: dict[str, Any] = {"k": pl.Int64, "x": dtype}
     source = engine.source("a", columns, kind="diffs")
     view = engine.view("totals", source.group_by("k").agg(pl.col("x").sum()))
     other = engine.view("rows", source)
@@ -377,6 +378,6 @@ def test_sums_and_means_have_the_types_that_polars_gives_them(dtype: pl.DataType
     engine.push("a", rows)
     expected = rows.group_by("k").agg(*aggs)
     assert view.schema == counted(expected.schema, ["s"] if dtype == pl.Boolean else [])
-    expected = expected.cast(dict(view.schema))
+    expected = expected.cast(view.schema)
     # polars does not round a mean of decimals to the nearest.
     assert_frame_equal(view.read(), expected, rel_tol=1e-15)

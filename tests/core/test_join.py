@@ -1,6 +1,7 @@
 """Joins, edge by edge: what is pushed and the exact delta that comes out."""
 
 from math import nan
+from typing import Any
 
 import polars as pl
 import pytest
@@ -16,7 +17,7 @@ TWO_KEYS = {
 SAME = {"a": {"k": pl.Int64, "x": pl.Int64}, "b": {"k": pl.Int64, "x": pl.Int64}}
 
 
-def case(edge: str, sources: dict[str, dict[str, object]], plan: str, *steps: Step) -> object:
+def case(edge: str, sources: dict[str, dict[str, Any]], plan: str, *steps: Step) -> object:
     return pytest.param(sources, plan, steps, id=edge)
 
 
@@ -211,7 +212,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
-def test_join(sources: dict[str, dict[str, object]], plan: str, steps: tuple[Step, ...]) -> None:
+def test_join(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
     play(sources, plan, steps)
 
 

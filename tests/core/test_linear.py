@@ -1,6 +1,7 @@
 """Row by row operators, edge by edge."""
 
 from datetime import date, datetime
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,7 +15,7 @@ PAIRS = {"a": {"k": pl.Int64, "x": pl.List(pl.Int64), "y": pl.List(pl.String)}}
 STRUCTS = {"a": {"k": pl.Struct({"p": pl.Int64, "q": pl.String}), "x": pl.Int64}}
 
 
-def case(edge: str, sources: dict[str, dict[str, object]], plan: str, *steps: Step) -> object:
+def case(edge: str, sources: dict[str, dict[str, Any]], plan: str, *steps: Step) -> object:
     return pytest.param(sources, plan, steps, id=edge)
 
 
@@ -167,5 +168,5 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
-def test_row_by_row(sources: dict[str, dict[str, object]], plan: str, steps: tuple[Step, ...]) -> None:
+def test_row_by_row(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
     play(sources, plan, steps)

@@ -1,6 +1,7 @@
 """The first rows by an order, edge by edge."""
 
 from math import inf, nan
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,7 +13,7 @@ FLOATS = {"a": {"k": pl.Int64, "x": pl.Float64}}
 TEXTS = {"a": {"k": pl.String, "x": pl.Int64}}
 
 
-def case(edge: str, sources: dict[str, dict[str, object]], plan: str, *steps: Step) -> object:
+def case(edge: str, sources: dict[str, dict[str, Any]], plan: str, *steps: Step) -> object:
     return pytest.param(sources, plan, steps, id=edge)
 
 
@@ -140,7 +141,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
-def test_top_k(sources: dict[str, dict[str, object]], plan: str, steps: tuple[Step, ...]) -> None:
+def test_top_k(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
     play(sources, plan, steps)
 
 

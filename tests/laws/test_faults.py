@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from harness import Running, circuit_of, contents
 from oracle import TooLargeError
-from strategies import Case, Program, cases
+from strategies import Case, Program, cases, of_profile
 
 A = {"k": pl.Int64(), "x": pl.Int64()}
 B = {"k": pl.Int64(), "y": pl.Float64()}
@@ -133,7 +133,7 @@ def test_a_fault_at_every_node_and_at_every_state() -> None:
     assert fails_everywhere_and_changes_nothing(EVERY_OPERATOR) > 80
 
 
-@settings(max_examples=max(20, settings.default.max_examples // 5))
+@of_profile(0.2)
 @given(case=cases(max_lines=3))
 def test_a_fault_anywhere_in_any_program(case: Case) -> None:
     try:

@@ -3,12 +3,12 @@
 import hypothesis.strategies as st
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 import evercurrent as ec
 from harness import check, contents, frame_of_entries
 from oracle import Bag, TooLargeError, upserted
-from strategies import Case, Entries, Program, cases, rows, schemas
+from strategies import Case, Entries, Program, cases, histories, of_profile, rows, schemas
 
 
 def checked(case: Case) -> None:
@@ -19,7 +19,7 @@ def checked(case: Case) -> None:
     check(case)
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@of_profile(2)
 @given(case=cases(trusted=False))
 def test_views_over_collections(case: Case) -> None:
     checked(case)
@@ -60,11 +60,9 @@ ONE_VIEW = {
 
 
 @pytest.mark.parametrize("text", ONE_VIEW.values(), ids=ONE_VIEW)
-@settings(max_examples=max(30, settings.default.max_examples // 2))
+@of_profile(0.5)
 @given(data=st.data())
 def test_one_operator(text: str, data: st.DataObject) -> None:
-    from strategies import histories
-
     sources = {"a": KX, "b": KX} if "b" in text.replace("group_by", "").replace("bottom", "") else {"a": KX}
     program = Program(sources, (f"v1 = {text}",))
     checked(Case(program, data.draw(histories(sources, max_epochs=6))))

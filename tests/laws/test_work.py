@@ -6,7 +6,6 @@ runs to be read, counted from outside.
 
 import random
 import statistics
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +49,7 @@ class Expanded:
 
 
 @pytest.fixture
-def expanded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Expanded]:
+def expanded(monkeypatch: pytest.MonkeyPatch) -> Expanded:
     counted = Expanded()
     for module in counted.modules:
         original = module.expand

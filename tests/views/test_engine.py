@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -16,7 +16,7 @@ COLUMNS = {"k": pl.Int64(), "x": pl.String()}
 ROWS = pl.DataFrame({"k": [1, 2], "x": ["a", None]}, schema=COLUMNS)
 
 
-def started(kind: str = "diffs", **options: Any) -> tuple[ec.Engine, Any]:
+def started(kind: Any = "diffs", **options: Any) -> tuple[ec.Engine, Any]:
     """An engine with one source of that kind, one view of its rows and one grouping."""
     engine = ec.Engine()
     source = engine.source("orders", COLUMNS, kind=kind, **options)
@@ -308,7 +308,10 @@ BAD_SOURCES: dict[str, tuple[Callable[[ec.Engine], Any], list[str]]] = {
         ["'new'", "'_epoch'", "rename"],
     ),
     "no columns": (lambda e: e.source("new", {}), ["'new'", "column"]),
-    "an unknown kind": (lambda e: e.source("new", COLUMNS, kind="upserts"), ["'new'", "upserts", "upsert"]),
+    "an unknown kind": (
+        lambda e: e.source("new", COLUMNS, kind=cast(Any, "upserts")),
+        ["'new'", "upserts", "upsert"],
+    ),
     "upsert without a key": (lambda e: e.source("new", COLUMNS, kind="upsert"), ["'new'", "key"]),
     "a key that is no column": (
         lambda e: e.source("new", COLUMNS, kind="upsert", key="id"),

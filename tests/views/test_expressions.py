@@ -570,6 +570,8 @@ AGG_REFUSALS = {
     "python": (X.map_batches(lambda s: s.sum(), pl.Int64, returns_scalar=True), r"aggregate\(create="),
     "python inside": (X.map_elements(lambda v: v, pl.Int64).sum(), r"aggregate\(create="),
     "constant": (pl.lit(1).sum(), r"aggregates a constant.*pl\.len\(\)"),
+    "aggregate of an aggregate": (X.max().sum(), "single value"),
+    "sorted aggregate": (X.sort().get(0).sort().implode(), "single value"),
     "series": (pl.lit(pl.Series([1, 2])), "Series has rows of its own"),
     "series above": (X.sum() + pl.Series([1, 2]), "Series has rows of its own"),
     "series looked up": (X.sum().is_in(pl.Series([5])), "give a list"),

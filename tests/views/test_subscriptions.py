@@ -186,9 +186,9 @@ def test_contents_and_deltas_are_arrow_streams() -> None:
     for entries in HISTORY:
         push(engine, entries)
     table = pa.RecordBatchReader.from_stream(view).read_all()
-    assert pl.from_arrow(table).equals(view.read())  # type: ignore[union-attr]
+    assert pl.from_arrow(table).equals(view.read())
     deltas = pa.RecordBatchReader.from_stream(view.deltas()).read_all()
-    assert pl.from_arrow(deltas).equals(pl.concat(view.deltas()))  # type: ignore[union-attr, arg-type]
+    assert pl.from_arrow(deltas).equals(pl.concat(view.deltas()))
 
 
 def test_an_empty_view_is_an_arrow_stream_with_its_schema() -> None:
