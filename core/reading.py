@@ -72,7 +72,7 @@ def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
 
 
 def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Found]:
-    pending, take = np.arange(len(keys)), 2 * count + 2
+    pending, take = np.arange(len(keys)), count + 1
     parts: list[list[Found]] = []
     while len(pending) or not parts:
         read = _read(spine, delta, keys, pending, take)
@@ -142,7 +142,8 @@ def _settle(
         total = np.bincount(owners, places, size).astype(np.int64)
         settled &= (frontier == len(read)) | (total >= count)
         before = np.cumsum(total) - total
-        kept.append(np.clip(count - (running - places - before[owners]), 0, places))
+        left = count - (running - places - before[owners])
+        kept.append(np.maximum(np.minimum(left, places), 0))
     found = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
     return found, pending[~settled[pending]]
 

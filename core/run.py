@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from .directory import Directory
 from .kernels import (
     Groups,
     Index,
     Ints,
     Keys,
+    Segments,
     Words,
     differing,
     gather,
     group,
     key_words,
-    segment_sums,
     sorted_by,
     stack,
 )
@@ -32,9 +33,6 @@ LAST_WORD = np.uint64(2**64 - 1)
 
 FEW = 64
 """Up to so many words are looked up without the directory: a search costs less than its steps."""
-
-DIRECTORY_FROM = 1 << 15
-"""Runs from this size on have a directory of their leading key bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Run:
     payload: pl.DataFrame
     sums: Mapping[str, Ints]
     rows: Keys | None = None
-    directory: Index | None = None
+    directory: Directory | None = None
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -80,29 +78,38 @@ class Run:
         held += 0 if self.directory is None else self.directory.nbytes
         return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
 
+    def match(self, keys: Keys) -> tuple[Index, Index]:
+        """Which of these ascending, distinct keys have an entry, and where, in a run with one entry per key."""
+        assert self.rows is None, "keys may have many entries here: ask for ranges"
+        words, wanted = self.keys.first, keys.first
+        maybe = self.directory.maybe(wanted) if self.directory and len(wanted) > FEW else None
+        if maybe is not None:
+            wanted = wanted[maybe]
+        position = self._search(wanted)
+        same = np.flatnonzero(words[np.minimum(position, len(words) - 1)] == wanted)
+        position, hit = position[same], same if maybe is None else maybe[same]
+        if self.keys.second is None and keys.second is None:
+            return hit, position
+        if (self.keys.seconds_at(position) == keys.seconds_at(hit)).all():
+            return hit, position
+        lower, upper = self.find(keys)
+        hit = np.flatnonzero(lower < upper)
+        return hit, lower[hit]
+
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """The ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
-        lower, upper = self._find_first(keys)
+        words = self.keys.first
+        lower = self._search(keys.first)
+        upper = self._search(keys.first + np.uint64(1))
+        upper[keys.first == LAST_WORD] = len(words)
         if self.keys.second is None and keys.second is None:
             return lower, upper
         return self._narrow(keys, lower, upper)
 
-    def _find_first(self, keys: Keys) -> tuple[Index, Index]:
-        words = self.keys.first
-        lower = self._search(keys.first)
-        if self.rows is None and self.keys.second is None:
-            found = lower < len(words)
-            found[found] = words[lower[found]] == keys.first[found]
-            return lower, lower + found
-        upper = self._search(keys.first + np.uint64(1))
-        upper[keys.first == LAST_WORD] = len(words)
-        return lower, upper
-
     def _search(self, wanted: Words) -> Index:
-        words = self.keys.first
-        if self.directory is None or not FEW < len(wanted) <= len(words) >> 4:
-            return np.searchsorted(words, wanted)
-        return _directed_search(words, self.directory, wanted)
+        if self.directory is None or len(wanted) <= FEW:
+            return np.searchsorted(self.keys.first, wanted)
+        return self.directory.search(self.keys.first, wanted)
 
     def _narrow(self, keys: Keys, lower: Index, upper: Index) -> tuple[Index, Index]:
         """Cut the ranges down to entries whose second word agrees too."""
@@ -120,29 +127,6 @@ class Run:
         return lower, upper
 
 
-def _directory(words: Words) -> Index | None:
-    """Where each value of the leading bits begins, and the end: about eight entries to a slot."""
-    if len(words) < DIRECTORY_FROM:
-        return None
-    bits = len(words).bit_length() - 4
-    counts = np.bincount((words >> np.uint64(64 - bits)).view(np.int64), minlength=1 << bits)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32 if len(words) < 2**31 else np.int64)
-
-
-def _directed_search(words: Words, directory: Index, wanted: Words) -> Index:
-    """``np.searchsorted`` of uniformly distributed words, through a directory of their leading bits."""
-    bits = (len(directory) - 1).bit_length() - 1
-    slot = (wanted >> np.uint64(64 - bits)).view(np.int64)
-    lower, upper = directory[slot], directory[slot + 1]
-    last = len(words) - 1
-    for _ in range(int((upper - lower).max(initial=0)).bit_length()):
-        middle = (lower + upper) >> 1
-        below = (words[np.minimum(middle, last)] < wanted) & (lower < upper)
-        lower = np.where(below, middle + 1, lower)
-        upper = np.where(below, upper, middle)
-    return lower.astype(np.intp)
-
-
 def make_run(
     layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: Keys | None = None
 ) -> Run:
@@ -152,13 +136,13 @@ def make_run(
     """
     if rows is None:
         groups = group(keys)
-        return _reduced(groups.keys, payload, sums.items(), None, groups.order, groups.starts)
+        return _reduced(groups.keys, payload, sums.items(), None, groups)
     order = _row_order(layout, keys, payload, rows)
     keys, rows = keys.take(order), rows.take(order)
     differs = differing(keys)
     differs |= differing(rows)
     starts = np.flatnonzero(differs)
-    return _reduced(keys.take(starts), payload, sums.items(), rows.take(starts), order, starts)
+    return _reduced(keys.take(starts), payload, sums.items(), rows.take(starts), Segments(order, starts))
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
@@ -180,7 +164,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     del keys
     # One column at a time: a merge of large runs needs no second copy of all of them.
     columns = ((name, _stacked(runs, name)) for name in names)
-    return _reduced(groups.keys, payload, columns, None, groups.order, groups.starts)
+    return _reduced(groups.keys, payload, columns, None, groups)
 
 
 def _stacked(runs: Sequence[Run], name: str) -> Ints:
@@ -193,16 +177,11 @@ def _rows(run: Run) -> Keys:
 
 
 def _reduced(
-    keys: Keys,
-    payload: pl.DataFrame,
-    sums: Iterable[tuple[str, Ints]],
-    rows: Keys | None,
-    order: Index,
-    starts: Index,
+    keys: Keys, payload: pl.DataFrame, sums: Iterable[tuple[str, Ints]], rows: Keys | None, segments: Segments
 ) -> Run:
-    """Add up the entries between ``starts`` in ``order``, the first of them standing for all."""
-    totals = {name: segment_sums(column[order], starts) for name, column in sums}
-    return _alive(keys, gather(payload, order[starts]) if payload.width else payload, totals, rows)
+    """Add up the entries of each segment, the first of them standing for all."""
+    totals = {name: segments.sums(column) for name, column in sums}
+    return _alive(keys, gather(payload, segments.first_entries) if payload.width else payload, totals, rows)
 
 
 def _alive(keys: Keys, payload: pl.DataFrame, totals: Mapping[str, Ints], rows: Keys | None) -> Run:
@@ -218,7 +197,7 @@ def _alive(keys: Keys, payload: pl.DataFrame, totals: Mapping[str, Ints], rows: 
         keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
         totals = {name: column[kept] for name, column in totals.items()}
         payload = gather(payload, kept) if payload.width else payload
-    return Run(keys, payload, totals, rows, _directory(keys.first))
+    return Run(keys, payload, totals, rows, Directory.of(keys.first))
 
 
 def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:

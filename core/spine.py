@@ -38,19 +38,26 @@ class Spine:
         self.delta = self._nothing
         self.touched = 0
         self._staged: tuple[Run, ...] | None = None
+        self._totals: dict[str, int] = {}
+        self._staged_totals: dict[str, int] = {}
+        self._emptied_from = 0
         self._merged: tuple[tuple[Run, ...], Run] | None = None
 
     def stage(self, run: Run) -> None:
         """Make ready to add this run. Once per epoch at the most."""
         assert self._staged is None, "staged twice in one epoch"
         if len(run):
-            self._staged = self._piled((*self.runs, run))
+            totals = dict(self._totals)
+            for name, column in run.sums.items():
+                totals[name] = totals.get(name, 0) + int(column.sum())
+            self._staged = self._emptied(self._piled((*self.runs, run)), totals)
+            self._staged_totals = totals
             self.delta = run
 
     def commit(self) -> None:
         """Make what was staged the state."""
         if self._staged is not None:
-            self.runs = self._staged
+            self.runs, self._totals = self._staged, self._staged_totals
             self.discard()
 
     def discard(self) -> None:
@@ -72,20 +79,17 @@ class Spine:
         """The additive columns of these ascending, distinct keys; zero where there is no entry."""
         totals: dict[str, Ints] = {}
         for run in (*self.runs, self.delta) if with_delta else self.runs:
-            lower, upper = run.find(keys)
-            found = lower < upper
-            hits = int(np.count_nonzero(found))
-            self.touched += hits
-            if hits == len(keys):
-                for name, column in run.sums.items():
-                    totals[name] = totals[name] + column[lower] if name in totals else column[lower]
-            elif hits:
-                hit = np.flatnonzero(found)
-                position = lower[hit]
-                for name, column in run.sums.items():
-                    if name not in totals:
-                        totals[name] = np.zeros(len(keys), np.int64)
-                    totals[name][hit] += column[position]
+            if not len(run):
+                continue
+            hit, position = run.match(keys)
+            self.touched += len(hit)
+            for name, column in run.sums.items() if len(hit) else ():
+                if len(hit) == len(keys):
+                    totals[name] = totals[name] + column[position] if name in totals else column[position]
+                    continue
+                if name not in totals:
+                    totals[name] = np.zeros(len(keys), np.int64)
+                totals[name][hit] += column[position]
         return totals
 
     def merged(self) -> Run:
@@ -104,6 +108,20 @@ class Spine:
                 return runs
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
+
+    def _emptied(self, runs: tuple[Run, ...], totals: dict[str, int]) -> tuple[Run, ...]:
+        """No runs, if they cancel each other: what is undone leaves nothing.
+
+        They can only cancel if their columns add up to zero. If they do not cancel then (some diffs are
+        negative), there is no second attempt before they have doubled, so that attempts cost no more than
+        what is added.
+        """
+        entries = sum(map(len, runs))
+        if len(runs) < 2 or any(totals.values()) or entries < self._emptied_from:
+            return runs
+        merged = self._merge(runs)
+        self._emptied_from = 2 * len(merged)
+        return (merged,) if len(merged) else ()
 
     def _merge(self, runs: Sequence[Run]) -> Run:
         if not runs:

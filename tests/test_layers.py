@@ -22,7 +22,17 @@ LAYERS = ("core", "views", "spark_bridge")
 """From the lowest: a layer imports itself and the layers before it."""
 
 LEVELS = {
-    "nouns": {"errors", "clock", "schema", "kernels", "exact", "delta", "aggregates", "protocol"},
+    "nouns": {
+        "errors",
+        "clock",
+        "schema",
+        "kernels",
+        "directory",
+        "exact",
+        "delta",
+        "aggregates",
+        "protocol",
+    },
     "state": {"run", "spine", "reading", "accumulators"},
     "operators": {"operators", "eventtime"},
     "circuit": {"circuit", "checked"},

@@ -44,7 +44,10 @@ _NO_AGGREGATE: Obstacle = (
     "it is not an aggregate and has a value for every row of the group",
     "aggregate it; .implode() gives all values as a list",
 )
-_SERIES_SET: Obstacle = ("a Series among aggregates stands for rows of its own", "give a list")
+_SERIES_SET: Obstacle = (
+    "beside a Series polars makes lists of the results of aggregates",
+    "give a list, or compute it from the result of agg in a with_columns(...)",
+)
 _MANY: Obstacle = ("it gives many values per group", "add .implode() for a list, or an aggregate")
 
 

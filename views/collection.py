@@ -101,7 +101,7 @@ class Collection:
         return self.with_columns(pl.col(name).cast(dtype, strict=strict) for name, dtype in wanted.items())
 
     def explode(self, *columns: str | Iterable[str]) -> Collection:
-        """A row per element of these list columns; an empty or null list gives a row with null, as in polars."""
+        """A row per element of these list columns; null gives a row with null and an empty list none, as in polars."""
         return self._reshaped("explode", Explode, columns, pl.DataFrame.explode)
 
     def unnest(self, *columns: str | Iterable[str]) -> Collection:
@@ -131,16 +131,11 @@ class Collection:
 
     def concat(self, *others: Collection) -> Collection:
         """All rows of all collections (UNION ALL); the columns must be the same."""
-        where = self._where("concat")
-        for number, other in enumerate(others, 2):
-            self._require_same_plan(where, other)
-            if other.schema != self.schema:
-                raise PlanError(
-                    f"{where}: input {number} has {_described(other.schema)}, the first has "
-                    f"{_described(self.schema)}; bring them to the same columns with select or cast"
-                )
-        places = [other._place for other in others]
-        return self._then(Concat(), self.schema, "concat", self._event_time, *places)
+        for other in others:
+            self._require_same_columns("concat", other)
+        return self._then(
+            Concat(), self.schema, "concat", self._event_time, *(other._place for other in others)
+        )
 
     def negate(self) -> Collection:
         """Every row with the opposite diff."""
@@ -148,7 +143,8 @@ class Collection:
 
     def minus(self, other: Collection) -> Collection:
         """Rows less the rows of another collection, diff by diff; diffs may become negative."""
-        return self.concat(other.negate())
+        self._require_same_columns("minus", other)
+        return self._then(Concat(), self.schema, "minus", self._event_time, other.negate()._place)
 
     def unique(self) -> Collection:
         """Each row whose diffs add up to more than zero, once."""
@@ -220,6 +216,15 @@ class Collection:
             raise PlanError(f"{where}: expected a collection, got {type(other).__name__}")
         if other._plan is not self._plan:
             raise PlanError(f"{where}: the collections belong to different engines; declare both on one")
+
+    def _require_same_columns(self, method: str, other: Collection) -> None:
+        where = self._where(method)
+        self._require_same_plan(where, other)
+        if other.schema != self.schema:
+            raise PlanError(
+                f"{where}: {other._plan.name_of(other._place)} has {_described(other.schema)}, not "
+                f"{_described(self.schema)}; bring them to the same columns with select or cast"
+            )
 
     def _then(
         self, operation: Operation, schema: pl.Schema, label: str, event_time: str | None, *others: PlanId

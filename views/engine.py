@@ -231,6 +231,10 @@ class Engine:
                 f"raised {type(error).__name__}: {error}"
             ) from error
 
+    def ready(self) -> None:
+        """See to it that views hold what they hold before any input: the row of a group of nothing."""
+        self._current()
+
     def contents(self, view: str) -> pl.DataFrame:
         """All rows of a view now; the same as ``View.read``."""
         compiled = self._current()

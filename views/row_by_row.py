@@ -89,8 +89,15 @@ _OBSTACLES: dict[str, Obstacle] = {
 
 _ROW_BY_ROW = RENAMING | {"BinaryExpr", "Cast", "Column", "Element", "Field", "StructEval", "Ternary"}
 
-LOOKING_UP = {"Boolean.IsIn": (1,), "Replace": (1, 2), "ReplaceStrict": (1, 2)}
-"""Functions that look a value up in arguments at these places, which must be the same for all rows."""
+LOOKING_UP = {
+    "Boolean.IsIn": (1,),
+    "Business.AddBusinessDay": (2,),
+    "Business.BusinessDayCount": (2,),
+    "Business.IsBusinessDay": (1,),
+    "Replace": (1, 2),
+    "ReplaceStrict": (1, 2),
+}
+"""Functions that look values up in arguments at these places: constants for all rows, or a list in each."""
 
 
 def obstacle(node: Node, schema: pl.Schema) -> str | None:
@@ -165,11 +172,11 @@ def _stand_in(child: Node) -> Node:
 
 
 def _looks_up_constants(node: Node, schema: pl.Schema) -> bool:
-    """Whether what a function looks through is constant, or for ``is_in`` a list in the row."""
+    """Whether what a function looks through is constant, or a list in the row where it takes one."""
     inputs = children(node)
     name = variant(node)[0]
     columns = [inputs[place] for place in LOOKING_UP[name] if variant(inputs[place])[0] != "Literal"]
-    if not columns or name != "Boolean.IsIn" or obstacle(columns[0], schema):
+    if not columns or name.startswith("Replace") or obstacle(columns[0], schema):
         return not columns
     rows = schema.to_frame().lazy()
     ((_, dtype),) = resolved(text(node), lambda: rows.select(rebuilt(columns[0]))).items()

@@ -21,6 +21,10 @@ class Kept(Protocol):
 
     epoch_number: int
 
+    def ready(self) -> None:
+        """See to it that views hold what they hold before any input."""
+        ...
+
     def contents(self, view: str) -> pl.DataFrame:
         """All rows of a view now."""
         ...
@@ -107,6 +111,7 @@ class View(Collection):
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
         """
+        self._engine.ready()
         return Deltas(self, BEFORE_ALL if since is None else since)
 
     def changes(

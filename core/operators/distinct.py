@@ -39,5 +39,5 @@ class Distinct:
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), {DIFF: added}))
         turned = (before + added > 0).astype(np.int64) - (before > 0)
         changed = np.flatnonzero(turned)
-        entries = groups.first_entries()[changed]
+        entries = groups.first_entries[changed]
         return Delta.of(gather(rows, entries), turned[changed], is_consolidated=True)

@@ -97,7 +97,7 @@ class GroupBy:
             return self._first_row().rows
         values = [part.current(run.keys, run.sums) for part in self._parts]
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
-        return keep(pl.DataFrame(self._finished(names, values)), self._exists(run.sums, len(run)))
+        return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """The touched groups and what the epoch adds to their additive columns."""
@@ -132,7 +132,7 @@ class GroupBy:
         """The key columns of the touched groups, and behind them the same again."""
         if self._one_word:
             return [self._key_column(Keys.concat([groups.keys, groups.keys]))]
-        entries = groups.first_entries()
+        entries = groups.first_entries
         names = pl.DataFrame([frame.get_column(name) for name in self._spec.keys])
         return gather(names, np.concatenate((entries, entries))).get_columns()
 
@@ -157,20 +157,21 @@ class GroupBy:
         for part in parts:
             part.stage(own, delta.frame.get_column(part.input), delta.diffs, gone)
 
-    def _finished(self, names: list[pl.Series], values: Sequence[pl.Series]) -> list[pl.Series]:
+    def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
         """The output columns: keys, and what is finished from the aggregates."""
         finished = self._spec.finished
         if self._finished_by_copy:
             by_name = {column.name: column for column in values}
             return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
-        frame = pl.DataFrame([*names, *values])
-        return [*names, *computed(frame, self._finishing).get_columns()]
+        rows = pl.Series(DIFF, np.zeros(height, np.int64))
+        frame = pl.DataFrame([rows, *names, *values])
+        return [*names, *computed(frame, [*self._finishing, pl.col(DIFF)]).get_columns()[:-1]]
 
     def _change(self, twice: list[pl.Series], keys: Keys, sums: Sums, *, is_first: bool) -> Delta:
         """Minus the rows before, plus the rows after, where they are and differ."""
         height = len(keys)
         values = [self._changed(part, aggregate.output, keys, sums) for part, aggregate in self._aggregates]
-        columns = self._finished(twice, values)
+        columns = self._finished(twice, values, 2 * height)
         exists = self._exists(sums, 2 * height)
         if is_first:
             exists[:height] = False
@@ -196,7 +197,7 @@ class GroupBy:
     def _first_row(self) -> Delta:
         """The row of no rows, there from the start where there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in self._parts]
-        rows = pl.DataFrame(self._finished([], values))
+        rows = pl.DataFrame(self._finished([], values, 1))
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 

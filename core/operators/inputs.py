@@ -108,7 +108,7 @@ class CheckRetractions:
         excess = np.flatnonzero(accepted != added)
         if not len(excess):
             return delta
-        entries = groups.first_entries()
+        entries = groups.first_entries
         self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
         kept = np.flatnonzero(accepted)
         return Delta.of(gather(rows, entries[kept]), accepted[kept], is_consolidated=True)

@@ -58,6 +58,12 @@ def words(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def no_width_given(monkeypatch) -> None:
+    """A test runner may say how wide its own terminal is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def rows(tmp_path) -> Path:
     """Five rows of words, a third "b" among them taken back."""

@@ -256,7 +256,7 @@ BAD_VIEWS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "explode: unknown column": (lambda c: c.explode("y"), ["'y'", "'k', 'x'"]),
     "unnest: not a struct": (lambda c: c.unnest("k"), ["k"]),
     "concat: other columns": (lambda c: c.concat(c.select("k")), ["x"]),
-    "concat: the columns in another order, by minus": (lambda c: c.minus(c.select("x", "k")), ["x"]),
+    "minus: the columns in another order": (lambda c: c.minus(c.select("x", "k")), ["x"]),
     "concat: not a collection": (lambda c: c.concat(ROWS), ["DataFrame"]),
     "join: not a collection": (lambda c: c.join(ROWS, on="k"), ["DataFrame"]),
     "join: unknown key": (lambda c: c.join(c, on="y"), ["'y'", "'k', 'x'"]),

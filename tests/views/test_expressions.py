@@ -414,6 +414,7 @@ def test_null_of_the_extreme_row_is_given():
         X.sum().cast(pl.String) + pl.lit("!"),
         X.sum().is_in([5, 7]),
         Z.max().is_in(Z.implode()),
+        Z.max().replace_strict({40: 1, 90: 2}, default=None),
         X.sum().fill_null(0).clip(0, 3),
         Z.sort().implode().list.eval(pl.element() * 2),
         Z.implode().list.len(),
@@ -575,6 +576,7 @@ AGG_REFUSALS = {
     "series": (pl.lit(pl.Series([1, 2])), "Series has rows of its own"),
     "series above": (X.sum() + pl.Series([1, 2]), "Series has rows of its own"),
     "series looked up": (X.sum().is_in(pl.Series([5])), "give a list"),
+    "holidays": (pl.col("day").max().dt.add_business_days(1), "with_columns"),
     "unpaired": ((X.filter(B) - Z.filter(Z > 3)).sum(), "do not stand in the same rows"),
     "unpaired sort": ((X.sort() - Z).sum(), "do not stand in the same rows"),
     "unpaired max_by": (X.filter(B).max_by("z"), "do not stand in the same rows"),
@@ -650,6 +652,9 @@ def rows_of(*exprs, **named):
         (pl.col("tags").list.unique(),),
         (X.is_in([1, 2]), S.replace_strict(pl.Series(["p"]), pl.Series([1]), default=None)),
         (X.is_in("tags"),),
+        (pl.col("day").dt.add_business_days(2, roll="forward"),),
+        (pl.col("day").dt.is_business_day(),),
+        (pl.business_day_count("day", pl.col("day").dt.offset_by("9d")),),
         (X.replace_strict({1: "one"}, default=S),),
         (X.fill_null(strategy="zero"), Y.fill_nan(None)),
         (Y.fill_null(NAN),),
@@ -659,7 +664,8 @@ def rows_of(*exprs, **named):
         ((X + 1).name.keep(),),
         (None,),
     ],
-    ids=str,
+    # Not str of a tuple: it has the addresses of expressions, and no two test processes would agree.
+    ids=lambda exprs: ", ".join(map(str, exprs)),
 )
 def test_rows_as_select_has_them(exprs):
     truth = ROWS.select(*exprs)
