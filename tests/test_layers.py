@@ -33,7 +33,7 @@ LEVELS = {
         "aggregates",
         "protocol",
     },
-    "state": {"run", "spine", "reading", "accumulators"},
+    "state": {"run", "run_files", "spine", "reading", "accumulators"},
     "operators": {"operators", "eventtime"},
     "circuit": {"circuit", "checked"},
 }
