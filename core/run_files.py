@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from .directory import Directory
 from .errors import FileError
-from .kernels import HASH_NAME, Keys, Words, is_one_word
+from .kernels import HASH_NAME, Ints, Keys, Words
 from .run import Layout, Run
 
 FORMAT = 1
@@ -27,7 +27,7 @@ SUM, PAYLOAD = "sum ", "payload "
 
 def write_run(path: Path, run: Run) -> None:
     """Write a run to a new file, uncompressed, so that it can be mapped."""
-    columns = {KEY: run.keys.first, SECOND: run.keys.second}
+    columns: dict[str, Ints | Words | None] = {KEY: run.keys.first, SECOND: run.keys.second}
     if run.rows is not None:
         columns |= {ROW: run.rows.first, ROW_SECOND: run.rows.second}
     columns |= {SUM + name: column for name, column in run.sums.items()}
@@ -44,8 +44,7 @@ def map_run(path: Path, layout: Layout) -> Run:
     """The run in a file, its columns mapped. Its directory is made anew: one pass over the keys.
 
     Raises:
-        FileError: not such a file, of another format, or sorted by a hash that this version of polars does not
-            have, where its keys are hashes.
+        FileError: not such a file, of another format, or sorted by the hash of another version of polars.
     """
     try:
         with pa.memory_map(str(path)) as source:
@@ -57,8 +56,7 @@ def map_run(path: Path, layout: Layout) -> Run:
         raise FileError(f"{path}: is of format {said.get('format')}, this version reads format {FORMAT}")
     frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
     payload = pl.DataFrame([frame.get_column(PAYLOAD + name).alias(name) for name in layout.payload])
-    hashed = SECOND in frame.columns and not is_one_word(list(layout.payload.dtypes()))
-    if (hashed or layout.by_row) and said["hash"] != HASH_NAME:
+    if said["hash"] != HASH_NAME:
         raise FileError(
             f"{path}: is sorted by the hash of {said['hash']}, this is {HASH_NAME}; write it anew"
         )
