@@ -155,6 +155,8 @@ class Segments:
         """The sum of the values of each segment, modulo 2^64."""
         if len(self.starts) == len(self.order):
             return values[self.order]
+        if len(values) > SMALL and values[0] == 1 and (values == 1).all():
+            return np.diff(self.starts, append=len(self.order))
         if len(self.order) - len(self.starts) < len(self.order) >> 2:
             totals = values[self.first_entries]
             entries, segments = self._further_entries

@@ -82,7 +82,9 @@ class Run:
         """Which of these ascending, distinct keys have an entry, and where, in a run with one entry per key."""
         assert self.rows is None, "keys may have many entries here: ask for ranges"
         words, wanted = self.keys.first, keys.first
-        maybe = self.directory.maybe(wanted) if self.directory and len(wanted) > FEW else None
+        maybe = None
+        if self.directory is not None and FEW < len(wanted) < len(words):
+            maybe = self.directory.maybe(wanted)
         if maybe is not None:
             wanted = wanted[maybe]
         position = self._search(wanted)
