@@ -31,6 +31,9 @@ SMALL = 256
 PACKED_BELOW = 1 << 25
 """From so many words on, too few bits are left of a word beside its position."""
 
+EXACT_FLOATS = 2**53
+"""Integers below this are floats, every one of them."""
+
 SWAPS = 16
 """How often neighbours that stand the wrong way round are swapped before the words are sorted otherwise."""
 
@@ -189,6 +192,53 @@ class Groups(Segments):
     keys: Keys
 
 
+class DenseGroups(Groups):
+    """Entries brought together by integers that lie close together: counted, without a sort of the entries.
+
+    ``codes`` is each entry's integer less the smallest, ``used`` the codes that there are, by their words.
+    """
+
+    def __init__(self, codes: Ints, used: Ints, counts: Ints, keys: Keys) -> None:
+        self.__dict__.update(codes=codes, used=used, counts=counts, keys=keys)
+
+    codes: Ints
+    used: Ints
+    counts: Ints
+
+    def __len__(self) -> int:
+        """The number of groups."""
+        return len(self.used)
+
+    def sums(self, values: Ints) -> Ints:
+        """The sum of the values of each group, modulo 2^64."""
+        if len(values) and values[0] == 1 and (values == 1).all():
+            return self.counts[self.used]
+        bound = max(-float(values.min(initial=0)), float(values.max(initial=0)))
+        if bound * len(values) >= EXACT_FLOATS:
+            return super().sums(values)
+        # np.bincount adds in floats: exact, as no sum on the way leaves the integers that floats hold.
+        return np.bincount(self.codes, values, len(self.counts))[self.used].astype(np.int64)
+
+    @cached_property
+    def order(self) -> Index:
+        """The positions of the entries, group by group."""
+        rank = np.zeros(len(self.counts), np.intp)
+        rank[self.used] = np.arange(len(self.used))
+        return np.argsort(rank[self.codes], kind="stable")
+
+    @cached_property
+    def starts(self) -> Index:
+        """Where each group begins in ``order``."""
+        return np.concatenate(([0], np.cumsum(self.counts[self.used])[:-1]))
+
+    @cached_property
+    def first_entries(self) -> Index:
+        """The first entry of each group."""
+        first = np.zeros(len(self.counts), np.intp)
+        first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
+        return first[self.used]
+
+
 def boundaries(keys: Keys) -> Index:
     """The positions at which a key differs from the one before it, position 0 included."""
     return np.flatnonzero(differing(keys))
@@ -207,8 +257,14 @@ def differing(keys: Keys) -> Mask:
 def group(keys: Keys) -> Groups:
     """Bring equal keys together; equal ones stay in the order in which they came.
 
-    Cost: one sort of words; of both words only where the first ones collide.
+    Cost: one sort of words; of both words only where the first ones collide. Integers that lie close together
+    are counted instead.
     """
+    if keys.second is None and len(keys) > SMALL:
+        integers = (keys.first * UNSPREAD).view(np.int64)
+        smallest, largest = int(integers.min()), int(integers.max())
+        if largest - smallest < 2 * len(keys):
+            return _dense_groups(integers - smallest, smallest)
     order, first = sort_words(keys.first)
     ordered = Keys(first, None if keys.second is None else keys.second[order])
     if ordered.second is not None:
@@ -218,6 +274,13 @@ def group(keys: Keys) -> Groups:
             ordered = keys.take(order)
     starts = boundaries(ordered)
     return Groups(order, starts, ordered if len(starts) == len(order) else ordered.take(starts))
+
+
+def _dense_groups(codes: Ints, smallest: int) -> DenseGroups:
+    counts = np.bincount(codes)
+    present = np.flatnonzero(counts)
+    order, words = sort_words((present + smallest).view(np.uint64) * SPREAD)
+    return DenseGroups(codes, present[order], counts, Keys(words))
 
 
 def sort_words(words: Words) -> tuple[Index, Words]:

@@ -100,8 +100,8 @@ def _line(label: str, outcomes: dict[str, list[Outcome]]) -> Line:
         notes.append(f"epochs {'/'.join(map(str, epochs))}{folded}")
     if "changes" in reply:
         notes.append(f"{reply['changes']:,} changes")
-    if reading := spread(several, "reading") if "reading" in reply else None:
-        notes.append(f"reading {reading.median:.2f} s")
+    if waiting := spread(several, "waiting") if "waiting" in reply else None:
+        notes.append(f"waiting for files {waiting.median:.2f} s")
     ratios = {
         "/ evercurrent": ratio(several, outcomes[OURS], "seconds"),
         "/ floor": ratio(several, outcomes[FLOOR], "seconds"),
