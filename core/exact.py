@@ -11,12 +11,12 @@ Limb j of a column stands under the name ``(prefix, j)``; a limb that is zero th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from .kernels import Floats, Ints, Mask
+from .kernels import Floats, Ints, Mask, is_ones
 
 BITS = 32
 MASK = np.int64(2**BITS - 1)
@@ -71,9 +71,10 @@ def _cut(values: Floats) -> tuple[tuple[Ints, Ints, Ints], Ints]:
 
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
     """Each 64-bit integer times its diff: in one limb where it has 32 bits, in two where it has more."""
-    small = (values >= (0 if unsigned else -(2**31))) & (values < 2**31)
-    if small.all():
-        return {limb_name(prefix, 0): values * diffs}
+    lowest = 0 if unsigned else -(2**31)
+    if lowest <= int(values.min(initial=0)) and int(values.max(initial=0)) < 2**31:
+        return {limb_name(prefix, 0): values if is_ones(diffs) else values * diffs}
+    small = (values >= lowest) & (values < 2**31)
     upper = (values.view(np.uint64) >> np.uint64(BITS)).view(np.int64) if unsigned else values >> BITS
     parts = (np.where(small, values, values & MASK), np.where(small, 0, upper))
     return {limb_name(prefix, k): part * diffs for k, part in enumerate(parts)}
@@ -89,6 +90,31 @@ def wide_limbs(prefix: str, words: npt.NDArray[np.uint64], diffs: Ints) -> dict[
         for limb, part in (limbs_of("lower", lower) | moved).items()
         if part.any()
     }
+
+
+def square_limbs(prefix: str, parts: Sequence[npt.NDArray[np.uint64]], diffs: Ints) -> dict[str, Ints]:
+    """The square of each magnitude, given in 32-bit parts from the lowest, times its diff, in limbs."""
+    low, bits = np.uint64(MASK), np.uint64(BITS)
+    limbs = [np.zeros(len(diffs), np.uint64) for _ in range(2 * len(parts) + 1)]
+    for k, one in enumerate(parts):
+        for j, other in enumerate(parts):
+            product = one * other
+            limbs[k + j] += product & low
+            limbs[k + j + 1] += product >> bits
+    for k in range(2 * len(parts)):
+        limbs[k + 1] += limbs[k] >> bits
+        limbs[k] &= low
+    return {limb_name(prefix, k): limb.view(np.int64) * diffs for k, limb in enumerate(limbs) if limb.any()}
+
+
+def magnitude_parts(words: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.uint64]]:
+    """The magnitudes of 128-bit integers, given as their (lower, upper) words, in four 32-bit parts."""
+    lower, upper = words[:, 0], words[:, 1]
+    negative = upper >> np.uint64(63) != 0
+    upper = np.where(negative, ~upper + (lower == 0), upper)
+    lower = np.where(negative, ~lower + np.uint64(1), lower)
+    low, bits = np.uint64(MASK), np.uint64(BITS)
+    return [part for word in (lower, upper) for part in (word & low, word >> bits)]
 
 
 def integers(

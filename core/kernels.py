@@ -143,6 +143,11 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:
     return column.set(pl.Series(keys.second != 0), None)
 
 
+def is_ones(values: Ints) -> bool:
+    """Whether all values are 1, as the diffs of rows that are only added are."""
+    return len(values) > 0 and values[0] == 1 and bool((values == 1).all())
+
+
 @dataclass(frozen=True)
 class Segments:
     """Entries in an order, cut into segments: ``order`` sorts them, ``starts`` are where a segment begins."""
@@ -158,7 +163,7 @@ class Segments:
         """The sum of the values of each segment, modulo 2^64."""
         if len(self.starts) == len(self.order):
             return values[self.order]
-        if len(values) > SMALL and values[0] == 1 and (values == 1).all():
+        if len(values) > SMALL and is_ones(values):
             return np.diff(self.starts, append=len(self.order))
         if len(self.order) - len(self.starts) < len(self.order) >> 2:
             totals = values[self.first_entries]
@@ -211,7 +216,7 @@ class DenseGroups(Groups):
 
     def sums(self, values: Ints) -> Ints:
         """The sum of the values of each group, modulo 2^64."""
-        if len(values) and values[0] == 1 and (values == 1).all():
+        if is_ones(values):
             return self.counts[self.used]
         bound = max(-float(values.min(initial=0)), float(values.max(initial=0)))
         if bound * len(values) >= EXACT_FLOATS:
@@ -254,17 +259,25 @@ def differing(keys: Keys) -> Mask:
     return differs
 
 
+def group_columns(columns: Sequence[pl.Series], height: int) -> Groups:
+    """Bring equal keys together that stand in these columns: ``group`` of their ``key_words``."""
+    if is_one_word([column.dtype for column in columns]) and not columns[0].has_nulls():
+        integers = physical(columns[0])
+        return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
+    return _sorted_groups(key_words(columns, height))
+
+
 def group(keys: Keys) -> Groups:
     """Bring equal keys together; equal ones stay in the order in which they came.
 
     Cost: one sort of words; of both words only where the first ones collide. Integers that lie close together
     are counted instead.
     """
-    if keys.second is None and len(keys) > SMALL:
-        integers = (keys.first * UNSPREAD).view(np.int64)
-        smallest, largest = int(integers.min()), int(integers.max())
-        if largest - smallest < 2 * len(keys):
-            return _dense_groups(integers - smallest, smallest)
+    dense = None if keys.second is not None else _dense_groups((keys.first * UNSPREAD).view(np.int64))
+    return dense or _sorted_groups(keys)
+
+
+def _sorted_groups(keys: Keys) -> Groups:
     order, first = sort_words(keys.first)
     ordered = Keys(first, None if keys.second is None else keys.second[order])
     if ordered.second is not None:
@@ -276,7 +289,14 @@ def group(keys: Keys) -> Groups:
     return Groups(order, starts, ordered if len(starts) == len(order) else ordered.take(starts))
 
 
-def _dense_groups(codes: Ints, smallest: int) -> DenseGroups:
+def _dense_groups(integers: Ints) -> DenseGroups | None:
+    """Groups of integers that lie so close together that counting them costs less than a sort; else None."""
+    if len(integers) <= SMALL:
+        return None
+    smallest, largest = int(integers.min()), int(integers.max())
+    if largest - smallest >= 2 * len(integers):
+        return None
+    codes = integers - smallest
     counts = np.bincount(codes)
     present = np.flatnonzero(counts)
     order, words = sort_words((present + smallest).view(np.uint64) * SPREAD)
@@ -415,3 +435,12 @@ def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.
 def computed(frame: pl.DataFrame, exprs: Sequence[pl.Expr]) -> pl.DataFrame:
     """These expressions over a frame; in one thread where there are too few rows to share out."""
     return frame.select(exprs) if frame.height > MANY_ROWS else frame.select_seq(exprs)
+
+
+def with_plain_zeros(column: pl.Series) -> pl.Series:
+    """The column with 0.0 for -0.0: they are one value to a key, and must be one to an expression."""
+    if not column.dtype.is_float():
+        return column
+    values = column.to_numpy()
+    negative = (values == 0) & np.signbit(values)
+    return column.clone().scatter(np.flatnonzero(negative), 0.0) if negative.any() else column

@@ -77,6 +77,8 @@ def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Foun
     while len(pending) or not parts:
         read = _read(spine, delta, keys, pending, take)
         found, pending = _settle(read, _moments(delta), pending, len(keys), count)
+        # What did not come to be seen was retracted, or lies behind an entry at which a run was cut.
+        spine.waste(max(len(read) - 2 * (count + 1) * len(keys) * (len(spine.runs) + 1), 0))
         parts.append(found)
         take *= 4
     return [_together(spine.layout, found) for found in zip(*parts, strict=True)]

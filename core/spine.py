@@ -9,7 +9,8 @@ log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,6 +24,16 @@ FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A spine at one epoch: its runs, the totals of their columns, and what decides on the next merge of all."""
+
+    runs: tuple[Run, ...] = ()
+    totals: Mapping[str, int] = field(default_factory=dict)
+    attempt_from: int = 0
+    wasted: int = 0
+
+
 class Spine:
     """A few runs that add up to a collection by key: the one structure of which every state is made.
 
@@ -33,35 +44,44 @@ class Spine:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.runs: tuple[Run, ...] = ()
         self._nothing = empty_run(layout)
+        self._committed = _Version()
+        self._staged: _Version | None = None
         self.delta = self._nothing
         self.touched = 0
-        self._staged: tuple[Run, ...] | None = None
-        self._totals: dict[str, int] = {}
-        self._staged_totals: dict[str, int] = {}
-        self._emptied_from = 0
+        self._wasted = 0
         self._merged: tuple[tuple[Run, ...], Run] | None = None
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs of the last commit, the oldest first."""
+        return self._committed.runs
 
     def stage(self, run: Run) -> None:
         """Make ready to add this run. Once per epoch at the most."""
         assert self._staged is None, "staged twice in one epoch"
-        if len(run):
-            totals = dict(self._totals)
-            for name, column in run.sums.items():
-                totals[name] = totals.get(name, 0) + int(column.sum())
-            self._staged = self._emptied(self._piled((*self.runs, run)), totals)
-            self._staged_totals = totals
-            self.delta = run
+        if not len(run):
+            return
+        totals = dict(self._committed.totals)
+        for name, column in run.sums.items():
+            totals[name] = totals.get(name, 0) + int(column.sum())
+        version = replace(self._committed, runs=self._piled((*self.runs, run)), totals=totals)
+        self._staged = self._tidied(version)
+        self.delta = run
+
+    def waste(self, entries: int) -> None:
+        """Take note that so many entries were read in vain, as they are retracted by others."""
+        self._wasted += entries
 
     def commit(self) -> None:
         """Make what was staged the state."""
         if self._staged is not None:
-            self.runs, self._totals = self._staged, self._staged_totals
-            self.discard()
+            self._committed = replace(self._staged, wasted=self._staged.wasted + self._wasted)
+        self.discard()
 
     def discard(self) -> None:
         """Forget what was staged."""
+        self._wasted = 0
         if self._staged is not None:
             self._staged, self.delta = None, self._nothing
 
@@ -99,29 +119,38 @@ class Spine:
         return self._merged[1]
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge the youngest runs until no level holds ``FAN`` of them."""
+        """Merge the youngest run with those that it exceeds, and as soon as there are ``FAN`` of its level, these.
+
+        So levels descend from the oldest run to the youngest, with less than ``FAN`` runs each.
+        """
         while len(runs) > 1:
-            level, start = _level(runs[-1]), len(runs)
-            while start and _level(runs[start - 1]) <= level:
+            level, start = _level(runs[-1]), len(runs) - 1
+            while start and _level(runs[start - 1]) < level:
                 start -= 1
-            if sum(_level(run) == level for run in runs[start:]) < FAN:
+            first = start
+            while first and _level(runs[first - 1]) == level:
+                first -= 1
+            if start - first + 1 >= FAN:
+                start = first
+            if start == len(runs) - 1:
                 return runs
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
 
-    def _emptied(self, runs: tuple[Run, ...], totals: dict[str, int]) -> tuple[Run, ...]:
-        """No runs, if they cancel each other: what is undone leaves nothing.
+    def _tidied(self, version: _Version) -> _Version:
+        """Merge everything where it may all cancel, or where as much was read in vain as there is to merge.
 
-        They can only cancel if their columns add up to zero. If they do not cancel then (some diffs are
-        negative), there is no second attempt before they have doubled, so that attempts cost no more than
-        what is added.
+        Runs cancel each other only if their columns add up to zero: what is undone leaves nothing. If they do
+        not cancel then (some diffs are negative), there is no second attempt before they have doubled.
         """
+        runs = version.runs
         entries = sum(map(len, runs))
-        if len(runs) < 2 or any(totals.values()) or entries < self._emptied_from:
-            return runs
+        may_cancel = not any(version.totals.values()) and entries >= version.attempt_from
+        if len(runs) < 2 or not (may_cancel or version.wasted > entries):
+            return version
         merged = self._merge(runs)
-        self._emptied_from = 2 * len(merged)
-        return (merged,) if len(merged) else ()
+        attempt_from = 2 * len(merged) if may_cancel else version.attempt_from
+        return replace(version, runs=(merged,) if len(merged) else (), attempt_from=attempt_from, wasted=0)
 
     def _merge(self, runs: Sequence[Run]) -> Run:
         if not runs:

@@ -23,6 +23,7 @@ LAYERS = ("core", "views", "spark_bridge")
 
 LEVELS = {
     "nouns": {
+        "allocation",
         "errors",
         "clock",
         "schema",

@@ -190,9 +190,8 @@ class Parts:
 
     def refuse(self, why: Obstacle, node: Node) -> NoReturn:
         """Refuse an expression because of this part of it."""
-        shown = text(node)
-        part = "" if self.about.endswith(shown) else f": {shown}"
-        raise PlanError(f"{self.about}{part}: {why[0]}; {why[1]}")
+        part = f": {text(node)}"
+        raise PlanError(f"{self.about.removesuffix(part)}{part}: {why[0]}; {why[1]}")
 
     # Types, as polars gives them.
 

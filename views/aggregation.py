@@ -116,8 +116,8 @@ def aggregation(
       and then rows without a value there come behind all others. Of rows with the same place ``first`` takes
       the smallest value and ``last`` the largest, and null only where all are null.
     - ``max_by``, ``min_by`` and ``get(arg_max)`` take the smallest value where several rows have the extreme.
-    - Counts (``len``, ``count``, ``null_count``, ``n_unique``, the sum of booleans) are Int64 where polars has UInt32: in
-      collections whose diffs may be negative so may be counts.
+    - Counts (``len``, ``count``, ``null_count``, ``n_unique``, the sum of booleans) are Int64 where polars has
+      UInt32: in collections whose diffs may be negative so may be counts.
     - ``implode`` and ``str.join`` go by ``sort_by(...)``, and without it, and among equals, by the value itself.
 
     >>> schema = pl.Schema({"k": pl.String, "x": pl.Int64})

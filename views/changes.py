@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import DIFF, listed
+from evercurrent.core.schema import DIFF
 
 CHANGE = "_change"
 """Column of change rows: what happened."""
 
 
-def change_rows(view: str, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+def change_rows(frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """One delta as change rows: ``_change`` in place of ``_diff``, a row with diff n standing n times.
 
     The k-th deletion and the k-th insertion of a key are one update, pre-image first.
-
-    Raises:
-        PlanError: a key that is not a column of the view.
     """
-    if unknown := [key for key in keys if key not in frame.columns]:
-        raise PlanError(
-            f"view {view!r}: key {listed(unknown)} is not a column; there are {listed(frame.columns)}"
-        )
     names = [name for name in frame.columns if name != DIFF]
     rows = frame.select(pl.all().repeat_by(pl.col(DIFF).abs()).explode()) if frame.height else frame
     rows = rows.with_columns(pl.col(DIFF).sign().alias("__sign")).with_row_index("__row")

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import polars as pl
 
-from evercurrent.core.aggregates import Aggregation, Column, Whole
+from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError
 from evercurrent.core.operators.join import JoinKind
-from evercurrent.core.schema import Order, forbid_reserved, listed, require_columns
+from evercurrent.core.schema import forbid_reserved, listed, require_columns
 
-from .aggregation import aggregation
-from .expressions import Expression, output_schema, predicate, row_expressions
+from .expression_trees import first_line, resolved, shown
+from .expressions import (
+    Expression,
+    column_names,
+    declared_schema,
+    output_schema,
+    predicate,
+    row_expressions,
+)
+from .groups import Flags, first_rows, grouped, turned
+from .hints import forbid_choice, forbid_order, forbid_validation, missing_of_collection, missing_of_groups
 from .joins import join_nodes
 from .plan import (
     Concat,
     Explode,
     Filter,
-    Group,
     Mapped,
     Negate,
     Operation,
@@ -27,13 +35,16 @@ from .plan import (
     PlanId,
     PlanNode,
     Select,
-    Top,
     Unique,
     Unnest,
 )
 
-Columns = str | Sequence[str]
+ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]
+"""Names, selectors and plain ``pl.col(...)``."""
+
 JoinHow = JoinKind | Literal["cross"]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Collection:
@@ -61,7 +72,8 @@ class Collection:
         """Rows for which all conditions are true; null is not true."""
         condition = predicate(self._where("filter"), self.schema, *predicates, **constraints)
         operation = Filter(Expression(condition.expr), condition)
-        return self._then(operation, self.schema, f"filter {condition.expr}", self._event_time)
+        label = f"filter {shown(condition.expr.meta.undo_aliases())}"
+        return self._then(operation, self.schema, label, self._event_time)
 
     def select(self, *exprs: Any, **named_exprs: Any) -> Collection:
         """These columns, computed row by row."""
@@ -70,43 +82,61 @@ class Collection:
 
     def with_columns(self, *exprs: Any, **named_exprs: Any) -> Collection:
         """All columns, and these computed row by row, replacing those of the same name."""
-        computed = row_expressions(self._where("with_columns"), self.schema, *exprs, **named_exprs)
-        columns = {name: _copy(name) for name in self.columns} | {column.name: column for column in computed}
-        return self._select(
-            "with_columns", tuple(columns.values()), shown=[column.name for column in computed]
-        )
+        return self._with_columns("with_columns", exprs, named_exprs)
 
-    def rename(self, mapping: Mapping[str, str]) -> Collection:
-        """The same columns under other names: old name to new name."""
-        require_columns(self._where("rename"), self.schema, mapping)
-        columns = [_copy(name, mapping.get(name, name)) for name in self.columns]
+    def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> Collection:
+        """The same columns under other names: old name to new name, or a function of names."""
+        where = self._where("rename")
+        renamed = {name: mapping(name) for name in self.columns} if callable(mapping) else mapping
+        if strict:
+            require_columns(where, self.schema, renamed)
+        columns = [_copy(name, renamed.get(name, name)) for name in self.columns]
         names = [column.name for column in columns]
-        forbid_reserved(self._where("rename"), names)
+        forbid_reserved(where, names)
         if twice := {name for name in names if names.count(name) > 1}:
+            raise PlanError(f"{where}: {listed(sorted(twice))} would stand twice; choose another name")
+        named = [f"{column.copies} to {column.name}" for column in columns if column.name != column.copies]
+        return self._select("rename", tuple(columns), named) if named else self
+
+    def drop(self, *columns: ColumnNames, strict: bool = True) -> Collection:
+        """All columns but these; unless strict, they need not be there."""
+        dropped = column_names(self._where("drop"), self.schema, columns, strict=strict)
+        kept = tuple(_copy(name) for name in self.columns if name not in dropped)
+        return self._select("drop", kept, dropped) if dropped else self
+
+    def cast(self, dtypes: Any, *, strict: bool = True) -> Collection:
+        """Columns in other types: one for all, or by name, selector or type. Strict: a value that does not fit is refused."""
+        where = self._where("cast")
+        if isinstance(dtypes, Mapping):
+            require_columns(where, self.schema, [name for name in dtypes if isinstance(name, str)])
+        try:
+            wanted = self.schema.to_frame().cast(dtypes).schema
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
             raise PlanError(
-                f"{self._where('rename')}: {listed(sorted(twice))} would stand twice; choose another name"
-            )
-        return self._select("rename", tuple(columns))
+                f"{where}: {first_line(error)}; give polars types, as {{'a': pl.Int64}}"
+            ) from error
+        cast = [
+            pl.col(name).cast(to, strict=strict) for name, to in wanted.items() if to != self.schema[name]
+        ]
+        return self._with_columns("cast", tuple(cast), {})
 
-    def drop(self, *columns: str | Iterable[str]) -> Collection:
-        """All columns but these."""
-        dropped = _names(columns)
-        require_columns(self._where("drop"), self.schema, dropped)
-        return self._select("drop", tuple(_copy(name) for name in self.columns if name not in dropped))
-
-    def cast(self, dtypes: Mapping[str, Any] | Any, *, strict: bool = True) -> Collection:
-        """Columns in other types; one type for all, or a type by name. Strict: a value that does not fit is refused."""
-        wanted = dict(dtypes) if isinstance(dtypes, Mapping) else dict.fromkeys(self.columns, dtypes)
-        require_columns(self._where("cast"), self.schema, wanted)
-        return self.with_columns(pl.col(name).cast(dtype, strict=strict) for name, dtype in wanted.items())
-
-    def explode(self, *columns: str | Iterable[str]) -> Collection:
+    def explode(self, *columns: ColumnNames) -> Collection:
         """A row per element of these list columns; null gives a row with null and an empty list none, as in polars."""
-        return self._reshaped("explode", Explode, columns, pl.DataFrame.explode)
+        where = self._where("explode")
+        names = column_names(where, self.schema, columns)
+        if plain := [name for name in names if not isinstance(self.schema[name], pl.List | pl.Array)]:
+            raise PlanError(f"{where}: {listed(plain)} is no list; give columns of lists or arrays")
+        return self._reshaped("explode", Explode(tuple(names)), pl.DataFrame.explode)
 
-    def unnest(self, *columns: str | Iterable[str]) -> Collection:
-        """These struct columns replaced by their fields."""
-        return self._reshaped("unnest", Unnest, columns, pl.DataFrame.unnest)
+    def unnest(self, *columns: ColumnNames) -> Collection:
+        """These struct columns, or all of them, replaced by their fields."""
+        names = column_names(self._where("unnest"), self.schema, columns)
+        structs = [name for name, dtype in self.schema.items() if isinstance(dtype, pl.Struct)]
+        return self._reshaped("unnest", Unnest(tuple(names or structs)), pl.DataFrame.unnest)
+
+    def pipe(self, function: Callable[Concatenate[Self, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """What a function makes of the collection, with these arguments after it."""
+        return function(self, *args, **kwargs)
 
     def map_batches(
         self, function: Callable[[pl.DataFrame], pl.DataFrame], *, schema: Mapping[str, Any] | None = None
@@ -127,7 +157,7 @@ class Collection:
                 ) from error
         forbid_reserved(where, schema)
         name = getattr(function, "__name__", type(function).__name__)
-        return self._then(Mapped(function), _instances(schema), f"map_batches {name}", None)
+        return self._then(Mapped(function), declared_schema(where, schema), f"map_batches {name}", None)
 
     def concat(self, *others: Collection) -> Collection:
         """All rows of all collections (UNION ALL); the columns must be the same."""
@@ -146,84 +176,101 @@ class Collection:
         self._require_same_columns("minus", other)
         return self._then(Concat(), self.schema, "minus", self._event_time, other.negate()._place)
 
-    def unique(self) -> Collection:
+    def unique(
+        self, subset: None = None, *, keep: Literal["any"] = "any", maintain_order: Literal[False] = False
+    ) -> Collection:
         """Each row whose diffs add up to more than zero, once."""
+        where = self._where("unique")
+        forbid_choice(where, subset, keep)
+        forbid_order(where, maintain_order)
         return self._then(Unique(), self.schema, "unique", self._event_time)
 
-    def group_by(self, *by: Any, **named_by: Any) -> GroupedCollection:
+    def group_by(
+        self, *by: Any, maintain_order: Literal[False] = False, **named_by: Any
+    ) -> GroupedCollection:
         """Bring rows together by these keys; by nothing: all rows are one group, also if there are none."""
-        keys = (
-            row_expressions(self._where("group_by"), self.schema, *by, **named_by) if by or named_by else ()
-        )
+        where = self._where("group_by")
+        forbid_order(where, maintain_order)
+        keys = row_expressions(where, self.schema, *by, **named_by) if by or named_by else ()
         return GroupedCollection(self, keys)
 
     def join(
         self,
         other: Collection,
-        on: Columns | None = None,
+        on: ColumnNames | None = None,
         how: JoinHow = "inner",
         *,
-        left_on: Columns | None = None,
-        right_on: Columns | None = None,
+        left_on: ColumnNames | None = None,
+        right_on: ColumnNames | None = None,
         suffix: str = "_right",
+        validate: Literal["m:m"] = "m:m",
         nulls_equal: bool = False,
         coalesce: bool | None = None,
+        maintain_order: Literal["none"] | None = None,
     ) -> Collection:
         """Pairs of rows with equal keys, as ``polars.LazyFrame.join``.
 
         ``how``: inner, left, right, full, semi, anti, cross. Null keys match nothing unless ``nulls_equal``.
         """
-        self._require_same_plan(self._where("join"), other)
-        left, right = _key_names(on, left_on), _key_names(on, right_on)
+        where = self._where("join")
+        require_collection(where, self._plan, other)
+        forbid_order(where, maintain_order)
+        forbid_validation(where, validate)
+        if on is not None and not (left_on is None and right_on is None):
+            raise PlanError(f"{where}: give the keys with on=, or with left_on= and right_on=, not with both")
+        left = column_names(where, self.schema, _either(on, left_on))
+        right = column_names(where, other.schema, _either(on, right_on))
         place = join_nodes(
-            self._plan, self._where("join"), self._place, other._place, left, right, how,
+            self._plan, where, self._place, other._place, tuple(left), tuple(right), how,
             suffix=suffix, nulls_equal=nulls_equal, coalesce=coalesce,
         )  # fmt: skip
         return Collection(self._plan, place)
 
-    def top_k(self, k: int, *, by: Columns, reverse: bool | Sequence[bool] = False) -> Collection:
+    def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
         """The ``k`` largest rows by these columns, nulls last; ties are settled by the whole row."""
         return GroupedCollection(self, ()).top_k(k, by=by, reverse=reverse)
 
-    def bottom_k(self, k: int, *, by: Columns, reverse: bool | Sequence[bool] = False) -> Collection:
+    def bottom_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
         """The ``k`` smallest rows by these columns, nulls last; ties are settled by the whole row."""
         return GroupedCollection(self, ()).bottom_k(k, by=by, reverse=reverse)
 
     def limit(
-        self,
-        n: int,
-        *,
-        by: Columns,
-        descending: bool | Sequence[bool] = False,
-        nulls_last: bool | Sequence[bool] = False,
+        self, n: int, *, by: ColumnNames = (), descending: Flags = False, nulls_last: Flags = False
     ) -> Collection:
         """The first ``n`` rows when sorted by these columns; ties are settled by the whole row."""
         return GroupedCollection(self, ()).limit(n, by=by, descending=descending, nulls_last=nulls_last)
 
     def __repr__(self) -> str:
         """What it is and which columns it has."""
-        return f"{type(self).__name__}({self._plan[self._place].label}: {_described(self.schema)})"
+        return f"{type(self).__name__}({self._plan[self._place].label}: {self._described})"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise, with the way out where polars has a method of this name."""
+            raise missing_of_collection(self, name, () if name.startswith("_") else self.columns)
 
     @property
     def _event_time(self) -> str | None:
         return self._plan[self._place].event_time
 
-    def _where(self, method: str) -> str:
-        return f"{method} on {self._plan.name_of(self._place)}"
+    @property
+    def _name(self) -> str:
+        return self._plan.name_of(self._place)
 
-    def _require_same_plan(self, where: str, other: Collection) -> None:
-        if not isinstance(other, Collection):
-            raise PlanError(f"{where}: expected a collection, got {type(other).__name__}")
-        if other._plan is not self._plan:
-            raise PlanError(f"{where}: the collections belong to different engines; declare both on one")
+    @property
+    def _described(self) -> str:
+        return ", ".join(f"{name} {dtype}" for name, dtype in self.schema.items())
+
+    def _where(self, method: str) -> str:
+        return f"{method} on {self._name}"
 
     def _require_same_columns(self, method: str, other: Collection) -> None:
         where = self._where(method)
-        self._require_same_plan(where, other)
+        require_collection(where, self._plan, other)
         if other.schema != self.schema:
             raise PlanError(
-                f"{where}: {other._plan.name_of(other._place)} has {_described(other.schema)}, not "
-                f"{_described(self.schema)}; bring them to the same columns with select or cast"
+                f"{where}: {other._name} has {other._described}, not {self._described}; bring them to the same columns with select or cast"
             )
 
     def _then(
@@ -232,9 +279,7 @@ class Collection:
         node = PlanNode(operation, (self._place, *others), schema, label, event_time)
         return Collection(self._plan, self._plan.add(node))
 
-    def _select(
-        self, method: str, columns: tuple[Column, ...], shown: Sequence[str] | None = None
-    ) -> Collection:
+    def _select(self, method: str, columns: tuple[Column, ...], named: Sequence[str] = ()) -> Collection:
         if not columns:
             raise PlanError(f"{self._where(method)}: no column would be left; keep at least one")
         schema = output_schema(self.schema, columns, self._where(method))
@@ -242,26 +287,23 @@ class Collection:
         identity = tuple((column.name, Expression(column.expr)) for column in columns)
         operation = Select(identity, columns, keeps_rows_apart=set(self.columns) <= set(copied))
         event_time = copied.get(self._event_time) if self._event_time else None
-        return self._then(operation, schema, f"{method} {', '.join(shown or schema.names())}", event_time)
+        return self._then(operation, schema, f"{method} {', '.join(named or schema.names())}", event_time)
+
+    def _with_columns(self, method: str, exprs: tuple[Any, ...], named: Mapping[str, Any]) -> Collection:
+        computed = row_expressions(self._where(method), self.schema, *exprs, **named)
+        if not computed:
+            return self
+        columns = {name: _copy(name) for name in self.columns} | {column.name: column for column in computed}
+        return self._select(method, tuple(columns.values()), named=[column.name for column in computed])
 
     def _reshaped(
-        self,
-        method: str,
-        operation: type[Explode] | type[Unnest],
-        columns: Sequence[str | Iterable[str]],
-        function: Callable[..., pl.DataFrame],
+        self, method: str, operation: Explode | Unnest, function: Callable[..., pl.DataFrame]
     ) -> Collection:
-        names = _names(columns)
-        require_columns(self._where(method), self.schema, names)
-        try:
-            schema = function(self.schema.to_frame(), names).schema
-        except pl.exceptions.PolarsError as error:
-            raise PlanError(f"{self._where(method)}: {error}") from error
-        forbid_reserved(self._where(method), schema)
-        event_time = (
-            self._event_time if self._event_time in schema and self._event_time not in names else None
-        )
-        return self._then(operation(tuple(names)), schema, f"{method} {', '.join(names)}", event_time)
+        where, names = self._where(method), operation.columns
+        schema = resolved(where, lambda: function(self.schema.to_frame(), names))
+        forbid_reserved(where, schema)
+        kept = self._event_time if self._event_time in schema and self._event_time not in names else None
+        return self._then(operation, schema, f"{method} {', '.join(names)}", kept)
 
 
 class GroupedCollection:
@@ -270,7 +312,6 @@ class GroupedCollection:
     def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
         self._collection = collection
         self._keys = keys
-        self._names = tuple(key.name for key in keys)
 
     def agg(self, *aggs: Any, **named_aggs: Any) -> Collection:
         """One row per group: its keys and these aggregates, each kept by adding and retracting.
@@ -278,110 +319,77 @@ class GroupedCollection:
         Polars expressions over aggregates; see ``evercurrent.views.aggregation`` for those that there are. A
         group is there while the diffs of its rows do not add up to zero.
         """
-        collection, keys = self._collection, self._names
-        where = collection._where("agg")
-        compiled = aggregation(where, collection.schema, keys, aggs, named_aggs, collection._event_time)
-        if both := [key for key in keys if key in compiled.schema]:
-            raise PlanError(f"{where}: {listed(both)} is a key and an aggregate; rename one with .alias(...)")
-        key_types = output_schema(collection.schema, self._keys, where) if keys else pl.Schema()
-        schema = pl.Schema({**key_types, **compiled.schema})
-        forbid_reserved(where, schema)
-        operation = Group(keys, _identity(self._keys, compiled), self._keys, compiled)
-        label = f"group by {', '.join(keys) or 'nothing'}: {', '.join(compiled.schema.names())}"
-        return collection._then(operation, schema, label, None)
+        of = self._collection
+        operation, schema = grouped(of._where("agg"), of.schema, self._keys, aggs, named_aggs, of._event_time)
+        made = ", ".join(name for name in schema if name not in operation.keys)
+        label = f"group by {', '.join(operation.keys) or 'nothing'}" + (f": {made}" if made else "")
+        return of._then(operation, schema, label, None)
 
-    def top_k(self, k: int, *, by: Columns, reverse: bool | Sequence[bool] = False) -> Collection:
+    def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
         """The ``k`` largest rows of each group, nulls last; ties are settled by the whole row."""
-        return self._top("top_k", k, by, [not flag for flag in self._flags("top_k", by, reverse)], True)
+        return self._first("top_k", k, by, turned(reverse), True)
 
-    def bottom_k(self, k: int, *, by: Columns, reverse: bool | Sequence[bool] = False) -> Collection:
+    def bottom_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
         """The ``k`` smallest rows of each group, nulls last; ties are settled by the whole row."""
-        return self._top("bottom_k", k, by, reverse, True)
+        return self._first("bottom_k", k, by, reverse, True)
 
     def limit(
-        self,
-        n: int,
-        *,
-        by: Columns,
-        descending: bool | Sequence[bool] = False,
-        nulls_last: bool | Sequence[bool] = False,
+        self, n: int, *, by: ColumnNames = (), descending: Flags = False, nulls_last: Flags = False
     ) -> Collection:
         """The first ``n`` rows of each group when sorted by these columns; ties are settled by the whole row."""
-        return self._top("limit", n, by, descending, nulls_last)
+        return self._first("limit", n, by, descending, nulls_last)
 
-    def _flags(self, method: str, by: Columns, flags: bool | Sequence[bool]) -> list[bool]:
-        names = _names([by])
-        given = [flags] * len(names) if isinstance(flags, bool) else list(flags)
-        if len(given) != len(names):
-            raise PlanError(f"{self._collection._where(method)}: {len(names)} columns but {len(given)} flags")
-        return given
+    def __repr__(self) -> str:
+        """What is grouped, and by which keys."""
+        keys = ", ".join(key.name for key in self._keys) or "nothing"
+        return f"GroupedCollection({self._collection._name} by {keys})"
 
-    def _top(
-        self,
-        method: str,
-        count: int,
-        by: Columns,
-        descending: bool | Sequence[bool],
-        nulls_last: bool | Sequence[bool],
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise, with the way out where polars has a method of this name."""
+            raise missing_of_groups(name)
+
+    def _first(
+        self, method: str, count: int, by: ColumnNames, descending: Flags, nulls_last: Flags
     ) -> Collection:
-        collection, where = self._collection, self._collection._where(method)
-        names = _names([by])
-        require_columns(where, collection.schema, names)
-        if not names:
-            raise PlanError(f"{where}: rows of a collection have no order; say which with by=")
-        if not isinstance(count, int) or count < 1:
-            raise PlanError(f"{where}: the number of rows is {count!r}; it must be a whole number from 1")
-        if nested := [name for name in names if collection.schema[name].is_nested()]:
-            raise PlanError(f"{where}: {listed(nested)} is nested and has no order; order by a plain column")
-        flags = zip(self._flags(method, by, descending), self._flags(method, by, nulls_last), strict=True)
-        order = tuple(Order(name, *pair) for name, pair in zip(names, flags, strict=True))
-        if computed := [key.name for key in self._keys if key.copies != key.name]:
-            raise PlanError(
-                f"{where}: the key {listed(computed)} is computed; add it with with_columns first"
-            )
-        group = f" of each {', '.join(self._names)}" if self._keys else ""
-        label = f"{method} {count}{group} by {', '.join(names)}"
-        return collection._then(
-            Top(self._names, order, count), collection.schema, label, collection._event_time
+        of = self._collection
+        where = of._where(method)
+        operation = first_rows(
+            where, of.schema, self._keys, count, by, descending=descending, nulls_last=nulls_last
         )
+        group = f" of each {', '.join(operation.keys)}" if operation.keys else ""
+        label = f"{method} {count}{group} by {', '.join(part.column for part in operation.order)}"
+        return of._then(operation, of.schema, label, of._event_time)
 
 
 def concat(collections: Iterable[Collection]) -> Collection:
     """All rows of all collections (UNION ALL); the columns must be the same."""
-    first, *others = collections
-    return first.concat(*others)
+    found = list(collections)
+    if not found:
+        raise PlanError("concat: there is no collection; give at least one")
+    return found[0].concat(*found[1:])
 
 
-def _identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
-    """What two equal aggregations have in common: expressions as they are written, functions by themselves."""
-    columns = tuple(
-        (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)
-    )
-    aggregates = tuple(
-        (aggregate.inputs, aggregate.order, Expression(aggregate.expr))
-        if isinstance(aggregate, Whole)
-        else aggregate
-        for aggregate in compiled.aggregates
-    )
-    return columns, aggregates
+def require_collection(where: str, plan: Plan, found: object) -> None:
+    """Check that what is given is a collection of this plan.
+
+    Raises:
+        PlanError: it is something else, or of another engine.
+    """
+    if isinstance(found, GroupedCollection):
+        raise PlanError(f"{where}: {found!r} is not a collection yet; finish it with .agg(...)")
+    if not isinstance(found, Collection):
+        raise PlanError(
+            f"{where}: expected a collection, got {type(found).__name__}; push data to a source of its own"
+        )
+    if found._plan is not plan:
+        raise PlanError(f"{where}: {found!r} belongs to a different engine; declare both on one")
+
+
+def _either(both: ColumnNames | None, own: ColumnNames | None) -> ColumnNames:
+    return own if own is not None else both if both is not None else ()
 
 
 def _copy(name: str, new_name: str | None = None) -> Column:
     return Column(new_name or name, pl.col(name).alias(new_name or name), copies=name)
-
-
-def _names(columns: Sequence[str | Iterable[str]]) -> list[str]:
-    return [name for part in columns for name in ([part] if isinstance(part, str) else part)]
-
-
-def _key_names(both: Columns | None, own: Columns | None) -> tuple[str, ...]:
-    chosen = both if own is None else own
-    return () if chosen is None else tuple(_names([chosen]))
-
-
-def _instances(schema: Mapping[str, Any]) -> pl.Schema:
-    return pl.Schema({name: dtype() if isinstance(dtype, type) else dtype for name, dtype in schema.items()})
-
-
-def _described(schema: pl.Schema) -> str:
-    return ", ".join(f"{name} {dtype}" for name, dtype in schema.items())

@@ -18,7 +18,7 @@ from evercurrent.core.aggregates import (
     Whole,
 )
 from evercurrent.core.circuit import Circuit, NodeId
-from evercurrent.core.kernels import computed, keep
+from evercurrent.core.kernels import computed, keep, with_plain_zeros
 from evercurrent.core.operators.arrange import Arrange, CountKeys, Keep
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
 from evercurrent.core.operators.group import GroupBy, GroupSpec
@@ -322,7 +322,7 @@ def selecting(columns: Sequence[Column]) -> FrameFunction:
     def select(frame: pl.DataFrame) -> pl.DataFrame:
         made = computed(frame, exprs) if exprs else frame
         taken = [
-            made.get_column(column.name)
+            with_plain_zeros(made.get_column(column.name))
             if column.copies is None
             else frame.get_column(column.copies).alias(column.name)
             for column in columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,10 +15,11 @@ from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError, SubscriberError
 from evercurrent.core.operators.inputs import Ledger
+from evercurrent.core.schema import listed
 
-from .collection import Collection
+from .collection import Collection, require_collection
 from .compiling import Compiled, compile_plan
-from .explain import explain_mermaid, explain_text
+from .explain import engine_html, explain_mermaid, explain_text
 from .history import Retain
 from .ledger import ledger_frame, source_ledger_frame
 from .plan import Plan, SourceKind
@@ -51,12 +53,16 @@ class Engine:
         self.sources: dict[str, Source] = {}
         self.views: dict[str, View] = {}
         self.epoch_number = 0
+        if not isinstance(retain, Retain | None):
+            raise PlanError(f"retain= is {retain!r}; give Retain(epochs=..., rows=...)")
         self._retain = retain or Retain()
         self._plan = Plan()
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
         self._gathered: dict[str, list[Delta]] | None = None
         self._read: dict[str, tuple[int, Compiled, pl.DataFrame]] = {}
+        self._unheard: deque[tuple[int, str, pl.DataFrame]] = deque()
+        self._is_calling_back = False
 
     def source(
         self,
@@ -85,9 +91,7 @@ class Engine:
         Raises:
             PlanError: a name that is taken, reserved columns, options that do not go together.
         """
-        self._require_open(f"source {name!r}")
-        if name in self.sources:
-            raise PlanError(f"source {name!r} is declared twice; choose another name")
+        self._require_free("source", name, self.sources)
         options = {"kind": kind, "key": key, "event_time": event_time, "strict": strict, "trusted": trusted}
         self.sources[name] = declare(self._plan, name, schema, **options)  # type: ignore[arg-type]
         return self.sources[name]
@@ -98,11 +102,8 @@ class Engine:
         Raises:
             PlanError: a name that is taken, a collection of another engine, a declaration after the first epoch.
         """
-        self._require_open(f"view {name!r}")
-        if name in self.views:
-            raise PlanError(f"view {name!r} is declared twice; choose another name")
-        if not isinstance(collection, Collection) or collection._plan is not self._plan:
-            raise PlanError(f"view {name!r}: expected a collection of this engine, got {collection!r}")
+        self._require_free("view", name, self.views)
+        require_collection(f"view {name!r}", self._plan, collection)
         self._plan.views[name] = collection._place
         self.views[name] = View(self, self._plan, collection._place, name, self._retain)
         return self.views[name]
@@ -112,7 +113,8 @@ class Engine:
 
         Args:
             source: the name of the source.
-            data: a polars frame, anything that speaks Arrow's C stream, a dict of columns or a list of rows.
+            data: a polars frame, anything that speaks Arrow's C stream, a dict of columns, or a list of rows:
+                dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there.
             at: processing time of the batch, with time zone; by default the clock is read, here and only here.
 
         Returns:
@@ -121,16 +123,13 @@ class Engine:
         Raises:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
         """
-        if source not in self.sources:
-            raise InputError(
-                f"there is no source {source!r}; there are {', '.join(map(repr, self.sources)) or 'none'}"
-            )
-        if self._gathered is not None:
-            if at is not None:
-                raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
-            self._gathered.setdefault(source, []).append(accepted(self.sources[source], data))
-            return self.epoch_number + 1
-        return self._run({source: [accepted(self.sources[source], data)]}, at)
+        delta = accepted(self._source(source), data)
+        if self._gathered is None:
+            return self._run({source: [delta]}, at)
+        if at is not None:
+            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+        self._gathered.setdefault(source, []).append(delta)
+        return self.epoch_number + 1
 
     @contextmanager
     def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
@@ -150,11 +149,7 @@ class Engine:
         refused = self._current().ledger.refused
         if source is None:
             return ledger_frame(refused)
-        if source not in self.sources:
-            raise InputError(
-                f"there is no source {source!r}; there are {', '.join(map(repr, self.sources)) or 'none'}"
-            )
-        return source_ledger_frame(refused, source, self.sources[source].schema)
+        return source_ledger_frame(refused, source, self._source(source).schema)
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
         """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart."""
@@ -175,12 +170,26 @@ class Engine:
         sources, views = ", ".join(self.sources) or "none", ", ".join(self.views) or "none"
         return f"Engine at epoch {self.epoch_number}; sources: {sources}; views: {views}"
 
-    def _require_open(self, what: str) -> None:
+    def _repr_html_(self) -> str:
+        """Sources and views with their columns and the epoch, for notebooks."""
+        return engine_html(self.epoch_number, self.sources, self.views)
+
+    def _source(self, name: str) -> Source:
+        if name not in self.sources:
+            raise InputError(f"there is no source {name!r}; there are {listed(self.sources)}")
+        return self.sources[name]
+
+    def _require_free(self, kind: str, name: str, taken: Mapping[str, object]) -> None:
+        """Check that a source or view may be declared now, under this name."""
+        if not isinstance(name, str) or not name:
+            raise PlanError(f"{kind} {name!r}: a name is text and not empty")
         if self.epoch_number:
             raise PlanError(
-                f"{what}: the engine is at epoch {self.epoch_number}, and what has gone by cannot be filled in; "
-                "declare all sources and views before the first push, or replay the input into a new engine"
+                f"{kind} {name!r}: the engine is at epoch {self.epoch_number}, and what has gone by cannot be filled "
+                "in; declare all sources and views before the first push, or replay the input into a new engine"
             )
+        if name in taken:
+            raise PlanError(f"{kind} {name!r} is declared twice; choose another name")
 
     def _current(self) -> Compiled:
         """The circuit of the plan as it stands; it is final from the first epoch on."""
@@ -194,8 +203,8 @@ class Engine:
         return self._compiled
 
     def _run(self, gathered: Mapping[str, list[Delta]], at: datetime | None) -> int:
-        if at is not None and at.tzinfo is None:
-            raise InputError("processing time must say its time zone, for example datetime.now(UTC)")
+        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+            raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
         compiled = self._current()
         arrived = {
             name: deltas[0] if len(deltas) == 1 else Delta(pl.concat([delta.frame for delta in deltas]))
@@ -217,17 +226,26 @@ class Engine:
         return changed
 
     def _call_back(self, published: Mapping[str, pl.DataFrame]) -> None:
-        failed: list[tuple[str, Exception]] = []
-        for name, frame in published.items():
-            for subscription in tuple(self.views[name]._subscriptions):
-                try:
-                    subscription.callback(frame)
-                except Exception as raised:
-                    failed.append((name, raised))
+        """Tell subscribers. What they push themselves is told when this is told: all hear epochs in order."""
+        self._unheard.extend((self.epoch_number, name, frame) for name, frame in published.items())
+        if self._is_calling_back:
+            return
+        failed: list[tuple[int, str, Exception]] = []
+        self._is_calling_back = True
+        try:
+            while self._unheard:
+                epoch, name, frame = self._unheard.popleft()
+                for subscription in tuple(self.views[name]._subscriptions):
+                    try:
+                        subscription.hear(epoch, frame)
+                    except Exception as raised:
+                        failed.append((epoch, name, raised))
+        finally:
+            self._is_calling_back = False
         if failed:
-            name, error = failed[0]
+            epoch, name, error = failed[0]
             raise SubscriberError(
-                f"epoch {self.epoch_number} is done and all views are current, but a subscriber of view {name!r} "
+                f"epoch {epoch} is done and all views are current, but a subscriber of view {name!r} "
                 f"raised {type(error).__name__}: {error}"
             ) from error
 

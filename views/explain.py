@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 
 from evercurrent.core.circuit import Node
 
+from .collection import Collection
 from .compiling import Compiled
 from .plan import Input, Plan, PlanId
 
@@ -36,19 +39,18 @@ def explain_text(plan: Plan, compiled: Compiled, epoch: int) -> str:
     """A line per node, inputs by number, then totals and the ledger."""
     places = plan.needed()
     lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
-    rows = [("#", "node", "inputs", "view", "rows out", "state entries", "state bytes", "seconds")]
+    rows = [("#", "node", "inputs", "view", "rows out", "entries", "bytes", "seconds")]
     total = [0, 0, 0.0]
     for place in places:
         node, figures = plan[place], measured(compiled, place)
         total = [total[0] + figures.entries, total[1] + figures.nbytes, total[2] + figures.seconds]
-        views = ", ".join(name for name, target in plan.views.items() if target == place)
-        inputs = ", ".join(f"{source}" for source in node.inputs)
         figures_text = (
             f"{figures.rows_out:,}",
             f"{figures.entries:,}",
             f"{figures.nbytes:,}",
             f"{figures.seconds:.3f}",
         )
+        inputs, views = ", ".join(map(str, node.inputs)), ", ".join(plan.views_at(place))
         rows.append((str(place), node.label, inputs, views, *figures_text))
     rows.append(("", "total", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -59,32 +61,41 @@ def explain_text(plan: Plan, compiled: Compiled, epoch: int) -> str:
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    ledger = compiled.ledger
-    lines.append(
-        f"ledger: {ledger.entries:,} refused rows"
-        + (f", {ledger.forgotten:,} older ones let go" if ledger.forgotten else "")
-    )
+    refused, forgotten = compiled.ledger.entries, compiled.ledger.forgotten
+    let_go = f", {forgotten:,} older ones let go" if forgotten else ""
+    lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{let_go}")
     return "\n".join(lines)
 
 
 def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
-    """A Mermaid flowchart: sources as cylinders, views in bold, rows along the edges."""
-    lines = ["flowchart TD"]
+    """A Mermaid flowchart: sources as cylinders, views in bold, what was measured in each node, rows along the edges."""
+    nodes, edges = [], []
     for place in plan.needed():
         node, figures = plan[place], measured(compiled, place)
-        views = [name for name, target in plan.views.items() if target == place]
-        title = "".join(f"<b>{_escaped(name)}</b><br/>" for name in views) + _escaped(node.label)
-        size = f"<br/>{figures.entries:,} entries, {figures.nbytes:,} bytes, {figures.seconds:.3f} s"
-        text = title + (size if figures.entries or figures.seconds else "")
+        parts = [f"<b>{_escaped(name)}</b>" for name in plan.views_at(place)]
+        parts += [_escaped(node.label), f"{figures.rows_out:,} rows out, {figures.seconds:.3f} s"]
+        parts.append(f"{figures.entries:,} entries, {figures.nbytes:,} bytes")
+        text = "<br/>".join(parts)
         shape = f'[("{text}")]' if isinstance(node.operation, Input) else f'["{text}"]'
-        lines.append(f"  n{place}{shape}")
-    lines += [
-        f'  n{source} -- "{measured(compiled, source).rows_out:,} rows" --> n{place}'
-        for place in plan.needed()
-        for source in plan[place].inputs
+        nodes.append(f"  n{place}{shape}")
+        for source in node.inputs:
+            rows = measured(compiled, source).rows_out
+            edges.append(f'  n{source} -- "{rows:,} rows" --> n{place}')
+    return "\n".join(["flowchart TD", *nodes, *edges])
+
+
+def engine_html(epoch: int, sources: Mapping[str, Collection], views: Mapping[str, Collection]) -> str:
+    """The sources and views of an engine as a table."""
+    rows = [
+        f"<tr><td>{kind}</td><td><b>{escape(name)}</b></td><td>{escape(', '.join(found.columns))}</td></tr>"
+        for kind, of_kind in (("source", sources), ("view", views))
+        for name, found in of_kind.items()
     ]
-    return "\n".join(lines)
+    head = "<tr><th></th><th>name</th><th>columns</th></tr>"
+    return f"<p><b>Engine</b> at epoch {epoch}</p><table>{head}{''.join(rows)}</table>"
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    """Text between quotes of Mermaid, where ``#`` and ``&`` begin entities."""
+    entities = {"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}
+    return "".join(entities.get(letter, letter) for letter in text)

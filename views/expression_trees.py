@@ -31,9 +31,37 @@ RENAMING = frozenset({"Alias", "KeepName", "RenameAlias"})
 # Between expressions and trees.
 
 
+_UNSAID = r"\b(dyn (int|float|str): )|(, sort_option=SortMultipleOptions \{[^}]*\})|(, require_all=true)"
+"""What polars shows and nobody has written: types of literals, options that are the default."""
+
+_ATOM = r'(?<!\w)\((col\("[^"]*"\)|-?[\d.]+|"[^"]*"|true|false)\)'
+"""A name or a literal in brackets of its own."""
+
+
 def shown(expr: pl.Expr) -> str:
-    """An expression as polars shows it, on one line."""
-    return re.sub(r"\s*\n\s*", " ", str(expr))
+    """An expression on one line: as polars shows it, with fewer brackets.
+
+    >>> shown((pl.col("a") + 1 > pl.col("b")) & ~pl.col("c").is_in([2, 3]))
+    '((col("a") + 1) > col("b")) & (col("c").is_in([[2, 3]]).not())'
+    """
+    said = re.sub(_ATOM, r"\1", re.sub(_UNSAID, "", re.sub(r"\s*\n\s*", " ", str(expr))))
+    letters, opened = list(said), []
+    for place, letter in enumerate(said):
+        if letter == "[":
+            opened.append(place)
+        elif letter == "]" and opened:
+            start = opened.pop()
+            before, after = said[:start], said[place + 1 : place + 2]
+            if before[-1:] + after in ("", "()") and not re.search(r"\w\($", before):
+                letters[start] = letters[place] = ""
+            elif not before or re.search(r"(?<!\w)\($", before):
+                letters[start], letters[place] = "(", ")"
+    return "".join(letters)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without the context and the hints that polars adds."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def written(write: Callable[[], _T]) -> _T | None:
@@ -308,7 +336,7 @@ def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.
     try:
         return _made(make())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise PlanError(f"{about}: {str(error).splitlines()[0]}") from error
+        raise PlanError(f"{about}: {first_line(error)}") from error
 
 
 def _made(frame: pl.DataFrame | pl.LazyFrame) -> pl.Schema:

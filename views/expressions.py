@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 
+import numpy as np
 import polars as pl
 
 from evercurrent.core.aggregates import Column
@@ -22,6 +23,7 @@ from .expression_trees import (
     rebuilt,
     shown,
     tree,
+    variant,
     without_python_renaming,
     without_renaming,
     written,
@@ -109,8 +111,9 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
 
     Raises:
         PlanError: as ``row_expressions`` does, and where an expression is not Boolean or makes more than one
-            column.
+            column; for a mask of Booleans.
     """
+    _forbid_mask(where, exprs)
     required: list[pl.Expr] = [
         *parsed_expressions(where, exprs, {}),
         *(pl.col(name).eq(constraints[name]) for name in constraints),
@@ -118,6 +121,19 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
     conditions = [_condition(where, schema, expr) for expr in required]
     condition = reduce(and_, conditions) if conditions else pl.lit(True)
     return Column("condition", condition.alias("condition"), Expression(condition).copies)
+
+
+def _forbid_mask(where: str, exprs: tuple[object, ...]) -> None:
+    """Check that no list of Booleans is given, which polars takes for a choice of rows by position."""
+    if any(isinstance(each, list | np.ndarray) and _is_mask(each) for each in exprs):
+        raise PlanError(
+            f"{where}: a mask chooses rows by position, and the rows of a collection have none; "
+            "give a condition on columns"
+        )
+
+
+def _is_mask(values: Iterable[object]) -> bool:
+    return any(isinstance(value, bool | np.bool_) for value in values)
 
 
 def _condition(where: str, schema: pl.Schema, expr: pl.Expr) -> pl.Expr:
@@ -181,6 +197,10 @@ def as_expression(where: str, value: object) -> pl.Expr:
         return value
     if isinstance(value, str):
         return pl.col(value)
+    if isinstance(value, Mapping):
+        raise PlanError(
+            f"{where}: a dictionary is no expression; name expressions by keyword, as in n=pl.len()"
+        )
     try:
         return pl.lit(value)
     except (TypeError, ValueError, pl.exceptions.PolarsError):
@@ -196,6 +216,65 @@ def parsed_expressions(
     """Positional and keyword arguments as expressions, in order."""
     yield from (as_expression(where, value) for value in flattened(exprs))
     yield from (as_expression(where, value).alias(name) for name, value in named.items())
+
+
+def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool = True) -> list[str]:
+    """The columns that names, selectors, plain ``pl.col(...)`` and lists of them stand for.
+
+    Raises:
+        PlanError: for an unknown column, if strict, and for an expression that computes or renames.
+    """
+    names: list[str] = []
+    for each in _items(given):
+        if isinstance(each, str):
+            names.append(each)
+            continue
+        if not isinstance(each, pl.Expr):
+            raise PlanError(
+                f"{where}: {type(each).__name__} is no column; give names, selectors or pl.col(...)"
+            )
+        for name, body in map(variant, output_trees(where, schema, each)):
+            if name != "Column":
+                raise PlanError(
+                    f"{where}: {shown(each)} is computed, and columns are taken here; add it with "
+                    "with_columns(...) first and give its name"
+                )
+            names.append(body)
+    if strict:
+        require_columns(where, schema, names)
+    return names
+
+
+def _items(given: object) -> Iterator[object]:
+    if isinstance(given, Iterable) and not isinstance(given, str | pl.Expr):
+        for each in given:
+            yield from _items(each)
+    else:
+        yield given
+
+
+def declared_schema(where: str, schema: object) -> pl.Schema:
+    """A schema as users write it: columns and polars types, or Python types; a class where it says all.
+
+    Raises:
+        PlanError: where it is no mapping, or a type is none of polars' or leaves something open.
+    """
+    if not isinstance(schema, Mapping):
+        raise PlanError(
+            f"{where}: the schema is {type(schema).__name__}; give a dictionary, as {{'id': pl.Int64}}"
+        )
+    types: dict[str, pl.DataType] = {}
+    for name, dtype in schema.items():
+        try:
+            is_class = isinstance(dtype, type) and issubclass(dtype, pl.DataType)
+            types[name] = dtype() if is_class else pl.Schema({name: dtype})[name]
+        except TypeError as error:
+            given = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+            raise PlanError(
+                f"{where}: the type of {name!r} is {given}, which is no complete polars type; "
+                "use for example pl.Int64 or pl.List(pl.String)"
+            ) from error
+    return pl.Schema(types)
 
 
 # One tree per output column, checked.

@@ -52,7 +52,8 @@ class Reader:
     """Reads files and folders for one source, each row once, in batches that do not span files.
 
     Paths are read in the given order; the files of a folder in the order of their names. Names that start with
-    ``.`` or ``_`` or end in ``.tmp`` or ``.part`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a column ``_diff`` too.
+    ``.`` or ``_`` or end in ``.tmp`` or ``.part`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a
+    column ``_diff`` too.
 
     Columns of CSV and JSON lines are parsed as the declared types. Columns of Parquet and Arrow IPC are cast where
     every value is kept exactly (Int32 to Int64, nanoseconds that are whole microseconds), else refused.
@@ -191,7 +192,6 @@ class _TextFile:
     def __init__(self, path: Path, target: Target, *, json_lines: bool) -> None:
         self.path = path
         self.rows = 0
-        self._parsed = 0
         self._target = target
         self._json_lines = json_lines
         self._lines = Lines(path, quoted=not json_lines)
@@ -205,23 +205,23 @@ class _TextFile:
     @property
     def done_bytes(self) -> float:
         """The share of the bytes that its rows were handed out of: a block is parsed at once, and has many rows."""
-        return self._lines.offset * (self.rows / self._parsed if self._parsed else 1)
+        return self._lines.offset * (self.rows / self._lines.rows if self._lines.rows else 1)
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
         if self.path.stat().st_size < self._lines.offset:
             raise FileError(
-                f"{self.path}: the file is shorter than what was read of it ({self._parsed} rows); "
+                f"{self.path}: the file is shorter than what was read of it ({self._lines.rows} rows); "
                 "lines may be appended, not removed: write new lines to a new file"
             )
         if not self._json_lines and self._names is None and not self._read_header(final):
             return
         for block in self._lines.blocks(final=final):
             rows, fault = self._rows(block)
-            self._parsed += rows.height
+            self._lines.rows += rows.height
             if rows.height:
-                yield fitted(rows, self._target, self.path, self._parsed - rows.height)
+                yield fitted(rows, self._target, self.path, self._lines.rows - rows.height)
             if fault is not None:
-                raise FileError(f"{self.path}: row {self._parsed + 1}: {fault.message}")
+                raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
 
     def _rows(self, block: bytes) -> Parsed:
         if self._names is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.errors import EpochGoneError
+from evercurrent.core.errors import EpochGoneError, PlanError
 
 BEFORE_ALL = -1
 """Before epoch 0, in which a group of nothing gets its row."""
@@ -23,6 +23,11 @@ class Retain:
 
     epochs: int = 1000
     rows: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name, limit in (("epochs", self.epochs), ("rows", self.rows)):
+            if not isinstance(limit, int) or limit < 0:
+                raise PlanError(f"Retain: {name}={limit!r}; give a whole number from 0")
 
 
 class History:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NewType
 
 import networkx as nx
@@ -12,6 +12,9 @@ import polars as pl
 from evercurrent.core.aggregates import Aggregation, Column
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
+
+LABEL = 60
+"""Labels of nodes are cut to so many characters."""
 
 PlanId = NewType("PlanId", int)
 SourceKind = Literal["append", "diffs", "upsert"]
@@ -120,7 +123,7 @@ Operation = (
 class PlanNode:
     """A collection as it is declared: an operation over earlier nodes.
 
-    ``label`` says in words what it does; ``event_time`` names the column of event time, if it is still there.
+    ``label`` says in words what it does, in a line that a plan cuts; ``event_time`` names the column of event time, if it is still there.
     """
 
     operation: Operation
@@ -142,21 +145,25 @@ class Plan:
         """The place of this node; an equal one that is already there is that node."""
         if node not in self._known:
             self._known[node] = PlanId(len(self.nodes))
-            self.nodes.append(node)
+            label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
+            self.nodes.append(replace(node, label=label))
         return self._known[node]
 
     def __getitem__(self, node: PlanId) -> PlanNode:
         """The node at this place."""
         return self.nodes[node]
 
+    def views_at(self, place: PlanId) -> list[str]:
+        """The names of the views that are this node."""
+        return [name for name, target in self.views.items() if target == place]
+
     def name_of(self, place: PlanId) -> str:
-        """The node as it is called in messages: a view or source by its name, else what it does."""
-        names = [name for name, target in self.views.items() if target == place]
-        if names:
-            return f"view {names[0]!r}"
+        """The node as it is called in messages: a source or view by its name, else what it does."""
         node = self.nodes[place]
         if isinstance(node.operation, Input):
             return f"source {node.operation.name!r}"
+        if names := self.views_at(place):
+            return f"view {names[0]!r}"
         return f"({node.label}) of {self.name_of(node.inputs[0])}"
 
     def keys_of(self, place: PlanId) -> tuple[str, ...]:
@@ -178,8 +185,13 @@ class Plan:
             if place in graph and "label" in graph.nodes[place]:
                 continue
             node = self.nodes[place]
-            names = [name for name, target in self.views.items() if target == place]
-            graph.add_node(place, label=node.label, operation=node.operation, schema=node.schema, views=names)
+            graph.add_node(
+                place,
+                label=node.label,
+                operation=node.operation,
+                schema=node.schema,
+                views=self.views_at(place),
+            )
             for source in node.inputs:
                 graph.add_edge(source, place)
                 wanted.append(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,11 @@ import polars as pl
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.kernels import Ints
-from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
+from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
 
 from .collection import Collection
+from .expression_trees import first_line
+from .expressions import declared_schema
 from .plan import Input, Plan, PlanId, PlanNode, SourceKind
 
 DIFF_LIMIT = 2**31
@@ -47,6 +50,10 @@ class Source(Collection):
         """The column of event time, if one was declared."""
         return self._event_time
 
+    def __repr__(self) -> str:
+        """Name, kind and columns."""
+        return f"Source {self.name!r} of kind {self.kind}: {self._described}"
+
 
 def declare(
     plan: Plan,
@@ -65,16 +72,10 @@ def declare(
         PlanError: reserved or missing columns, options that do not go together.
     """
     where = f"source {name!r}"
-    types = pl.Schema(
-        {column: dtype() if isinstance(dtype, type) else dtype for column, dtype in schema.items()}
-    )
+    types = declared_schema(where, schema)
     if not types:
         raise PlanError(f"{where}: no columns; declare at least one, as in {{'id': pl.Int64}}")
     forbid_reserved(where, types)
-    if undefined := [column for column, dtype in types.items() if not isinstance(dtype, pl.DataType)]:
-        raise PlanError(
-            f"{where}: the type of {listed(undefined)} is not a polars data type; use for example pl.Int64"
-        )
     if objects := [column for column, dtype in types.items() if dtype in (pl.Object, pl.Unknown)]:
         raise PlanError(
             f"{where}: column {listed(objects)} has a type that cannot be kept; use a plain polars type"
@@ -124,16 +125,38 @@ def accepted(source: Source, data: Any) -> Delta:
 def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
     if isinstance(data, pl.DataFrame):
         return data.rechunk()
-    if isinstance(data, pl.LazyFrame):
-        return data.collect()
+    if data is None or isinstance(data, str | bytes):
+        raise InputError(
+            f"{where}: expected rows, got {type(data).__name__}; give a frame, or a list of rows"
+        )
     try:
-        if isinstance(data, (dict, list)):
-            names = list(data) if isinstance(data, dict) else list(data[0]) if data else source.columns
-            types = {**source.schema, DIFF: pl.Int64()}
-            return pl.DataFrame(data, schema_overrides={name: types[name] for name in names if name in types})
+        if isinstance(data, pl.LazyFrame):
+            return data.collect()
+        if isinstance(data, dict | list):
+            return _from_python(source, data)
         return pl.DataFrame(data)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"{where}: cannot make a frame of {type(data).__name__}: {error}") from error
+        column = re.search(r"while constructing Series ('.*')", str(error))
+        about = f"{where}: column {column[1]}" if column else where
+        raise InputError(
+            f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _from_python(source: Source, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
+    """A dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
+    types = with_diff(source.schema)
+    if isinstance(data, list) and all(isinstance(row, tuple | list) for row in data):
+        width = max(map(len, data), default=len(source.columns))
+        if width not in (len(types) - 1, len(types)):
+            raise ValueError(f"a row has {width} values, for the columns {listed(source.columns)}")
+        return pl.DataFrame(data, schema=dict(list(types.items())[:width]), orient="row")
+    if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
+        # Of rows polars looks at the first hundred for the names of columns: a later `_diff` would be lost.
+        names = dict.fromkeys(name for row in data for name in row)
+        data = {name: [row.get(name) for row in data] for name in names}
+    known = {name: types[name] for name in data if name in types} if isinstance(data, dict) else None
+    return pl.DataFrame(data, schema_overrides=known)
 
 
 def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
@@ -172,7 +195,7 @@ def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: Ints) -> p
 def _check_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
     if missing := [name for name in schema if name not in frame.columns]:
         raise InputError(
-            f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}"
+            f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}: add it"
         )
     if extra := [name for name in frame.columns if name not in schema and name != DIFF]:
         raise InputError(f"{where}: column {listed(extra)} is not declared; drop it or declare it")

@@ -50,6 +50,8 @@ class Lines:
         self.path = path
         self.offset = 0
         """Bytes handed out so far."""
+        self.rows = 0
+        """Rows in them, counted by who parses them."""
         self._quoted = quoted
 
     def header(self, *, final: bool) -> bytes | None:
@@ -112,8 +114,8 @@ class Lines:
 
     def _endless(self, what: str) -> str:
         return (
-            f"{self.path}: the line or quoted value that starts at byte {self.offset} {what}: the file is cut off "
-            "there, or a quote inside of a value is not doubled; repair it and run again"
+            f"{self.path}: row {self.rows + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
+            "file is cut off there, or a quote inside of a value is not doubled; repair it and run again"
         )
 
 
@@ -187,8 +189,8 @@ def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, erro
 def json_rows(block: bytes, schema: pl.Schema) -> Parsed:
     """The rows of JSON lines, one object a line, as columns of the schema.
 
-    A key that is absent is null, ``_diff`` that is absent is 1. A key that is no column, a value that is none of its column's type and a line that
-    is no JSON object are faults.
+    A key that is absent is null, ``_diff`` that is absent is 1. A key that is no column, a value that is none of its
+    column's type and a line that is no JSON object are faults.
     """
     types = {name: _json_type(dtype) for name, dtype in schema.items()}
     try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Protocol
 
 import polars as pl
 
-from evercurrent.core.schema import DIFF, EPOCH
+from evercurrent.core.errors import PlanError
+from evercurrent.core.schema import DIFF, EPOCH, require_columns
 
 from .changes import change_rows
 from .collection import Collection
@@ -65,18 +67,43 @@ class Deltas:
         stream: object = self.frame().__arrow_c_stream__(requested_schema)
         return stream
 
+    def __repr__(self) -> str:
+        """The view, since when, and all of them in one frame."""
+        return f"Deltas of view {self._view.name!r} {self._since_text}\n{self.frame()}"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
+        return f"<p>{title}</p>{self.frame()._repr_html_()}"
+
+    @property
+    def _since_text(self) -> str:
+        return "from the beginning" if self._since == BEFORE_ALL else f"after epoch {self._since}"
+
 
 class Subscription:
     """A callback that hears of every epoch that changes a view, until it is closed."""
 
     def __init__(self, view: View, callback: Callable[[pl.DataFrame], Any]) -> None:
         self._view = view
-        self.callback = callback
+        self._heard = view.epoch
+        self._callback = callback
+
+    def hear(self, epoch: int, frame: pl.DataFrame) -> None:
+        """Call back with the delta of an epoch, unless it was heard already or this is closed."""
+        if epoch > self._heard and self in self._view._subscriptions:
+            self._heard = epoch
+            self._callback(frame)
 
     def close(self) -> None:
         """Hear no more. Closing twice is no error."""
         if self in self._view._subscriptions:
             self._view._subscriptions.remove(self)
+
+    def __repr__(self) -> str:
+        """The view, and whether it is closed."""
+        closed = "" if self in self._view._subscriptions else ", closed"
+        return f"Subscription(view {self._view.name!r}{closed})"
 
 
 class View(Collection):
@@ -120,10 +147,16 @@ class View(Collection):
         """The deltas as change rows: insert, delete, and update as the row before and the row after.
 
         ``_change`` is "insert", "delete", "update_preimage" or "update_postimage". An update is a deletion and
-        an insertion with equal ``key``; by default the group's key of a grouped view, else there are none.
+        an insertion with equal ``key``. Without ``key`` that is the key of a view that is a grouping or an
+        upsert source; for any other there are no updates.
+
+        Raises:
+            PlanError: a key that is no column of the view.
+            EpochGoneError: the deltas are no longer all retained.
         """
         keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
-        return (change_rows(self.name, frame, keys) for frame in self.deltas(since))
+        require_columns(f"changes of view {self.name!r}", self.schema, keys)
+        return (change_rows(frame, keys) for frame in self.deltas(since))
 
     def subscribe(self, callback: Callable[[pl.DataFrame], Any], since: int | None = None) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
@@ -132,10 +165,18 @@ class View(Collection):
 
         Raises:
             EpochGoneError: deltas after ``since`` are no longer all retained.
+            PlanError: the callback is no function.
         """
-        if since is not None:
-            for frame in self.deltas(since):
+        if not callable(callback):
+            raise PlanError(
+                f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
+            )
+        # More than once where the callback itself pushes.
+        while since is not None and since < self.epoch:
+            missed = self.deltas(since)
+            for frame in missed:
                 callback(frame)
+            since = missed.last_epoch
         subscription = Subscription(self, callback)
         self._subscriptions.append(subscription)
         return subscription
@@ -151,7 +192,8 @@ class View(Collection):
     def _repr_html_(self) -> str:
         """Name, epoch and contents, for notebooks."""
         frame = self.read()
-        return f"<p><b>{self.name}</b> at epoch {self.epoch}, {frame.height:,} rows</p>{frame._repr_html_()}"
+        title = f"<b>{escape(self.name)}</b> at epoch {self.epoch}, {frame.height:,} rows"
+        return f"<p>{title}</p>{frame._repr_html_()}"
 
     def _keys(self) -> tuple[str, ...]:
         return self._plan.keys_of(self._place)

@@ -22,16 +22,20 @@ from ..kernels import (
     computed,
     gather,
     group,
+    group_columns,
     is_one_word,
+    is_ones,
     keep,
     key_words,
+    with_plain_zeros,
 )
 from ..run import Layout, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
-from .group_parts import DistinctPart, InvertedPart, Part, Sums
+from .group_parts import Change, DistinctPart, InvertedPart, Part, Sums
 
-SIGNS = np.array([-1, 1])
+MOST_ROWS = 2**30
+"""So many rows of one epoch could be too many for the sums of their limbs."""
 
 ROOM = 2**62
 """Sums beyond this are refused: what one epoch adds, at most 2^62, could otherwise wrap around."""
@@ -81,14 +85,18 @@ class GroupBy:
         if not any(map(len, deltas)):
             return self._first_row() if now.epoch == 0 and not self._spec.keys else self._nothing
         groups, added = self._added(deltas)
-        keys, height = groups.keys, len(groups)
-        twice = self._key_columns_twice(deltas[0].frame, groups)
-        payload = [] if self._one_word else [column.slice(0, height) for column in twice]
-        self.spine.stage(run_of_groups(groups, pl.DataFrame(payload), added))
-        sums = _before_and_after(self.spine.totals(keys), added, height)
-        self._require_room(sums)
-        self._stage_inverted(deltas[0], sums)
-        return self._change(twice, keys, sums, is_first=now.epoch == 0)
+        before, after = self._before_and_after(groups.keys, added)
+        self._require_room(after)
+        change = Change.of(
+            groups.keys,
+            (before, after),
+            self._exists(before, len(groups)) & (now.epoch > 0),
+            self._exists(after, len(groups)),
+        )
+        names = self._names(deltas[0].frame, groups)
+        self.spine.stage(run_of_groups(groups, names, added))
+        self._stage_inverted(deltas[0], after)
+        return self._difference(change, names)
 
     def contents(self) -> pl.DataFrame:
         """All rows, from the state. Cost: the state."""
@@ -101,25 +109,33 @@ class GroupBy:
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """The touched groups and what the epoch adds to their additive columns."""
-        names = self._spec.keys.names()
-        words = [key_words([delta.frame.get_column(name) for name in names], len(delta)) for delta in deltas]
+        keys = [[delta.frame.get_column(name) for name in self._spec.keys] for delta in deltas]
         rows = [contributions(self._additive, deltas[0].frame, self._checked(deltas[0].diffs))]
+        if len(deltas) == 1:
+            groups = group_columns(keys[0], len(deltas[0]))
+            return groups, {name: groups.sums(column) for name, column in rows[0].items()}
         counted = [part.column for part in self._parts if isinstance(part, DistinctPart)]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
-        if len(deltas) == 1:
-            groups = group(words[0])
-            return groups, {name: groups.sums(column) for name, column in rows[0].items()}
-        groups = group(Keys.concat(words))
         sizes = [len(delta) for delta in deltas]
+        groups = group(Keys.concat([key_words(*given) for given in zip(keys, sizes, strict=True)]))
         columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
         return groups, {name: groups.sums(column) for name, column in columns.items()}
 
     def _checked(self, diffs: Ints) -> Ints:
-        if len(diffs) and float(np.abs(diffs).max()) * len(diffs) >= 2**30:
+        if (len(diffs) and not is_ones(diffs) and int(np.abs(diffs).sum()) >= MOST_ROWS) or len(
+            diffs
+        ) >= MOST_ROWS:
             raise ArithmeticRefusedError(
                 f"{self._spec.where}: one epoch adds up to more than 2^30 rows; push the input in smaller batches"
             )
         return diffs
+
+    def _before_and_after(self, keys: Keys, added: Sums) -> tuple[Sums, Sums]:
+        before = self.spine.totals(keys)
+        after = dict(before)
+        for name, column in added.items():
+            after[name] = before[name] + column if name in before else column
+        return before, after
 
     def _require_room(self, sums: Sums) -> None:
         for name, column in sums.items():
@@ -128,13 +144,13 @@ class GroupBy:
                     f"{self._spec.where}: a group has too many rows for an exact {name}; group by a finer key first"
                 )
 
-    def _key_columns_twice(self, frame: pl.DataFrame, groups: Groups) -> list[pl.Series]:
-        """The key columns of the touched groups, and behind them the same again."""
-        if self._one_word:
-            return [self._key_column(Keys.concat([groups.keys, groups.keys]))]
-        entries = groups.first_entries
-        names = pl.DataFrame([frame.get_column(name) for name in self._spec.keys])
-        return gather(names, np.concatenate((entries, entries))).get_columns()
+    def _names(self, frame: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+        """The key columns of the touched groups, where words do not say what they were made of."""
+        if self._one_word or not self._spec.keys:
+            return pl.DataFrame()
+        return gather(
+            pl.DataFrame([frame.get_column(name) for name in self._spec.keys]), groups.first_entries
+        )
 
     def _key_column(self, keys: Keys) -> pl.Series:
         ((name, dtype),) = self._spec.keys.items()
@@ -146,16 +162,15 @@ class GroupBy:
         lengths = sums.get(LENGTH)
         return np.zeros(height, np.bool_) if lengths is None else lengths != 0
 
-    def _stage_inverted(self, delta: Delta, sums: Sums) -> None:
+    def _stage_inverted(self, delta: Delta, after: Sums) -> None:
         parts = self.inverted
         if not parts:
             return
         # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
-        own = group(key_words([delta.frame.get_column(name) for name in self._spec.keys], len(delta)))
-        lengths = sums.get(LENGTH, np.zeros(2 * len(own), np.int64))
-        gone = np.flatnonzero(lengths[len(own) :] == 0)
+        own = group_columns([delta.frame.get_column(name) for name in self._spec.keys], len(delta))
+        empty = after.get(LENGTH, np.zeros(len(own), np.int64)) == 0
         for part in parts:
-            part.stage(own, delta.frame.get_column(part.input), delta.diffs, gone)
+            part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
 
     def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
         """The output columns: keys, and what is finished from the aggregates."""
@@ -163,30 +178,27 @@ class GroupBy:
         if self._finished_by_copy:
             by_name = {column.name: column for column in values}
             return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
+        # A column of that height keeps literals as long as the rest.
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
         frame = pl.DataFrame([rows, *names, *values])
-        return [*names, *computed(frame, [*self._finishing, pl.col(DIFF)]).get_columns()[:-1]]
+        made = computed(frame, [*self._finishing, pl.col(DIFF)]).get_columns()[:-1]
+        return [*names, *map(with_plain_zeros, made)]
 
-    def _change(self, twice: list[pl.Series], keys: Keys, sums: Sums, *, is_first: bool) -> Delta:
+    def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
         """Minus the rows before, plus the rows after, where they are and differ."""
-        height = len(keys)
-        values = [self._changed(part, aggregate.output, keys, sums) for part, aggregate in self._aggregates]
-        columns = self._finished(twice, values, 2 * height)
-        exists = self._exists(sums, 2 * height)
-        if is_first:
-            exists[:height] = False
-        differs = exists[:height] != exists[height:]
-        for column in columns[len(twice) :]:
-            if differs.all():
-                break
-            differs |= _differ(column, height)
-        shown = exists & np.concatenate((differs, differs))
-        rows = pl.DataFrame([*columns, pl.Series(DIFF, np.repeat(SIGNS, height))])
-        return Delta(keep(rows, shown), is_consolidated=True)
+        if self._one_word:
+            keys = [self._key_column(change.keys.take(change.groups))]
+        else:
+            keys = gather(names, change.groups).get_columns() if names.width else []
+        values = [self._changed(part, aggregate.output, change) for part, aggregate in self._aggregates]
+        columns = self._finished(keys, values, len(change))
+        rows = pl.DataFrame([*columns, pl.Series(DIFF, change.signs)])
+        same = change.unchanged(columns[len(keys) :])
+        return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
 
-    def _changed(self, part: Part, output: str, keys: Keys, sums: Sums) -> pl.Series:
+    def _changed(self, part: Part, output: str, change: Change) -> pl.Series:
         try:
-            return part.change(keys, sums)
+            return part.change(change)
         except ArithmeticRefusedError as error:
             shown = [column.name for column in self._spec.finished if output in column.expr.meta.root_names()]
             names = ", ".join(map(repr, shown))
@@ -201,28 +213,8 @@ class GroupBy:
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 
-def _before_and_after(before: Sums, added: Sums, height: int) -> dict[str, Ints]:
-    """Each additive column of the groups before and, behind it, after what was added."""
-    nothing = np.zeros(height, np.int64)
-    both = {}
-    for name in {**before, **added}:
-        old = before.get(name, nothing)
-        both[name] = np.concatenate((old, old + added[name] if name in added else old))
-    return both
-
-
 def _spread(rows: Sequence[Mapping[str, Ints]], name: str, sizes: Sequence[int]) -> Ints:
     """One additive column over the rows of all inputs; zero in those that do not have it."""
     return np.concatenate(
         [part.get(name, np.zeros(size, np.int64)) for part, size in zip(rows, sizes, strict=True)]
     )
-
-
-def _differ(column: pl.Series, height: int) -> Mask:
-    """Where the two halves of a column differ, null being equal to null and NaN to NaN."""
-    if column.dtype.is_integer() and not column.has_nulls():
-        values = column.to_numpy()
-        differ: Mask = values[:height] != values[height:]
-        return differ
-    mask: Mask = column.slice(0, height).ne_missing(column.slice(height)).to_numpy()
-    return mask

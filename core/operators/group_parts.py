@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from ..accumulators import finish
 from ..aggregates import Additive, Custom, Distinct, Pick, Whole
-from ..kernels import Groups, Index, Ints, Keys, gather, key_words, stack
+from ..kernels import Groups, Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
 from ..run import Layout, make_run
 from ..schema import DIFF
@@ -25,6 +26,76 @@ STATE = "state"
 Sums = Mapping[str, Ints]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """The rows of touched groups before this epoch, and behind them the rows after it.
+
+    ``keys`` are the touched groups, ascending. ``groups`` says of each row which group it is of: first the
+    ``count_before`` that were there, then those that are. ``sums`` are the additive columns of the rows.
+    """
+
+    keys: Keys
+    groups: Index
+    count_before: int
+    sums: Sums
+
+    @staticmethod
+    def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
+        """The rows of the groups that existed, with their sums, and of those that exist, with theirs."""
+        were, are = np.flatnonzero(existed), np.flatnonzero(exists)
+        both = {}
+        for name in {**sums[0], **sums[1]}:
+            parts = [
+                _taken(moment[name], groups) if name in moment else np.zeros(len(groups), np.int64)
+                for moment, groups in zip(sums, (were, are), strict=True)
+            ]
+            both[name] = np.concatenate(parts)
+        return Change(keys, np.concatenate((were, are)), len(were), both)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.groups)
+
+    @property
+    def signs(self) -> Ints:
+        """-1 for rows before, +1 for rows after."""
+        signs = np.ones(len(self.groups), np.int64)
+        signs[: self.count_before] = -1
+        return signs
+
+    def unchanged(self, columns: Sequence[pl.Series]) -> Mask | None:
+        """Which rows stand both before and after, equal in these columns; None: none of them."""
+        place = np.full(len(self.keys), -1)
+        place[self.groups[: self.count_before]] = np.arange(self.count_before)
+        before = place[self.groups[self.count_before :]]
+        after = np.flatnonzero(before >= 0)
+        before, after = before[after], after + self.count_before
+        for column in columns:
+            if not len(after):
+                return None
+            equal = np.flatnonzero(~_differ(column, before, after))
+            before, after = before[equal], after[equal]
+        if not len(after):
+            return None
+        same = np.zeros(len(self.groups), np.bool_)
+        same[before] = same[after] = True
+        return same
+
+
+def _taken(column: Ints, positions: Index) -> Ints:
+    return column if len(positions) == len(column) else column[positions]
+
+
+def _differ(column: pl.Series, ones: Index, others: Index) -> Mask:
+    """Where the values at these positions differ, null being equal to null and NaN to NaN."""
+    if column.dtype.is_integer() and is_one_word([column.dtype]) and not column.has_nulls():
+        values = column.to_numpy()
+        differ: Mask = values[ones] != values[others]
+        return differ
+    mask: Mask = column[ones].ne_missing(column[others]).to_numpy()
+    return mask
+
+
 class Part(Protocol):
     """One aggregate of a group operator."""
 
@@ -32,11 +103,8 @@ class Part(Protocol):
         """The aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
         ...
 
-    def change(self, keys: Keys, sums: Sums) -> pl.Series:
-        """The aggregate of each group before this epoch, and behind that of each group after it.
-
-        ``sums`` are those of the groups before and, behind them, of the groups after.
-        """
+    def change(self, change: Change) -> pl.Series:
+        """The aggregate of each row of the change."""
         ...
 
 
@@ -53,13 +121,15 @@ class _Read(ABC):
             return self._values(all_rows(self._spine, keys), len(keys))
         return self._values(first_rows(self._spine, keys, self._count), len(keys))
 
-    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+    def change(self, change: Change) -> pl.Series:
         """See ``Part``."""
         if self._count is None:
-            before, after = all_rows_change(self._spine, keys)
+            before, after = all_rows_change(self._spine, change.keys)
         else:
-            before, after = first_rows_change(self._spine, keys, self._count)
-        return self._values(before, len(keys)).append(self._values(after, len(keys)))
+            before, after = first_rows_change(self._spine, change.keys, self._count)
+        height = len(change.keys)
+        were = _at(self._values(before, height), change.groups[: change.count_before])
+        return were.append(_at(self._values(after, height), change.groups[change.count_before :]))
 
     @abstractmethod
     def _values(self, found: Found, height: int) -> pl.Series:
@@ -77,9 +147,9 @@ class AdditivePart:
         """See ``Part``."""
         return finish(self._aggregate, self._dtype, sums, len(keys))
 
-    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+    def change(self, change: Change) -> pl.Series:
         """See ``Part``."""
-        return finish(self._aggregate, self._dtype, sums, 2 * len(keys))
+        return finish(self._aggregate, self._dtype, change.sums, len(change))
 
 
 class DistinctPart:
@@ -97,9 +167,9 @@ class DistinctPart:
         """See ``Part``."""
         return self._values(sums, len(keys))
 
-    def change(self, keys: Keys, sums: Sums) -> pl.Series:
+    def change(self, change: Change) -> pl.Series:
         """See ``Part``."""
-        return self._values(sums, 2 * len(keys))
+        return self._values(change.sums, len(change))
 
     def _values(self, sums: Sums, height: int) -> pl.Series:
         counts = sums.get(self.column, np.zeros(height, np.int64))
@@ -177,25 +247,22 @@ class InvertedPart(_Read):
         self._aggregate = aggregate
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
+        self._at_first = pickle.dumps(aggregate.create())
         self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
 
-    def stage(self, groups: Groups, values: pl.Series, diffs: Ints, gone: Index) -> None:
-        """Stage the states after these rows; of groups that are ``gone`` none is kept."""
+    def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
+        """Stage the states after these rows; none of a group that is ``empty`` and back where it began."""
         before = first_rows(self.spine, groups.keys, 1)
-        states: list[Any] = [None] * len(groups)
+        states: list[bytes | None] = [None] * len(groups)
         for owner, pickled in zip(
             before.owners.tolist(), before.payload.get_column(STATE).to_list(), strict=True
         ):
             states[owner] = pickled
         ends = np.append(groups.starts[1:], len(groups.order))
-        gone_groups = set(gone.tolist())
         for number, (start, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
             entries = groups.order[start:end]
-            states[number] = (
-                None
-                if number in gone_groups
-                else self._moved(states[number], values[entries], diffs[entries])
-            )
+            moved = self._moved(states[number], values[entries], diffs[entries])
+            states[number] = None if empty[number] and moved == self._at_first else moved
         kept = np.flatnonzero([state is not None for state in states])
         payload = pl.DataFrame(
             {STATE: [state for state in states if state is not None]}, schema={STATE: pl.Binary()}
@@ -232,6 +299,10 @@ def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:
         return pl.DataFrame(found.payload.get_columns()), found.owners
     every = np.repeat(np.arange(len(found.owners)), found.diffs)
     return gather(found.payload, every), found.owners[every]
+
+
+def _at(values: pl.Series, positions: Index) -> pl.Series:
+    return values if len(positions) == len(values) else values[positions]
 
 
 def _repeated(values: pl.Series, times: Ints) -> pl.Series:

@@ -11,7 +11,7 @@ import polars as pl
 from ..clock import Epoch, Now
 from ..delta import Delta
 from ..errors import RetractionError
-from ..kernels import gather, group, key_words, stack
+from ..kernels import gather, group, key_words, stack, with_plain_zeros
 from ..reading import first_rows
 from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF
@@ -25,9 +25,16 @@ class Append:
         self.schema = schema
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change as it came."""
-        (delta,) = deltas
+        """The change as it came, with one zero."""
+        return _plain(deltas[0])
+
+
+def _plain(delta: Delta) -> Delta:
+    """The delta with 0.0 for -0.0, so that equal rows look alike from here on."""
+    if not any(dtype.is_float() for dtype in delta.frame.dtypes):
         return delta
+    columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
+    return Delta(pl.DataFrame(columns), delta.is_consolidated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ class CheckRetractions:
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The accepted part of the change."""
-        (delta,) = deltas
+        delta = _plain(deltas[0])
         if not len(delta):
             return delta
         rows = delta.rows
@@ -142,7 +149,7 @@ class Upsert:
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Minus the rows that stood there, plus those that now stand there."""
-        (delta,) = deltas
+        delta = _plain(deltas[0])
         if not len(delta):
             return self._nothing
         groups = group(key_words([delta.frame.get_column(name) for name in self._keys], len(delta)))

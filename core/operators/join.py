@@ -11,6 +11,7 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
+from ..errors import ArithmeticRefusedError
 from ..kernels import Index, Ints, Keys, Mask, boundaries, expand, gather, group, stack
 from ..run import Run
 from ..schema import DIFF
@@ -109,7 +110,7 @@ class Join:
                 left_index, right_index = _matches(left, right)
                 self._right.rows.touched += len(right_index)
             if len(left_index):
-                diffs = left.sums[DIFF][left_index] * right.sums[DIFF][right_index]
+                diffs = _products(left.sums[DIFF][left_index], right.sums[DIFF][right_index])
                 pairs.append(self._joined(left.payload, left_index, right.payload, right_index, diffs))
         return pairs
 
@@ -142,6 +143,19 @@ class Join:
             else:
                 columns.append(rows.get_column(source).alias(column.name))
         return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+
+
+def _products(left: Ints, right: Ints) -> Ints:
+    """The diffs of joined rows.
+
+    Raises:
+        ArithmeticRefusedError: one of them does not fit.
+    """
+    if int(np.abs(left).max()) * int(np.abs(right).max()) >= 2**63:
+        raise ArithmeticRefusedError(
+            "a joined row would stand more than 2^63 times; nothing has changed. Aggregate the inputs before the join"
+        )
+    return left * right
 
 
 def _rows(run: Run, index: Index, diffs: Ints) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 from ..clock import Now
 from ..delta import Delta
 from ..errors import InputError
-from ..kernels import stack
+from ..kernels import stack, with_plain_zeros
 from ..schema import DIFF
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
@@ -80,7 +80,8 @@ class MapBatches:
                 f"{self._where}: the function gave {found}, declared is {dict(self.schema)}; "
                 "return these columns, or declare what it returns with schema="
             )
-        return mapped.with_columns(pl.lit(diff, pl.Int64).alias(DIFF))
+        plain = pl.DataFrame([with_plain_zeros(column) for column in mapped.get_columns()])
+        return plain.with_columns(pl.lit(diff, pl.Int64).alias(DIFF))
 
 
 class Concat:

@@ -67,11 +67,12 @@ def run(
 ) -> None:
     """Keep the views of APP current over its input, and show them.
 
-    What is shown is live on a terminal and plain lines elsewhere; a summary ends it. Ctrl-C ends the run after the
-    current epoch, with the summary; a second Ctrl-C at once.
+    What is shown is live on a terminal and plain lines elsewhere; a summary ends it.
+
+    Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C at once.
     """
-    paths = _pairs("--input", inputs or [])
-    delta_paths = _pairs("--deltas", deltas or [])
+    paths = _pairs("--input", "SOURCE=PATH", inputs or [])
+    delta_paths = _pairs("--deltas", "VIEW=PATH", deltas or [])
     _check_usage(paths, delta_paths, follow)
     with errors_said(debug), stoppable() as stop, ExitStack() as open_files:
         application = load(name)
@@ -135,13 +136,13 @@ def _print(console: Console, said: RenderableType) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _pairs(option: str, given: list[str]) -> dict[str, list[Path]]:
+def _pairs(option: str, form: str, given: list[str]) -> dict[str, list[Path]]:
     """``NAME=PATH`` as names and paths; wrong usage otherwise."""
     pairs: dict[str, list[Path]] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
-            raise typer.BadParameter(f"{text!r} is not of the form NAME=PATH", param_hint=option)
+            raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
         pairs.setdefault(name, []).append(Path(path))
     return pairs
 

@@ -132,21 +132,33 @@ def bundled() -> Iterator[tuple[str, str]]:
 
 def _module(name: str) -> ModuleType:
     path = Path(name)
-    if path.suffix == ".py" or len(path.parts) > 1:
+    if path.suffix == ".py" or name != path.name:
         if not path.is_file():
             raise ApplicationError(f"{name}: there is no such file; check the path")
+        if path.suffix != ".py":
+            raise ApplicationError(f"{name}: this is no Python file; give the path of one that ends in .py")
         return _guarded(name, lambda: _of_file(path))
     if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
         return importlib.import_module(f"{apps.__name__}.{name}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    if _guarded(name, lambda: importlib.util.find_spec(name)) is None:
+    if not _guarded(name, lambda: _is_module(name)):
         known = listed(bundled_name for bundled_name, _ in bundled())
         raise ApplicationError(
             f"{name}: no bundled application ({known}) and no module of this name; give one of these, or the path of "
             "a Python file"
         )
     return _guarded(name, lambda: importlib.import_module(name))
+
+
+def _is_module(name: str) -> bool:
+    """Whether Python finds a module of this name; the packages that it is in are imported for that."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(error.name):
+            return False
+        raise  # a package was found, and it imports what is not there
 
 
 def _of_file(path: Path) -> ModuleType:
@@ -165,18 +177,17 @@ def _guarded(name: str, load: Callable[[], Result]) -> Result:
     """What the application's own code returns; what it raises becomes one sentence with the line that raised it."""
     try:
         return load()
-    except EvercurrentError:
-        raise
+    except EvercurrentError as error:
+        raise ApplicationError(f"{name}: {error}{_raised_at(error)}") from error
     except Exception as error:
-        last = _raised_at(error)
         raise ApplicationError(
-            f"{name}: cannot be loaded: {type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); "
-            "correct it, or see more with --debug"
+            f"{name}: cannot be loaded: {type(error).__name__}: {error}{_raised_at(error)}; correct it, or see more "
+            "with --debug"
         ) from error
 
 
-def _raised_at(error: Exception) -> traceback.FrameSummary:
-    """The innermost line outside of evercurrent and of Python's import machinery; without one, the innermost."""
+def _raised_at(error: Exception) -> str:
+    """The innermost line of the application: not of evercurrent, nor of Python's import machinery."""
     lines = traceback.extract_tb(error.__traceback__)
     ours = Path(apps.__path__[0]).parents[1]  # apps, views, evercurrent
     theirs = [
@@ -184,4 +195,4 @@ def _raised_at(error: Exception) -> traceback.FrameSummary:
         for line in lines
         if not line.filename.startswith("<") and not Path(line.filename).is_relative_to(ours)
     ]
-    return (theirs or lines)[-1]
+    return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""

@@ -66,6 +66,6 @@ Output = Annotated[
     ),
 ]
 
-PlanFormat = Annotated[Format, typer.Option("--format", help="As an indented text, or as a Mermaid diagram.")]
+PlanFormat = Annotated[Format, typer.Option("--format", help="As a table of text, or as a Mermaid diagram.")]
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

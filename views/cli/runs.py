@@ -70,9 +70,7 @@ class Run:
 
     def _write_earlier(self, name: str, file: DeltaFile) -> None:
         """What the application pushed itself, and what a view holds before any input."""
-        view = self._engine.views[name]
-        view.read()  # makes epoch 0 real
-        for delta in view.deltas():
+        for delta in self._engine.views[name].deltas():
             file.write(delta)
 
     def _heard(self) -> set[str]:
