@@ -20,14 +20,14 @@ from .errors import ArithmeticRefusedError
 from .exact import (
     BITS,
     MASK,
-    double_double,
     float_limbs,
+    float_squares,
     integer_limbs,
     integers,
     magnitude_parts,
+    nearest,
+    spreads,
     square_limbs,
-    two_product,
-    two_sum,
     wide_integers,
     wide_limbs,
 )
@@ -42,12 +42,6 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
     pl.Int32(): np.iinfo(np.int32),
 }
 """Types of sums and counts that numpy knows, with their bounds."""
-
-HUGE = 2.0**500
-"""Floats from here on are scaled down before they are squared, so that squares stay finite."""
-
-SCALE = 600
-"""By how many powers of two they are scaled down."""
 
 Sums = Mapping[str, Ints]
 
@@ -85,25 +79,12 @@ def _sum(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
 def _squares(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
     prefix, dtype = f"squares:{name}", column.dtype
     if dtype.is_float():
-        return _float_squares(name, _floats(column), diffs)
+        return float_squares(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
         return square_limbs(prefix, magnitude_parts(_wide_words(column)), diffs)
     values = physical(column)
     magnitudes = (values if dtype == pl.UInt64 else np.abs(values)).view(np.uint64)
     return square_limbs(prefix, [magnitudes & np.uint64(MASK), magnitudes >> np.uint64(BITS)], diffs)
-
-
-def _float_squares(name: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
-    huge = np.abs(values) >= HUGE
-    parts = {f"squares:{name}": np.where(huge, 0.0, values)}
-    if huge.any():
-        parts[f"huge:{name}"] = np.where(huge, np.ldexp(values, -SCALE), 0.0)
-    squares: dict[str, Ints] = {}
-    for prefix, part in parts.items():
-        for square in two_product(part, part):
-            for limb, added in float_limbs(prefix, square, diffs).items():
-                squares[limb] = squares[limb] + added if limb in squares else added
-    return squares
 
 
 def _trues(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
@@ -215,7 +196,7 @@ def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
 def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int) -> pl.Series:
     prefix = f"sum:{aggregate.input}"
     if dtype.is_float():
-        return _fitted(aggregate, pl.Series(aggregate.output, double_double(prefix, sums, height)[0]))
+        return _fitted(aggregate, pl.Series(aggregate.output, nearest(prefix, sums, height)))
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
         words, lost = wide_integers(prefix, sums, height)
         if lost.any():
@@ -234,7 +215,7 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int
 
 
 def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
-    totals = double_double(f"sum:{aggregate.input}", sums, len(values))[0]
+    totals = nearest(f"sum:{aggregate.input}", sums, len(values))
     units = 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
         means = totals / (values * units)
@@ -249,35 +230,15 @@ def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: In
 
 
 def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
-    """(sum of squares - sum^2 / n) / (n - ddof), in pairs of floats, so that nothing cancels that was there."""
-    name, height = aggregate.input, len(values)
-    total, rest = double_double(f"sum:{name}", sums, height)
-    squares, squares_rest = double_double(f"squares:{name}", sums, height)
-    huge, huge_rest = double_double(f"huge:{name}", sums, height)
-    scale = np.where(huge != 0, SCALE, 0)
-    total, rest = np.ldexp(total, -scale), np.ldexp(rest, -scale)
-    squares, error = two_sum(huge, np.ldexp(squares, -2 * scale))
-    squares_rest = error + huge_rest + np.ldexp(squares_rest, -2 * scale)
+    """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line."""
+    total, squares = f"sum:{aggregate.input}", f"squares:{aggregate.input}"
     degrees = values - aggregate.ddof
     with np.errstate(invalid="ignore", over="ignore"):
-        variance = _spread(total, rest, squares, squares_rest, values) / np.maximum(degrees, 1)
+        below = np.maximum(values, 1).astype(np.float64) * np.maximum(degrees, 1)
+        variance = np.maximum(spreads(total, squares, sums, values), 0.0) / below
         if isinstance(dtype, pl.Decimal):
             variance = variance / 10.0 ** (2 * dtype.scale)
-        is_std = aggregate.kind == "std"
-        result = np.ldexp(np.sqrt(variance), scale) if is_std else np.ldexp(variance, 2 * scale)
+        variance = np.where(np.isfinite(nearest(total, sums, len(values))), variance, np.nan)
+    result = np.sqrt(variance) if aggregate.kind == "std" else variance
     column = _fitted(aggregate, pl.Series(aggregate.output, result))
     return column.set(pl.Series(degrees <= 0), None) if (degrees <= 0).any() else column
-
-
-def _spread(total: Floats, rest: Floats, squares: Floats, squares_rest: Floats, values: Ints) -> Floats:
-    """squares - total^2 / values, of pairs of floats; NaN where the sums are not finite."""
-    count = np.maximum(values, 1).astype(np.float64)
-    mean = total / count
-    product, product_rest = two_product(total, mean)
-    exact, remainder = two_product(mean, count)
-    # mean was rounded: what it lost, times the sum, belongs to sum^2 / n.
-    lost = ((total - exact) - remainder + rest) / count
-    product_rest = product_rest + total * lost + mean * rest
-    difference, error = two_sum(squares, -product)
-    spread = np.maximum(difference + (error + squares_rest - product_rest), 0.0)
-    return np.where(np.isfinite(total) & np.isfinite(squares), spread, np.nan)

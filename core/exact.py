@@ -21,8 +21,8 @@ from .kernels import Floats, Ints, Mask, is_ones
 BITS = 32
 MASK = np.int64(2**BITS - 1)
 LOWEST = -1074 >> 5
-NOT_FINITE = ("nan", "inf", "-inf")
-NOT_FINITE_VALUES = (np.nan, np.inf, -np.inf)
+NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+"""Values that have no limbs, by the names under which they are counted."""
 
 
 def limb_name(prefix: str, limb: int) -> str:
@@ -56,17 +56,45 @@ def float_limbs(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
 
 def _cut(values: Floats) -> tuple[tuple[Ints, Ints, Ints], Ints]:
     """Three limbs of each finite float, from the lowest, and the number of the lowest."""
-    bits = values.view(np.int64)
-    exponent = (bits >> 52) & 0x7FF
-    whole = bits & (2**52 - 1)
-    whole += (exponent > 0).astype(np.int64) << 52
-    whole = np.where(bits < 0, -whole, whole)
-    position = np.where(whole == 0, 0, np.maximum(exponent, 1) - 1075)
+    whole, position = _whole(values)
     shift = position & 31
     lower, upper = (whole & MASK) << shift, (whole >> BITS) << shift
     # ``lower`` has up to 63 bits and no sign, ``upper`` up to 53 and carries the sign.
     middle = (lower >> BITS) + (upper & MASK)
     return (lower & MASK, middle, upper >> BITS), position >> 5
+
+
+def _whole(values: Floats) -> tuple[Ints, Ints]:
+    """Each finite float as an integer of 53 bits times a power of two: the integer and the exponent."""
+    bits = values.view(np.int64)
+    exponent = (bits >> 52) & 0x7FF
+    whole = bits & (2**52 - 1)
+    whole += (exponent > 0).astype(np.int64) << 52
+    whole = np.where(bits < 0, -whole, whole)
+    return whole, np.where(whole == 0, 0, np.maximum(exponent, 1) - 1075)
+
+
+def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
+    """The square of each finite float times its diff, in limbs: exact, whatever its exponent."""
+    values = np.where(np.isfinite(values), values, 0.0)
+    whole, position = _whole(np.abs(values))
+    # Half a limb is 16 bits: a whole moved to a multiple of it has its square at a multiple of a limb.
+    limb, shift = position >> 4, position & 15
+    lower, upper = (whole & MASK) << shift, (whole >> BITS) << shift
+    middle = (lower >> BITS) + (upper & MASK)
+    parts = [
+        part.view(np.uint64) for part in (lower & MASK, middle & MASK, (upper >> BITS) + (middle >> BITS))
+    ]
+    limbs: dict[str, Ints] = {}
+    used = np.unique(limb)
+    for first in used.tolist():
+        weight = diffs if len(used) == 1 else np.where(limb == first, diffs, 0)
+        for k, square in enumerate(_squared(parts)):
+            weighted = square * weight
+            if weighted.any():
+                name = limb_name(prefix, first + k)
+                limbs[name] = limbs[name] + weighted if name in limbs else weighted
+    return limbs
 
 
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
@@ -94,8 +122,12 @@ def wide_limbs(prefix: str, words: npt.NDArray[np.uint64], diffs: Ints) -> dict[
 
 def square_limbs(prefix: str, parts: Sequence[npt.NDArray[np.uint64]], diffs: Ints) -> dict[str, Ints]:
     """The square of each magnitude, given in 32-bit parts from the lowest, times its diff, in limbs."""
+    return {limb_name(prefix, k): limb * diffs for k, limb in enumerate(_squared(parts)) if limb.any()}
+
+
+def _squared(parts: Sequence[npt.NDArray[np.uint64]]) -> list[Ints]:
     low, bits = np.uint64(MASK), np.uint64(BITS)
-    limbs = [np.zeros(len(diffs), np.uint64) for _ in range(2 * len(parts) + 1)]
+    limbs = [np.zeros_like(parts[0]) for _ in range(2 * len(parts) + 1)]
     for k, one in enumerate(parts):
         for j, other in enumerate(parts):
             product = one * other
@@ -104,7 +136,7 @@ def square_limbs(prefix: str, parts: Sequence[npt.NDArray[np.uint64]], diffs: In
     for k in range(2 * len(parts)):
         limbs[k + 1] += limbs[k] >> bits
         limbs[k] &= low
-    return {limb_name(prefix, k): limb.view(np.int64) * diffs for k, limb in enumerate(limbs) if limb.any()}
+    return [limb.view(np.int64) for limb in limbs]
 
 
 def magnitude_parts(words: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.uint64]]:
@@ -165,61 +197,79 @@ def carried(limbs: Mapping[int, Ints]) -> list[tuple[int, Ints]]:
     return result
 
 
-def double_double(prefix: str, sums: Mapping[str, Ints], height: int) -> tuple[Floats, Floats]:
-    """The sum as an unevaluated pair ``high + low``; ``high`` is the nearest float. Not finite as IEEE has it."""
-    high, low = _rounded(limbs_of(prefix, sums), height)
-    counts = {
-        value: sums.get(f"{prefix}[{name}]")
-        for name, value in zip(NOT_FINITE, NOT_FINITE_VALUES, strict=True)
-    }
-    if any(count is not None for count in counts.values()):
-        extra = np.zeros(height)
-        with np.errstate(invalid="ignore"):
-            for value, count in counts.items():
-                extra = extra if count is None else np.where(count != 0, extra + value, extra)
-        high, low = np.where(extra == 0, high, extra), np.where(extra == 0, low, 0.0)
-    return high, low
+def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
+    """The float nearest to each sum, and what IEEE has for sums with NaN and infinities in them."""
+    rounded = _rounded(limbs_of(prefix, sums), height)
+    counts = [(sums.get(f"{prefix}[{name}]"), value) for name, value in NOT_FINITE.items()]
+    if all(count is None for count, _ in counts):
+        return rounded
+    extra = np.zeros(height)
+    with np.errstate(invalid="ignore"):
+        for count, value in counts:
+            extra = extra if count is None else np.where(count != 0, extra + value, extra)
+    return np.where(extra == 0, rounded, extra)
 
 
-def _rounded(sums: Mapping[int, Ints], height: int) -> tuple[Floats, Floats]:
-    """The nearest float to each sum of limbs, and about 53 more bits of what it leaves."""
-    if not sums:
-        return np.zeros(height), np.zeros(height)
+def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> Floats:
+    """count * (sum of squares) - (sum)^2, exact and then rounded once."""
+    difference: dict[int, Ints] = {}
+
+    def add(limb: int, part: Ints) -> None:
+        difference[limb] = difference[limb] + part if limb in difference else part
+
+    limbs, _ = _magnitudes(limbs_of(total, sums))
+    for k, one in limbs:
+        for j, other in limbs:
+            product = one.view(np.uint64) * other.view(np.uint64)
+            add(k + j, -(product & np.uint64(MASK)).view(np.int64))
+            add(k + j + 1, -(product >> np.uint64(BITS)).view(np.int64))
+    for j, square in carried(limbs_of(squares, sums)):
+        add(j, (square * counts) & MASK)
+        add(j + 1, (square * counts) >> BITS)
+    return _rounded(difference, len(counts))
+
+
+def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]:
+    """The magnitudes of sums as limbs in [0, 2^32), and where the sums are negative."""
     limbs = carried(sums)
-    # Magnitudes are rounded: a negative sum has a -1 far above its leading bits.
-    negative = limbs[-1][1] < 0
-    if signed := bool(negative.any()):
+    negative = limbs[-1][1] < 0 if limbs else np.zeros(0, np.bool_)
+    if negative.any():
         limbs = carried({limb: np.where(negative, -total, total) for limb, total in limbs})
     while len(limbs) > 1 and not limbs[-1][1].any():
         limbs.pop()
-    high, low = (_nearest if len(limbs) <= 3 else _nearest_of_many)(limbs)
-    return (np.where(negative, -high, high), np.where(negative, -low, low)) if signed else (high, low)
+    return limbs, negative
 
 
-def _nearest(limbs: list[tuple[int, Ints]]) -> tuple[Floats, Floats]:
-    """The nearest float and the rest, of three limbs at the most: one rounding, as the parts below are exact."""
+def _rounded(sums: Mapping[int, Ints], height: int) -> Floats:
+    """The float nearest to each sum of limbs. Magnitudes are rounded: -1 stands far above its leading bits."""
+    if not sums:
+        return np.zeros(height)
+    limbs, negative = _magnitudes(sums)
+    rounded = (_nearest if len(limbs) <= 3 else _nearest_of_many)(limbs)
+    return np.where(negative, -rounded, rounded) if negative.any() else rounded
+
+
+def _nearest(limbs: list[tuple[int, Ints]]) -> Floats:
+    """The nearest float to three limbs at the most: one rounding, as the parts below are exact."""
     parts = [_scaled(total, BITS * limb) for limb, total in reversed(limbs)]
     if len(parts) == 1:
-        return parts[0], np.zeros_like(parts[0])
-    total, error = two_sum(parts[0], parts[1])
-    return two_sum(total, error + parts[2] if len(parts) == 3 else error)
+        return parts[0]
+    total, error = _two_sum(parts[0], parts[1])
+    return total + (error + parts[2] if len(parts) == 3 else error)
 
 
-def _nearest_of_many(limbs: list[tuple[int, Ints]]) -> tuple[Floats, Floats]:
-    """The nearest float and most of the rest, from the three limbs that lead and a bit for all below."""
+def _nearest_of_many(limbs: list[tuple[int, Ints]]) -> Floats:
+    """The nearest float, from the three limbs that lead and a bit for all below."""
     ladder = np.stack([np.zeros_like(limbs[0][1])] * 3 + [total for _, total in limbs])
     at = np.arange(ladder.shape[1])
     nonzero = ladder != 0
     top = np.maximum(len(ladder) - 1 - nonzero[::-1].argmax(axis=0), 3)
     below = np.logical_or.accumulate(nonzero, axis=0)[top - 3, at]
     exponent = BITS * (limbs[0][0] + top - 3)
-    leading = [_scaled(ladder[top - k, at], exponent - BITS * k) for k in range(4)]
-    total, error = two_sum(leading[0], leading[1])
+    first, second = _scaled(ladder[top, at], exponent), _scaled(ladder[top - 1, at], exponent - BITS)
+    total, error = _two_sum(first, second)
     # The sticky bit stands for all limbs below the third: it breaks ties and reaches no bit that is kept.
-    high = total + (error + _scaled(ladder[top - 2, at] | below, exponent - 2 * BITS))
-    with np.errstate(invalid="ignore"):
-        low = (total - high) + (error + leading[2] + leading[3])
-    return high, np.where(np.isfinite(high), low, 0.0)
+    return total + (error + _scaled(ladder[top - 2, at] | below, exponent - 2 * BITS))
 
 
 def _scaled(total: Ints, exponent: Ints | int) -> Floats:
@@ -228,26 +278,10 @@ def _scaled(total: Ints, exponent: Ints | int) -> Floats:
     return scaled
 
 
-def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """``a + b`` as rounded sum and exact error (Knuth, The Art of Computer Programming 2, 4.2.2)."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = a + b
         part = total - a
         error = (a - (total - part)) + (b - part)
     return total, np.where(np.isfinite(total), error, 0.0)
-
-
-def two_product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """``a * b`` as rounded product and exact error (Dekker 1971), where nothing over- or underflows."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        product = a * b
-        a_high, b_high = _upper_half(a), _upper_half(b)
-        a_low, b_low = a - a_high, b - b_high
-        error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    return product, np.where(np.isfinite(product) & np.isfinite(error), error, 0.0)
-
-
-def _upper_half(a: Floats) -> Floats:
-    scaled = 134217729.0 * a
-    upper: Floats = scaled - (scaled - a)
-    return upper
