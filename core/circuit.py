@@ -31,6 +31,14 @@ class Node:
     rows_out: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """An epoch that is not committed yet: the delta of every node, and the seconds each took."""
+
+    deltas: list[Delta]
+    seconds: list[float]
+
+
 @dataclass(slots=True)
 class Circuit:
     """Nodes as a list: every node refers to earlier ones only, so the order of the list is the order of work.
@@ -50,27 +58,11 @@ class Circuit:
         self.states.extend(state for state in states if all(state is not known for known in self.states))
         return NodeId(len(self.nodes) - 1)
 
-    def step(self, now: Now, arrived: Mapping[str, Delta]) -> list[Delta]:
-        """Run one epoch and commit it; or, if a node raises, leave everything as it was.
+    def evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> Evaluated:
+        """The first phase of an epoch: every node's delta, with what outlives the epoch staged.
 
-        Returns:
-            The delta of every node.
+        ``commit`` or ``discard`` has to follow, the latter also when this raises.
         """
-        try:
-            deltas, seconds = self._evaluate(now, arrived)
-        except BaseException:
-            for state in self.states:
-                state.discard()
-            raise
-        for state in self.states:
-            state.commit()
-        for node, delta, taken in zip(self.nodes, deltas, seconds, strict=True):
-            node.seconds += taken
-            node.rows_in += sum(len(deltas[source]) for source in node.inputs)
-            node.rows_out += len(delta)
-        return deltas
-
-    def _evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> tuple[list[Delta], list[float]]:
         deltas: list[Delta] = []
         seconds: list[float] = []
         for node in self.nodes:
@@ -82,4 +74,19 @@ class Circuit:
                     node.operator.step(now, arrived.get(node.name) or Delta.empty(node.operator.schema))
                 )
             seconds.append(time.perf_counter() - begun)
-        return deltas, seconds
+        return Evaluated(deltas, seconds)
+
+    def commit(self, evaluated: Evaluated) -> None:
+        """The second phase: what was staged is the state. Cannot fail."""
+        deltas = evaluated.deltas
+        for state in self.states:
+            state.commit()
+        for node, delta, taken in zip(self.nodes, deltas, evaluated.seconds, strict=True):
+            node.seconds += taken
+            node.rows_in += sum(len(deltas[source]) for source in node.inputs)
+            node.rows_out += len(delta)
+
+    def discard(self) -> None:
+        """Leave everything as it was before ``evaluate``."""
+        for state in self.states:
+            state.discard()

@@ -34,3 +34,8 @@ class EpochGoneError(EvercurrentError, LookupError):
 
 class SubscriberError(EvercurrentError):
     """A subscriber's callback raised. The epoch is done and every other subscriber has heard of it."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without the context and the hints that polars adds."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

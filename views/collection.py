@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, Ty
 import polars as pl
 
 from evercurrent.core.aggregates import Column
-from evercurrent.core.errors import PlanError
+from evercurrent.core.errors import PlanError, first_line
 from evercurrent.core.operators.join import JoinKind
 from evercurrent.core.schema import forbid_reserved, listed, require_columns
 
-from .expression_trees import first_line, resolved, shown
+from .expression_trees import resolved, shown
 from .expressions import (
     Expression,
     column_names,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import networkx as nx
 import polars as pl
 
+from evercurrent.core.allocation import expect_large_arrays
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError, SubscriberError
@@ -21,6 +22,7 @@ from .collection import Collection, require_collection
 from .compiling import Compiled, compile_plan
 from .explain import engine_html, explain_mermaid, explain_text
 from .history import Retain
+from .interrupts import interrupts_deferred
 from .ledger import ledger_frame, source_ledger_frame
 from .plan import Plan, SourceKind
 from .sources import Source, accepted, declare
@@ -56,6 +58,7 @@ class Engine:
         if not isinstance(retain, Retain | None):
             raise PlanError(f"retain= is {retain!r}; give Retain(epochs=..., rows=...)")
         self._retain = retain or Retain()
+        expect_large_arrays()
         self._plan = Plan()
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
@@ -216,13 +219,21 @@ class Engine:
         return self.epoch_number
 
     def _step(self, compiled: Compiled, now: Now, arrived: Mapping[str, Delta]) -> dict[str, pl.DataFrame]:
-        deltas = compiled.circuit.step(now, arrived)
-        self.epoch_number = now.epoch
-        changed = {}
-        for name, view in self.views.items():
-            delta = deltas[compiled.outputs[view._place]].consolidate()
-            if len(delta):
-                changed[name] = view._publish(now.epoch, delta.frame)
+        circuit, changed = compiled.circuit, {}
+        try:
+            evaluated = circuit.evaluate(now, arrived)
+            for name, view in self.views.items():
+                delta = evaluated.deltas[compiled.outputs[view._place]].consolidate()
+                if len(delta):
+                    changed[name] = view._published(now.epoch, delta.frame)
+        except BaseException:
+            circuit.discard()
+            raise
+        with interrupts_deferred():
+            circuit.commit(evaluated)
+            self.epoch_number = now.epoch
+            for name, frame in changed.items():
+                self.views[name]._history.append(now.epoch, frame)
         return changed
 
     def _call_back(self, published: Mapping[str, pl.DataFrame]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 import polars.selectors as cs
 
-from evercurrent.core.errors import PlanError
+from evercurrent.core.errors import PlanError, first_line
 from evercurrent.core.schema import listed, require_columns
 
 _T = TypeVar("_T")
@@ -57,11 +57,6 @@ def shown(expr: pl.Expr) -> str:
             elif not before or re.search(r"(?<!\w)\($", before):
                 letters[start], letters[place] = "(", ")"
     return "".join(letters)
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without the context and the hints that polars adds."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def written(write: Callable[[], _T]) -> _T | None:

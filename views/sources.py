@@ -10,12 +10,11 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.delta import Delta
-from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.errors import InputError, PlanError, first_line
 from evercurrent.core.kernels import Ints
 from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
 
 from .collection import Collection
-from .expression_trees import first_line
 from .expressions import declared_schema
 from .plan import Input, Plan, PlanId, PlanNode, SourceKind
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from evercurrent.core.errors import PlanError
+from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.schema import DIFF, EPOCH, require_columns
 
 from .changes import change_rows
@@ -137,8 +137,14 @@ class View(Collection):
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
+            InputError: the epoch is still to come, as one remembered from another engine is.
         """
         self._engine.ready()
+        if since is not None and since > self.epoch:
+            raise InputError(
+                f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {self.epoch}; "
+                "a new engine begins anew: read view.snapshot() first"
+            )
         return Deltas(self, BEFORE_ALL if since is None else since)
 
     def changes(
@@ -201,10 +207,8 @@ class View(Collection):
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
 
-    def _publish(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep the delta of an epoch, columns in the order that readers see."""
+    def _published(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
+        """The delta of an epoch with its number, columns in the order that readers see."""
         epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
         columns = frame.get_columns()
-        published = pl.DataFrame([*columns[:-1], epochs, columns[-1]])
-        self._history.append(epoch, published)
-        return published
+        return pl.DataFrame([*columns[:-1], epochs, columns[-1]])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from ..accumulators import LENGTH, contributions
-from ..aggregates import Additive, Aggregate, Column
+from ..aggregates import Additive, Aggregate, Column, Custom
 from ..clock import Now
 from ..delta import Delta
-from ..errors import ArithmeticRefusedError
+from ..errors import ArithmeticRefusedError, InputError, first_line
 from ..kernels import (
     Groups,
     Ints,
@@ -30,7 +31,7 @@ from ..kernels import (
     with_plain_zeros,
 )
 from ..run import Layout, run_of_groups
-from ..schema import DIFF
+from ..schema import DIFF, listed
 from ..spine import Spine
 from .group_parts import Change, DistinctPart, InvertedPart, Part, Sums
 
@@ -163,14 +164,15 @@ class GroupBy:
         return np.zeros(height, np.bool_) if lengths is None else lengths != 0
 
     def _stage_inverted(self, delta: Delta, after: Sums) -> None:
-        parts = self.inverted
-        if not parts:
+        if not self.inverted:
             return
         # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
         own = group_columns([delta.frame.get_column(name) for name in self._spec.keys], len(delta))
         empty = after.get(LENGTH, np.zeros(len(own), np.int64)) == 0
-        for part in parts:
-            part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
+        for part, aggregate in self._aggregates:
+            if isinstance(part, InvertedPart):
+                with self._named(aggregate):
+                    part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
 
     def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
         """The output columns: keys, and what is finished from the aggregates."""
@@ -181,7 +183,10 @@ class GroupBy:
         # A column of that height keeps literals as long as the rest.
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
         frame = pl.DataFrame([rows, *names, *values])
-        made = computed(frame, [*self._finishing, pl.col(DIFF)]).get_columns()[:-1]
+        try:
+            made = computed(frame, [*self._finishing, pl.col(DIFF)]).get_columns()[:-1]
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"{self._spec.where}: {first_line(error)}; nothing has changed") from error
         return [*names, *map(with_plain_zeros, made)]
 
     def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
@@ -190,21 +195,33 @@ class GroupBy:
             keys = [self._key_column(change.keys.take(change.groups))]
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
-        values = [self._changed(part, aggregate.output, change) for part, aggregate in self._aggregates]
+        values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         columns = self._finished(keys, values, len(change))
         rows = pl.DataFrame([*columns, pl.Series(DIFF, change.signs)])
         same = change.unchanged(columns[len(keys) :])
         return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
 
-    def _changed(self, part: Part, output: str, change: Change) -> pl.Series:
-        try:
+    def _changed(self, part: Part, aggregate: Aggregate, change: Change) -> pl.Series:
+        with self._named(aggregate):
             return part.change(change)
+
+    @contextmanager
+    def _named(self, aggregate: Aggregate) -> Iterator[None]:
+        """Errors of an aggregate as errors of the column that a user sees."""
+        try:
+            yield
         except ArithmeticRefusedError as error:
-            shown = [column.name for column in self._spec.finished if output in column.expr.meta.root_names()]
-            names = ", ".join(map(repr, shown))
-            raise ArithmeticRefusedError(
-                f"{self._spec.where}: column {names}: {error}; nothing has changed"
-            ) from error
+            raise ArithmeticRefusedError(self._refusal(aggregate, str(error))) from error
+        except Exception as error:
+            if not isinstance(error, pl.exceptions.PolarsError) and not isinstance(aggregate, Custom):
+                raise
+            said = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
+            raise InputError(self._refusal(aggregate, said)) from error
+
+    def _refusal(self, aggregate: Aggregate, said: str) -> str:
+        finished = self._spec.finished
+        shown = [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
+        return f"{self._spec.where}: column {listed(shown)}: {said}; nothing has changed"
 
     def _first_row(self) -> Delta:
         """The row of no rows, there from the start where there are no keys."""

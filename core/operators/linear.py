@@ -9,7 +9,7 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..kernels import stack, with_plain_zeros
 from ..schema import DIFF
 
@@ -42,7 +42,7 @@ class Linear:
         try:
             frame = self._function(delta.frame)
         except pl.exceptions.PolarsError as error:
-            raise InputError(f"{self._where}: {error}; nothing has changed") from error
+            raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
         return (
             Delta(frame, delta.is_consolidated and self._keeps_rows_apart) if frame.height else self._nothing
         )
@@ -73,7 +73,12 @@ class MapBatches:
         return Delta(stack(parts))
 
     def _mapped(self, rows: pl.DataFrame, diff: int) -> pl.DataFrame:
-        mapped = self._function(rows)
+        try:
+            mapped = self._function(rows)
+        except Exception as error:
+            raise InputError(
+                f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
+            ) from error
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
             found = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
             raise InputError(

@@ -72,7 +72,7 @@ def test_a_variance_is_near_that_of_polars(dtype: pl.DataType, values: list[Any]
     engine.push("a", rows)
     # That of the values, that of the floats next to them, or what polars makes of these: they are not far apart.
     allowed = [variance(map(Fraction, values)), variance(map(Fraction, map(float, values))), rows["x"].var()]
-    assert view.read()["u"][0] in [pytest.approx(right, rel=1e-6, abs=1e-9) for right in allowed]
+    assert view.read()["u"][0] in [pytest.approx(right, rel=1e-4, abs=1e-9) for right in allowed]
 
 
 def variance(values: Iterable[Fraction]) -> float:

@@ -208,3 +208,11 @@ def test_the_row_for_everything_is_a_delta_of_epoch_zero_from_the_start() -> Non
     assert list(view.deltas(since=0)) == []
     assert view.snapshot().epoch == 0
     assert (view.read().rows(), chained.read().rows()) == ([(0,)], [(1,)])
+
+
+def test_an_epoch_that_is_still_to_come_is_refused() -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("a", {"x": pl.Int64}))
+    engine.push("a", {"x": [1]})
+    with pytest.raises(ec.InputError, match=r"'v'.*epoch 50.*snapshot"):
+        view.deltas(since=50)
