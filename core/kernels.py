@@ -31,6 +31,9 @@ SMALL = 256
 PACKED_BELOW = 1 << 25
 """From so many words on, too few bits are left of a word beside its position."""
 
+DENSE_BELOW = 1 << 22
+"""From so many integers on, the counts and codes of a group by counting take more room than a sort does."""
+
 EXACT_FLOATS = 2**53
 """Integers below this are floats, every one of them."""
 
@@ -273,8 +276,9 @@ def group(keys: Keys) -> Groups:
     Cost: one sort of words; of both words only where the first ones collide. Integers that lie close together
     are counted instead.
     """
-    dense = None if keys.second is not None else _dense_groups((keys.first * UNSPREAD).view(np.int64))
-    return dense or _sorted_groups(keys)
+    if keys.second is not None or len(keys) >= DENSE_BELOW:
+        return _sorted_groups(keys)
+    return _dense_groups((keys.first * UNSPREAD).view(np.int64)) or _sorted_groups(keys)
 
 
 def _sorted_groups(keys: Keys) -> Groups:
@@ -291,7 +295,7 @@ def _sorted_groups(keys: Keys) -> Groups:
 
 def _dense_groups(integers: Ints) -> DenseGroups | None:
     """Groups of integers that lie so close together that counting them costs less than a sort; else None."""
-    if len(integers) <= SMALL:
+    if not SMALL < len(integers) < DENSE_BELOW:
         return None
     smallest, largest = int(integers.min()), int(integers.max())
     if largest - smallest >= 2 * len(integers):

@@ -65,8 +65,9 @@ class Spine:
         totals = dict(self._committed.totals)
         for name, column in run.sums.items():
             totals[name] = totals.get(name, 0) + int(column.sum())
-        version = replace(self._committed, runs=self._piled((*self.runs, run)), totals=totals)
-        self._staged = self._tidied(version)
+        then = self._committed
+        piled = self._piled((*then.runs, run))
+        self._staged = self._tidied(_Version(piled, totals, then.attempt_from, then.wasted))
         self.delta = run
 
     def waste(self, entries: int) -> None:
@@ -76,7 +77,9 @@ class Spine:
     def commit(self) -> None:
         """Make what was staged the state."""
         if self._staged is not None:
-            self._committed = replace(self._staged, wasted=self._staged.wasted + self._wasted)
+            self._committed = self._staged
+            if self._wasted:
+                self._committed = replace(self._staged, wasted=self._staged.wasted + self._wasted)
         self.discard()
 
     def discard(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,8 +170,10 @@ class GroupBy:
         empty = after.get(LENGTH, np.zeros(len(own), np.int64)) == 0
         for part, aggregate in self._aggregates:
             if isinstance(part, InvertedPart):
-                with self._named(aggregate):
+                try:
                     part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
+                except Exception as error:
+                    raise self._named(aggregate, error) from error
 
     def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
         """The output columns: keys, and what is finished from the aggregates."""
@@ -202,21 +203,19 @@ class GroupBy:
         return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
 
     def _changed(self, part: Part, aggregate: Aggregate, change: Change) -> pl.Series:
-        with self._named(aggregate):
-            return part.change(change)
-
-    @contextmanager
-    def _named(self, aggregate: Aggregate) -> Iterator[None]:
-        """Errors of an aggregate as errors of the column that a user sees."""
         try:
-            yield
-        except ArithmeticRefusedError as error:
-            raise ArithmeticRefusedError(self._refusal(aggregate, str(error))) from error
+            return part.change(change)
         except Exception as error:
-            if not isinstance(error, pl.exceptions.PolarsError) and not isinstance(aggregate, Custom):
-                raise
+            raise self._named(aggregate, error) from error
+
+    def _named(self, aggregate: Aggregate, error: Exception) -> Exception:
+        """An error of an aggregate as an error of the column that a user sees; a bug of ours as it is."""
+        if isinstance(error, ArithmeticRefusedError):
+            return ArithmeticRefusedError(self._refusal(aggregate, str(error)))
+        if isinstance(error, pl.exceptions.PolarsError) or isinstance(aggregate, Custom):
             said = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
-            raise InputError(self._refusal(aggregate, said)) from error
+            return InputError(self._refusal(aggregate, said))
+        return error
 
     def _refusal(self, aggregate: Aggregate, said: str) -> str:
         finished = self._spec.finished

@@ -42,14 +42,13 @@ class Change:
     @staticmethod
     def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
         """The rows of the groups that existed, with their sums, and of those that exist, with theirs."""
+        before, after = sums
         were, are = np.flatnonzero(existed), np.flatnonzero(exists)
-        both = {}
-        for name in {**sums[0], **sums[1]}:
-            parts = [
-                _taken(moment[name], groups) if name in moment else np.zeros(len(groups), np.int64)
-                for moment, groups in zip(sums, (were, are), strict=True)
-            ]
-            both[name] = np.concatenate(parts)
+        nothing = np.zeros(len(keys), np.int64)
+        both = {
+            name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
+            for name, column in after.items()
+        }
         return Change(keys, np.concatenate((were, are)), len(were), both)
 
     def __len__(self) -> int:
@@ -65,11 +64,14 @@ class Change:
 
     def unchanged(self, columns: Sequence[pl.Series]) -> Mask | None:
         """Which rows stand both before and after, equal in these columns; None: none of them."""
-        place = np.full(len(self.keys), -1)
-        place[self.groups[: self.count_before]] = np.arange(self.count_before)
-        before = place[self.groups[self.count_before :]]
-        after = np.flatnonzero(before >= 0)
-        before, after = before[after], after + self.count_before
+        if 2 * self.count_before == len(self.groups) == 2 * len(self.keys):
+            before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
+        else:
+            place = np.full(len(self.keys), -1)
+            place[self.groups[: self.count_before]] = np.arange(self.count_before)
+            before = place[self.groups[self.count_before :]]
+            after = np.flatnonzero(before >= 0)
+            before, after = before[after], after + self.count_before
         for column in columns:
             if not len(after):
                 return None
