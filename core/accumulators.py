@@ -103,10 +103,16 @@ def _floats(column: pl.Series) -> Floats:
 
 def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
     """The 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
-    decimals = column if column.dtype.is_decimal() else column.cast(pl.Decimal(38, 0))
-    array = decimals.fill_null(0).rechunk().to_arrow()
-    words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
-    return words[array.offset : array.offset + len(array)]
+    filled = column.fill_null(0).rechunk()
+    if column.dtype.is_decimal():
+        array = filled.to_arrow()
+        words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
+        return words[array.offset : array.offset + len(array)]
+    lower = (filled & pl.Series([2**64 - 1], dtype=column.dtype)).cast(pl.UInt64).to_numpy()
+    upper = (filled // pl.Series([2**64], dtype=column.dtype)).cast(
+        pl.Int64 if column.dtype == pl.Int128 else pl.UInt64
+    )
+    return np.stack([lower, upper.to_numpy().view(np.uint64)], axis=1)
 
 
 _ROW_PARTS: dict[str, Callable[[str, pl.Series, Ints], dict[str, Ints]]] = {
@@ -201,10 +207,7 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int
         words, lost = wide_integers(prefix, sums, height)
         if lost.any():
             raise _does_not_fit(aggregate)
-        scale = dtype.scale if isinstance(dtype, pl.Decimal) else 0
-        buffer = pa.py_buffer(np.ascontiguousarray(words))
-        decimals = pa.Array.from_buffers(pa.decimal128(38, scale), height, [None, buffer])
-        return _fitted(aggregate, pl.Series(aggregate.output, decimals))
+        return _fitted(aggregate, _of_wide_words(aggregate.output, words, dtype))
     unsigned = aggregate.dtype == pl.UInt64
     numbers, lost = integers(prefix, sums, height, unsigned=unsigned)
     if lost.any():
@@ -212,6 +215,18 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int
     if unsigned:
         return pl.Series(aggregate.output, numbers.view(np.uint64))
     return _whole_numbers(aggregate, numbers)
+
+
+def _of_wide_words(name: str, words: npt.NDArray[np.uint64], dtype: pl.DataType) -> pl.Series:
+    if isinstance(dtype, pl.Decimal):
+        buffer = pa.py_buffer(np.ascontiguousarray(words))
+        return pl.Series(
+            name, pa.Array.from_buffers(pa.decimal128(38, dtype.scale), len(words), [None, buffer])
+        )
+    upper = words[:, 1].view(np.int64) if dtype == pl.Int128 else words[:, 1]
+    return pl.Series(name, upper).cast(dtype) * pl.Series([2**64], dtype=dtype) + pl.Series(words[:, 0]).cast(
+        dtype
+    )
 
 
 def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
@@ -235,10 +250,12 @@ def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values
     degrees = values - aggregate.ddof
     with np.errstate(invalid="ignore", over="ignore"):
         below = np.maximum(values, 1).astype(np.float64) * np.maximum(degrees, 1)
-        variance = np.maximum(spreads(total, squares, sums, values), 0.0) / below
+        spread, power = spreads(total, squares, sums, values)
+        variance = np.maximum(spread, 0.0) / below
         if isinstance(dtype, pl.Decimal):
             variance = variance / 10.0 ** (2 * dtype.scale)
         variance = np.where(np.isfinite(nearest(total, sums, len(values))), variance, np.nan)
-    result = np.sqrt(variance) if aggregate.kind == "std" else variance
+        is_std = aggregate.kind == "std"
+        result = np.ldexp(np.sqrt(variance), power // 2) if is_std else np.ldexp(variance, power)
     column = _fitted(aggregate, pl.Series(aggregate.output, result))
     return column.set(pl.Series(degrees <= 0), None) if (degrees <= 0).any() else column

@@ -25,6 +25,10 @@ NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 """Values that have no limbs, by the names under which they are counted."""
 
 
+DOWN = 36
+"""By how many limbs a difference is lowered that is too large for a float: its quotient may not be."""
+
+
 def limb_name(prefix: str, limb: int) -> str:
     """The name of a limb among the additive columns of a run."""
     return f"{prefix}[{limb}]"
@@ -210,8 +214,8 @@ def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
     return np.where(extra == 0, rounded, extra)
 
 
-def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> Floats:
-    """count * (sum of squares) - (sum)^2, exact and then rounded once."""
+def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> tuple[Floats, int]:
+    """count * (sum of squares) - (sum)^2, exact and then rounded once: floats, times a power of two."""
     difference: dict[int, Ints] = {}
 
     def add(limb: int, part: Ints) -> None:
@@ -226,7 +230,10 @@ def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) ->
     for j, square in carried(limbs_of(squares, sums)):
         add(j, (square * counts) & MASK)
         add(j + 1, (square * counts) >> BITS)
-    return _rounded(difference, len(counts))
+    rounded = _rounded(difference, len(counts))
+    if np.isfinite(rounded).all():
+        return rounded, 0
+    return _rounded({limb - DOWN: part for limb, part in difference.items()}, len(counts)), DOWN * BITS
 
 
 def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]:

@@ -25,6 +25,9 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 SEEDS = (0x65766572, 0x63757272)
 """Seeds of the two 64-bit hashes that make a key of 128 bits."""
 
+NULL_WORD = np.uint64(0xD1B54A32D192ED03)
+"""The first word of a null: any that hardly an integer has, so that the second word is hardly ever asked."""
+
 SMALL = 256
 """Up to so many words a plain sort of positions is as fast."""
 
@@ -53,7 +56,7 @@ class Keys:
 
     One integer column is permuted (``SPREAD``), so ``first`` alone is the key and gives the value back.
     Any other key is a 128-bit hash: ``first`` orders, ``second`` tells collisions apart. ``second`` is None
-    where it is zero throughout; a null integer is (0, 1).
+    where it is zero throughout; a null integer is (``NULL_WORD``, 1).
     """
 
     first: Words
@@ -117,7 +120,8 @@ def key_words(columns: Sequence[pl.Series], height: int) -> Keys:
     words = values.view(np.uint64) * SPREAD
     if not column.has_nulls():
         return Keys(words)
-    return Keys(words, column.is_null().to_numpy().astype(np.uint64))
+    nulls = column.is_null().to_numpy()
+    return Keys(np.where(nulls, NULL_WORD, words), nulls.astype(np.uint64))
 
 
 def physical(column: pl.Series) -> Ints:
@@ -135,15 +139,14 @@ def physical(column: pl.Series) -> Ints:
 
 def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:
     """The key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
-    values = keys.first * UNSPREAD
+    nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
+    values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
     column = pl.Series(name, values.view(np.int64))
     if dtype == pl.UInt64:
         column = pl.Series(name, values)
     elif dtype != pl.Int64:
         column = column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
-    if keys.second is None or not keys.second.any():
-        return column
-    return column.set(pl.Series(keys.second != 0), None)
+    return column if nulls is None else column.set(pl.Series(nulls), None)
 
 
 def is_ones(values: Ints) -> bool:

@@ -13,8 +13,8 @@ from .run import Layout, Run, empty_run, make_run
 from .schema import DIFF
 from .spine import Spine
 
-CUT = "cut"
-"""Additive column: marks the last entry read of a run that has more of this key."""
+CUT, CUT_AFTER = "cut", "cut after"
+"""Additive columns: mark the last entry read of a run that has more of this key: a committed run, the delta."""
 
 BEFORE = "before"
 """Additive column: the diff as of the last commit."""
@@ -77,8 +77,9 @@ def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Foun
     while len(pending) or not parts:
         read = _read(spine, delta, keys, pending, take)
         found, pending = _settle(read, _moments(delta), pending, len(keys), count)
-        # What did not come to be seen was retracted, or lies behind an entry at which a run was cut.
-        spine.waste(max(len(read) - 2 * (count + 1) * len(keys) * (len(spine.runs) + 1), 0))
+        if take > count + 1:
+            # What had to be read further stands behind rows that were retracted.
+            spine.waste(len(read))
         parts.append(found)
         take *= 4
     return [_together(spine.layout, found) for found in zip(*parts, strict=True)]
@@ -96,7 +97,7 @@ def _together(layout: Layout, parts: Sequence[Found]) -> Found:
 def _read(spine: Spine, delta: Run | None, keys: Keys, wanted: Index, take: int | None) -> Run:
     """The entries of the wanted keys as one run whose key is the number of the wanted key."""
     asked = keys if len(wanted) == len(keys) else keys.take(wanted)
-    owners, payloads, rows, diffs, before, cuts = [], [], [], [], [], []
+    owners, payloads, rows, diffs, before, cuts, later = [], [], [], [], [], [], []
     for run in spine.runs if delta is None else (*spine.runs, delta):
         lower, upper = run.find(asked)
         end = upper if take is None else np.minimum(upper, lower + take)
@@ -111,14 +112,16 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, wanted: Index, take: int 
         before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
         cut = np.zeros(len(positions), np.int64)
         cut[(np.cumsum(end - lower) - 1)[end < upper]] = 1
-        cuts.append(cut)
+        none = np.zeros_like(cut)
+        cuts.append(none if run is delta else cut)
+        later.append(cut if run is delta else none)
     if not owners:
         return empty_run(spine.layout)
     spine.touched += sum(map(len, owners))
     numbered = Keys(np.concatenate(owners).astype(np.uint64))
     sums = {DIFF: np.concatenate(diffs), CUT: np.concatenate(cuts)}
     if delta is not None:
-        sums[BEFORE] = np.concatenate(before)
+        sums |= {BEFORE: np.concatenate(before), CUT_AFTER: np.concatenate(later)}
     return make_run(spine.layout, numbered, stack(payloads), sums, Keys.concat(rows))
 
 
@@ -131,14 +134,13 @@ def _settle(
     that come in between, or that cancel it.
     """
     owners = read.keys.first.astype(np.intp)
-    frontier = np.full(size, len(read))
-    if CUT in read.sums:
-        cuts = np.flatnonzero(read.sums[CUT])[::-1]
-        frontier[owners[cuts]] = cuts
-    certain = np.arange(len(read)) <= frontier[owners]
+    committed = _frontier(read, owners, size, (CUT,))
     settled = np.ones(size, np.bool_)
     kept = []
     for moment in moments:
+        after = moment == DIFF and CUT_AFTER in read.sums
+        frontier = _frontier(read, owners, size, (CUT, CUT_AFTER)) if after else committed
+        certain = np.arange(len(read)) <= frontier[owners]
         places = np.where(certain, np.maximum(_column(read, moment), 0), 0)
         running = np.cumsum(places)
         total = np.bincount(owners, places, size).astype(np.int64)
@@ -148,6 +150,18 @@ def _settle(
         kept.append(np.maximum(np.minimum(left, places), 0))
     found = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
     return found, pending[~settled[pending]]
+
+
+def _frontier(read: Run, owners: Index, size: int, columns: tuple[str, ...]) -> Index:
+    """For each key the first entry at which a run was cut, by these columns; the end where none was."""
+    frontier = np.full(size, len(read))
+    for column in columns:
+        if column in read.sums:
+            cuts = np.flatnonzero(read.sums[column])[::-1]
+            first = np.full(size, len(read))
+            first[owners[cuts]] = cuts
+            frontier = np.minimum(frontier, first)
+    return frontier
 
 
 def _column(read: Run, name: str) -> Ints:

@@ -16,6 +16,7 @@ from .directory import Directory
 from .errors import FileError
 from .kernels import HASH_NAME, Ints, Keys, Words
 from .run import Layout, Run
+from .schema import listed
 
 FORMAT = 1
 """Version of the columns and of what the file says of itself."""
@@ -33,7 +34,7 @@ def write_run(path: Path, run: Run) -> None:
     columns |= {SUM + name: column for name, column in run.sums.items()}
     series = [pl.Series(name, column) for name, column in columns.items() if column is not None]
     series += [column.alias(PAYLOAD + column.name) for column in run.payload.get_columns()]
-    table = pl.DataFrame(series).to_arrow(compat_level=pl.CompatLevel.newest())
+    table = pl.DataFrame(series).rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
     said = {"format": FORMAT, "hash": HASH_NAME}
     table = table.replace_schema_metadata({NAME: json.dumps(said).encode()})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -51,14 +52,19 @@ def map_run(path: Path, layout: Layout) -> Run:
             table = pa.ipc.open_file(source).read_all()
     except (OSError, pa.ArrowInvalid) as error:
         raise FileError(f"{path}: cannot be read as a run: {error}") from error
-    said = json.loads((table.schema.metadata or {}).get(NAME, b"{}"))
+    try:
+        said = json.loads((table.schema.metadata or {}).get(NAME, b"{}"))
+    except ValueError as error:
+        raise FileError(f"{path}: does not say what it is: {error}") from error
     if said.get("format") != FORMAT:
         raise FileError(f"{path}: is of format {said.get('format')}, this version reads format {FORMAT}")
     frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
+    if missing := [name for name in layout.payload if PAYLOAD + name not in frame.columns]:
+        raise FileError(f"{path}: has no column {listed(missing)}; it is a run of another state")
     payload = pl.DataFrame([frame.get_column(PAYLOAD + name).alias(name) for name in layout.payload])
-    if said["hash"] != HASH_NAME:
+    if said.get("hash") != HASH_NAME:
         raise FileError(
-            f"{path}: is sorted by the hash of {said['hash']}, this is {HASH_NAME}; write it anew"
+            f"{path}: is sorted by the hash of {said.get('hash')}, this is {HASH_NAME}; write it anew"
         )
     keys = Keys(frame.get_column(KEY).to_numpy(), _words(frame, SECOND))
     rows = Keys(frame.get_column(ROW).to_numpy(), _words(frame, ROW_SECOND)) if layout.by_row else None

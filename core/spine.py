@@ -78,8 +78,8 @@ class Spine:
         """Make what was staged the state."""
         if self._staged is not None:
             self._committed = self._staged
-            if self._wasted:
-                self._committed = replace(self._staged, wasted=self._staged.wasted + self._wasted)
+        if self._wasted:
+            self._committed = replace(self._committed, wasted=self._committed.wasted + self._wasted)
         self.discard()
 
     def discard(self) -> None:
@@ -118,7 +118,11 @@ class Spine:
     def merged(self) -> Run:
         """All entries in one run. Cost: the state, once for as long as it does not change."""
         if self._merged is None or self._merged[0] is not self.runs:
-            self._merged = self.runs, self._merge(self.runs)
+            merged = self._merge(self.runs)
+            if self._staged is None:
+                # The same collection in one run: it need not be kept twice.
+                self._committed = replace(self._committed, runs=(merged,) if len(merged) else ())
+            self._merged = self.runs, merged
         return self._merged[1]
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:

@@ -150,9 +150,9 @@ class _Compiler:
             case Filter(condition=condition):
                 return self._linear(where, node, inputs, _filtering(condition), True)
             case Explode(columns=names):
-                return self._linear(where, node, inputs, lambda frame: frame.explode(names), False)
+                return self._linear(where, node, inputs, lambda frame: _plain(frame.explode(names)), False)
             case Unnest(columns=names):
-                return self._linear(where, node, inputs, lambda frame: frame.unnest(names), False)
+                return self._linear(where, node, inputs, lambda frame: _plain(frame.unnest(names)), False)
             case Mapped(function=function):
                 return self._add(node.label, MapBatches(where, node.schema, function), *inputs)
             case Concat():
@@ -330,6 +330,10 @@ def selecting(columns: Sequence[Column]) -> FrameFunction:
         return pl.DataFrame([*taken, frame.get_column(DIFF)])
 
     return select
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame([with_plain_zeros(column) for column in frame.get_columns()])
 
 
 def _filtering(condition: Column) -> FrameFunction:

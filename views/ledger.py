@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -14,7 +14,7 @@ LEDGER_SCHEMA = pl.Schema(
 )
 
 
-def ledger_frame(refused: Sequence[Refused]) -> pl.DataFrame:
+def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
     """All refused rows, each as JSON."""
     parts = [
         entry.frame.select(
@@ -29,7 +29,7 @@ def ledger_frame(refused: Sequence[Refused]) -> pl.DataFrame:
     return pl.concat([LEDGER_SCHEMA.to_frame(), *parts])
 
 
-def source_ledger_frame(refused: Sequence[Refused], source: str, schema: pl.Schema) -> pl.DataFrame:
+def source_ledger_frame(refused: Iterable[Refused], source: str, schema: pl.Schema) -> pl.DataFrame:
     """The refused rows of one source, with its columns: they can be mended and pushed again."""
     empty = pl.Schema({EPOCH: pl.UInt64(), "reason": pl.String(), **schema, DIFF: pl.Int64()}).to_frame()
     parts = [

@@ -38,7 +38,7 @@ MOST_ROWS = 2**30
 """So many rows of one epoch could be too many for the sums of their limbs."""
 
 ROOM = 2**62
-"""Sums beyond this are refused: what one epoch adds, at most 2^62, could otherwise wrap around."""
+"""Sums beyond this are refused: what one more epoch adds, less than 2^63, could otherwise wrap around unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class GroupBy:
         self._spec = spec
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
+        counted = [part.column for part in parts if isinstance(part, DistinctPart)]
+        assert len(set(counted)) == len(counted), "equal aggregates are one"
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         self._finishing = [column.expr.alias(column.name) for column in spec.finished]
@@ -111,6 +113,10 @@ class GroupBy:
         """The touched groups and what the epoch adds to their additive columns."""
         keys = [[delta.frame.get_column(name) for name in self._spec.keys] for delta in deltas]
         rows = [contributions(self._additive, deltas[0].frame, self._checked(deltas[0].diffs))]
+        for part in self.inverted:
+            # Modulo 2^64, zero when no row is left: that the diffs add up to zero does not say so.
+            words = key_words([deltas[0].frame.get_column(part.input)], len(deltas[0])).first
+            rows[0][part.column] = words.view(np.int64) * deltas[0].diffs
         if len(deltas) == 1:
             groups = group_columns(keys[0], len(deltas[0]))
             return groups, {name: groups.sums(column) for name, column in rows[0].items()}
@@ -122,9 +128,9 @@ class GroupBy:
         return groups, {name: groups.sums(column) for name, column in columns.items()}
 
     def _checked(self, diffs: Ints) -> Ints:
-        if (len(diffs) and not is_ones(diffs) and int(np.abs(diffs).sum()) >= MOST_ROWS) or len(
-            diffs
-        ) >= MOST_ROWS:
+        if (
+            len(diffs) and not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
+        ) or len(diffs) >= MOST_ROWS:
             raise ArithmeticRefusedError(
                 f"{self._spec.where}: one epoch adds up to more than 2^30 rows; push the input in smaller batches"
             )
@@ -138,10 +144,15 @@ class GroupBy:
         return before, after
 
     def _require_room(self, sums: Sums) -> None:
+        modulo = {part.column for part in self.inverted}
         for name, column in sums.items():
-            if len(column) and (int(column.max()) >= ROOM or int(column.min()) <= -ROOM):
+            if (
+                name not in modulo
+                and len(column)
+                and (int(column.max()) >= ROOM or int(column.min()) <= -ROOM)
+            ):
                 raise ArithmeticRefusedError(
-                    f"{self._spec.where}: a group has too many rows for an exact {name}; group by a finer key first"
+                    f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
                 )
 
     def _names(self, frame: pl.DataFrame, groups: Groups) -> pl.DataFrame:
@@ -167,9 +178,10 @@ class GroupBy:
             return
         # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
         own = group_columns([delta.frame.get_column(name) for name in self._spec.keys], len(delta))
-        empty = after.get(LENGTH, np.zeros(len(own), np.int64)) == 0
+        nothing = np.zeros(len(own), np.int64)
         for part, aggregate in self._aggregates:
             if isinstance(part, InvertedPart):
+                empty = (after.get(LENGTH, nothing) == 0) & (after.get(part.column, nothing) == 0)
                 try:
                     part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
                 except Exception as error:

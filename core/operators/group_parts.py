@@ -249,11 +249,11 @@ class InvertedPart(_Read):
         self._aggregate = aggregate
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
-        self._at_first = pickle.dumps(aggregate.create())
+        self.column = f"values:{aggregate.output}"
         self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
-        """Stage the states after these rows; none of a group that is ``empty`` and back where it began."""
+        """Stage the states after these rows; none of a group that is ``empty``."""
         before = first_rows(self.spine, groups.keys, 1)
         states: list[bytes | None] = [None] * len(groups)
         for owner, pickled in zip(
@@ -263,8 +263,8 @@ class InvertedPart(_Read):
         ends = np.append(groups.starts[1:], len(groups.order))
         for number, (start, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
             entries = groups.order[start:end]
-            moved = self._moved(states[number], values[entries], diffs[entries])
-            states[number] = None if empty[number] and moved == self._at_first else moved
+            moved = None if empty[number] else self._moved(states[number], values[entries], diffs[entries])
+            states[number] = moved
         kept = np.flatnonzero([state is not None for state in states])
         payload = pl.DataFrame(
             {STATE: [state for state in states if state is not None]}, schema={STATE: pl.Binary()}
@@ -279,8 +279,11 @@ class InvertedPart(_Read):
         aggregate = self._aggregate
         assert aggregate.remove is not None, "an inverted part has an inverse"
         state = aggregate.create() if pickled is None else pickle.loads(pickled)
-        state = aggregate.add(state, _repeated(values, np.maximum(diffs, 0)))
-        return pickle.dumps(aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0))))
+        if (diffs > 0).any():
+            state = aggregate.add(state, _repeated(values, np.maximum(diffs, 0)))
+        if (diffs < 0).any():
+            state = aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0)))
+        return pickle.dumps(state)
 
     def _values(self, found: Found, height: int) -> pl.Series:
         aggregate = self._aggregate

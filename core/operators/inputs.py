@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,31 +56,29 @@ class Ledger:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.refused: tuple[Refused, ...] = ()
+        self.refused: deque[Refused] = deque()
+        self.entries = 0
         self.forgotten = 0
-        self._staged: tuple[Refused, ...] = ()
+        self._staged: list[Refused] = []
 
     def stage(self, refused: Refused) -> None:
         """Make ready to enter these rows."""
-        self._staged = (*self._staged, refused)
+        self._staged.append(refused)
 
     def commit(self) -> None:
         """Enter what was staged, and forget the oldest rows beyond the limit."""
-        if not self._staged:
-            return
-        self.refused, self._staged = (*self.refused, *self._staged), ()
+        for refused in self._staged:
+            self.refused.append(refused)
+            self.entries += refused.frame.height
+        self._staged = []
         while self.entries > self.limit and len(self.refused) > 1:
-            self.forgotten += self.refused[0].frame.height
-            self.refused = self.refused[1:]
+            gone = self.refused.popleft().frame.height
+            self.entries -= gone
+            self.forgotten += gone
 
     def discard(self) -> None:
         """Forget what was staged."""
-        self._staged = ()
-
-    @property
-    def entries(self) -> int:
-        """How many refused rows are held."""
-        return sum(refused.frame.height for refused in self.refused)
+        self._staged = []
 
     @property
     def nbytes(self) -> int:

@@ -17,6 +17,9 @@ from ..run import Run
 from ..schema import DIFF
 from ..spine import Spine
 
+LARGEST_DIFF = 2**31
+"""Diffs from here on are refused."""
+
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
@@ -149,12 +152,16 @@ def _products(left: Ints, right: Ints) -> Ints:
     """The diffs of joined rows.
 
     Raises:
-        ArithmeticRefusedError: one of them does not fit.
+        ArithmeticRefusedError: one of them is not below 2^31, beyond which sums of diffs might not be exact.
     """
-    if int(np.abs(left).max()) * int(np.abs(right).max()) >= 2**63:
-        raise ArithmeticRefusedError(
-            "a joined row would stand more than 2^63 times; nothing has changed. Aggregate the inputs before the join"
-        )
+    bound = int(np.abs(left).max()) * int(np.abs(right).max())
+    if bound >= LARGEST_DIFF:
+        products = left.astype(np.float64) * right
+        if float(np.abs(products).max()) >= LARGEST_DIFF:
+            raise ArithmeticRefusedError(
+                "a joined row would stand 2^31 times or more; nothing has changed. "
+                "Aggregate the inputs before they are joined"
+            )
     return left * right
 
 

@@ -43,7 +43,7 @@ def test_what_fails_is_named_and_nothing_has_changed(plan: str) -> None:
     source = engine.source("s", {"x": pl.String, "n": pl.Int64}, kind="diffs")
     view, rows = engine.view("v", build(source)), engine.view("rows", source)
     with pytest.raises(ec.InputError) as caught:
-        engine.push("s", {"x": ["b"], "n": [1]})
+        engine.push("s", {"x": ["b", "c", "c"], "n": [1, 1, 1], "_diff": [1, 1, -1]})
     message = str(caught.value)
     assert [word for word in [*words, "view 'v'", "nothing has changed"] if word not in message] == [], (
         message
