@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .clock import Now
 from .delta import Delta
-from .kernels import consolidated_rows
+from .grouping import consolidated_rows
 from .protocol import Operator, State
 from .schema import DIFF, with_diff
 

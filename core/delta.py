@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from .kernels import Ints, consolidated_rows, gather
+from .grouping import consolidated_rows
+from .kernels import Ints, gather
 from .schema import DIFF, with_diff
 
 

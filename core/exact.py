@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .kernels import Floats, Ints, Mask, is_ones
+from .grouping import is_ones
+from .kernels import Floats, Ints, Mask
 
 BITS = 32
 MASK = np.int64(2**BITS - 1)

@@ -13,20 +13,8 @@ import numpy as np
 import polars as pl
 
 from .directory import Directory
-from .kernels import (
-    Groups,
-    Index,
-    Ints,
-    Keys,
-    Segments,
-    Words,
-    differing,
-    gather,
-    group,
-    key_words,
-    sorted_by,
-    stack,
-)
+from .grouping import Groups, Segments, differing, group
+from .kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
 from .schema import DIFF, Order
 
 LAST_WORD = np.uint64(2**64 - 1)

@@ -65,7 +65,7 @@ Step = tuple[Entries | Epoch, Entries]
 """What is pushed (to source ``a``, or to each by name), and the delta that this must give."""
 
 
-def play(
+def check_steps(
     sources: Mapping[str, Mapping[str, Any]], plan: str, steps: Iterable[Step], *, trusted: bool = False
 ) -> None:
     """Push step by step and compare each delta, and the contents, with what is expected."""

@@ -28,6 +28,7 @@ LEVELS = {
         "clock",
         "schema",
         "kernels",
+        "grouping",
         "directory",
         "exact",
         "delta",

@@ -4,6 +4,7 @@ A file is never in memory as a whole. What does not fit the source's schema is r
 and the row in the message; the rows before it are handed out first.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,7 +241,7 @@ class _TextFile:
         return True
 
 
-class _WholeFile:
+class _WholeFile(ABC):
     """A file that is complete or unreadable: Parquet, Arrow IPC."""
 
     def __init__(self, path: Path, target: Target) -> None:
@@ -282,8 +283,9 @@ class _WholeFile:
         self._tried_as = now
         return self._tries < PATIENCE
 
+    @abstractmethod
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
-        raise NotImplementedError
+        """The rows of a file of that size, not many more than ``batch_rows`` at a time."""
 
 
 class _ParquetFile(_WholeFile):

@@ -7,7 +7,8 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
-from ..kernels import gather, group, key_words
+from ..grouping import group
+from ..kernels import gather, key_words
 from ..run import Layout, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine

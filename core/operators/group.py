@@ -8,23 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ..accumulators import LENGTH, contributions
+from ..accumulators import LENGTH, Sums, contributions
 from ..aggregates import Additive, Aggregate, Column, Custom
 from ..clock import Now
 from ..delta import Delta
 from ..errors import ArithmeticRefusedError, InputError, first_line
+from ..grouping import Groups, group, group_columns, is_ones
 from ..kernels import (
-    Groups,
     Ints,
     Keys,
     Mask,
     column_of_words,
     computed,
     gather,
-    group,
-    group_columns,
     is_one_word,
-    is_ones,
     keep,
     key_words,
     with_plain_zeros,
@@ -32,7 +29,7 @@ from ..kernels import (
 from ..run import Layout, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine
-from .group_parts import Change, DistinctPart, InvertedPart, Part, Sums
+from .group_parts import Change, DistinctPart, InvertedPart, Part
 
 MOST_ROWS = 2**30
 """So many rows of one epoch could be too many for the sums of their limbs."""

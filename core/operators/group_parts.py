@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import polars as pl
 
-from ..accumulators import finish
+from ..accumulators import Sums, finish
 from ..aggregates import Additive, Custom, Distinct, Pick, Whole
-from ..kernels import Groups, Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
+from ..grouping import Groups
+from ..kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
 from ..run import Layout, make_run
 from ..schema import DIFF
@@ -21,9 +22,6 @@ from ..spine import Spine
 
 OWNER = "__owner"
 STATE = "state"
-
-
-Sums = Mapping[str, Ints]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,8 @@ import polars as pl
 from ..clock import Epoch, Now
 from ..delta import Delta
 from ..errors import RetractionError
-from ..kernels import gather, group, key_words, stack, with_plain_zeros
+from ..grouping import group
+from ..kernels import gather, key_words, stack, with_plain_zeros
 from ..reading import first_rows
 from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF

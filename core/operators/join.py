@@ -12,7 +12,8 @@ import polars as pl
 from ..clock import Now
 from ..delta import Delta
 from ..errors import ArithmeticRefusedError
-from ..kernels import Index, Ints, Keys, Mask, boundaries, expand, gather, group, stack
+from ..grouping import boundaries, group
+from ..kernels import Index, Ints, Keys, Mask, expand, gather, stack
 from ..run import Run
 from ..schema import DIFF
 from ..spine import Spine
@@ -44,7 +45,7 @@ class JoinSide:
 
 @dataclass(frozen=True, slots=True)
 class JoinColumn:
-    """An output column: a column of the left or of the right input, or the first of both that is not null."""
+    """An output column: a column of the left or of the right input, or a key of both: that of the row there is."""
 
     name: str
     left: str | None = None
@@ -59,8 +60,8 @@ class Join:
         semi:   rows of A whose key B has;   anti: rows of A whose key B has not
 
     "B has a key" when the diffs of its rows add up to more than zero. Rows with a null key match nothing and
-    do not come here, unless nulls are equal. State: the two arrangements, with counts by key. Cost: the delta and the pairs that it makes; for all kinds but inner also the rows of keys that B comes to have or
-    to lose.
+    do not come here, unless nulls are equal. State: the two arrangements, with counts by key. Cost: the delta
+    and the pairs that it makes; for all kinds but inner also the rows of keys that B comes to have or to lose.
     """
 
     def __init__(

@@ -7,7 +7,8 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
-from ..kernels import boundaries, stack
+from ..grouping import boundaries
+from ..kernels import stack
 from ..reading import first_rows_change
 from ..spine import Spine
 

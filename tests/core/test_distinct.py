@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from harness import Step, minus, play, plus
+from harness import Step, check_steps, minus, plus
 
 INTS = {"a": {"x": pl.Int64}}
 WIDE = {"a": {"x": pl.String, "y": pl.Float64}}
@@ -51,11 +51,11 @@ LISTS = {"a": {"x": pl.List(pl.Int64)}}
     ],
 )
 def test_unique(sources: dict[str, dict[str, Any]], steps: list[Step]) -> None:
-    play(sources, "a.unique()", steps)
+    check_steps(sources, "a.unique()", steps)
 
 
 def test_a_row_counts_only_above_zero() -> None:
-    play(
+    check_steps(
         INTS,
         "a.unique()",
         [

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from harness import Step, minus, play, plus
+from harness import Step, check_steps, minus, plus
 from oracle import counted
 
 INTS = {"a": {"k": pl.Int64, "x": pl.Int64}}
@@ -244,7 +244,7 @@ CASES = [
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
 def test_group(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
-    play(sources, plan, steps)
+    check_steps(sources, plan, steps)
 
 
 WITHOUT_ROWS: dict[str, Any] = {
@@ -281,7 +281,7 @@ def test_one_row_for_everything_is_there_on_empty_input_and_after_all_is_gone(te
 
 
 def test_a_group_of_more_retractions_than_rows_is_there_with_a_negative_count() -> None:
-    play(
+    check_steps(
         INTS,
         by_k(n="pl.len()", u=f"{X}.sum()"),
         [
@@ -332,7 +332,9 @@ def test_a_float_aggregate_is_what_it_was_after_values_came_and_went(how: str, p
     ],
 )
 def test_a_float_sum_is_the_exact_sum_rounded_once(values: list[float], expected: float) -> None:
-    play(FLOATS, by_k(u=f"{X}.sum()"), [(plus(*((1, value) for value in values)), plus((1, expected)))])
+    check_steps(
+        FLOATS, by_k(u=f"{X}.sum()"), [(plus(*((1, value) for value in values)), plus((1, expected)))]
+    )
 
 
 LIMITS = [

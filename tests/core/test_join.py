@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from harness import Step, minus, play, plus
+from harness import Step, check_steps, minus, plus
 
 INTS = {"a": {"k": pl.Int64, "x": pl.Int64}, "b": {"k": pl.Int64, "y": pl.Int64}}
 FLOATS = {"a": {"k": pl.Float64, "x": pl.Int64}, "b": {"k": pl.Float64, "y": pl.Int64}}
@@ -213,13 +213,13 @@ CASES = [
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
 def test_join(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
-    play(sources, plan, steps)
+    check_steps(sources, plan, steps)
 
 
 @pytest.mark.parametrize("how", ["inner", "cross"])
 def test_diffs_of_any_sign_multiply(how: str) -> None:
     plan = "a.join(b, how='cross').select('k', 'x', 'y')" if how == "cross" else on_k("inner")
-    play(
+    check_steps(
         INTS,
         plan,
         [

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from harness import Step, minus, play, plus
+from harness import Step, check_steps, minus, plus
 
 INTS = {"a": {"k": pl.Int64, "x": pl.Int64}}
 TWO = {"a": {"k": pl.Int64, "x": pl.Int64}, "b": {"k": pl.Int64, "x": pl.Int64}}
@@ -169,4 +169,4 @@ CASES = [
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
 def test_row_by_row(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
-    play(sources, plan, steps)
+    check_steps(sources, plan, steps)

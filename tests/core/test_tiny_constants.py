@@ -18,6 +18,7 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent.core.directory as directory_module
+import evercurrent.core.grouping as grouping
 import evercurrent.core.kernels as kernels
 import evercurrent.core.operators.arrange as arrange_module
 import evercurrent.core.operators.distinct as distinct_module
@@ -38,6 +39,7 @@ from strategies import Case, Program, cases, histories, of_profile
 
 HASHING = (
     kernels,
+    grouping,
     run_module,
     arrange_module,
     distinct_module,
@@ -48,7 +50,8 @@ HASHING = (
 """The modules that know ``key_words`` by name."""
 
 HOUSES: Mapping[object, tuple[str, ...]] = {
-    kernels: ("SMALL", "PACKED_BELOW", "SWAPS", "MANY_ROWS"),
+    grouping: ("SMALL", "PACKED_BELOW", "SWAPS"),
+    kernels: ("MANY_ROWS",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
     run_module: ("FEW",),
     spine_module: ("FLOOR", "FAN"),
@@ -157,7 +160,7 @@ WORDS = st.one_of(
 def test_sort_words_is_the_stable_sort(words: list[int], swaps: int) -> None:
     given_words = np.array(words, np.uint64)
     with patch.multiple(kernels, SMALL=0, SWAPS=swaps):
-        order, ordered = kernels.sort_words(given_words)
+        order, ordered = grouping.sort_words(given_words)
     assert order.tolist() == sorted(range(len(words)), key=words.__getitem__)
     assert ordered.tolist() == sorted(words)
 
@@ -171,7 +174,7 @@ def test_group_brings_equal_keys_together(
     pairs: list[tuple[int, int]], values: list[int], small: int
 ) -> None:
     with patch.multiple(kernels, SMALL=small):
-        groups = kernels.group(keys_of(pairs))
+        groups = grouping.group(keys_of(pairs))
     found = list(zip(groups.keys.first.tolist(), groups.keys.seconds().tolist(), strict=True))
     assert found == sorted(set(pairs))
     expected = [sum(v for pair, v in zip(pairs, values, strict=False) if pair == key) for key in found]
@@ -220,7 +223,7 @@ def test_integers_that_lie_close_together_are_grouped_as_any(
     values = np.array([(code % 7 - 3) * scale for code in range(len(codes))], np.int64)
     keys = kernels.key_words([integers], len(codes))
     with patch.multiple(kernels, SMALL=0):
-        groups = kernels.group(keys)
+        groups = grouping.group(keys)
     distinct = sorted(set(keys.first.tolist()))
     assert groups.keys.first.tolist() == distinct
     assert groups.first_entries.tolist() == [keys.first.tolist().index(word) for word in distinct]
@@ -364,7 +367,7 @@ def test_reading_before_and_after(
         layout = Layout(SCHEMA, by_row=True, order=order)
         spine = Spine(layout)
         so_far = frame([])
-        keys = kernels.group(kernels.key_words([pl.Series("k", [None, 1, 2, 3], pl.Int64)], 4)).keys
+        keys = grouping.group(kernels.key_words([pl.Series("k", [None, 1, 2, 3], pl.Int64)], 4)).keys
         owners = kernels.column_of_words(keys, "k", pl.Int64()).to_list()
         for entries in epochs:
             before, so_far = so_far, pl.concat([so_far, frame(entries)])
@@ -407,7 +410,7 @@ def test_totals_of_a_spine(settings: str, collide: bool, epochs: list[list[tuple
     domain = [0, 1, -1, 2**63 - 1, None]
     with tiny(settings, collide=collide):
         spine = Spine(Layout())
-        keys = kernels.group(kernels.key_words([pl.Series("k", domain, pl.Int64)], len(domain))).keys
+        keys = grouping.group(kernels.key_words([pl.Series("k", domain, pl.Int64)], len(domain))).keys
         shown = kernels.column_of_words(keys, "k", pl.Int64()).to_list()
         sums: dict[str, dict[int | None, int]] = {}
         for number, entries in enumerate(epochs):

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from harness import Step, minus, play, plus
+from harness import Step, check_steps, minus, plus
 
 INTS = {"a": {"k": pl.Int64, "x": pl.Int64}}
 FLOATS = {"a": {"k": pl.Int64, "x": pl.Float64}}
@@ -142,7 +142,7 @@ CASES = [
 
 @pytest.mark.parametrize(("sources", "plan", "steps"), CASES)
 def test_top_k(sources: dict[str, dict[str, Any]], plan: str, steps: tuple[Step, ...]) -> None:
-    play(sources, plan, steps)
+    check_steps(sources, plan, steps)
 
 
 def test_a_head_that_is_retracted_row_by_row_through_many_runs() -> None:
@@ -152,4 +152,4 @@ def test_a_head_that_is_retracted_row_by_row_through_many_runs() -> None:
         before = [] if n == 0 else [(0, 2990 + n - 1)]
         expected.append((pushed, [*minus(*before), *plus((0, 2990 + n))]))
     expected += [(minus((0, x)), [*minus((0, x)), *plus((0, x - 1))]) for x in range(2999, 2900, -1)]
-    play(INTS, "a.top_k(1, by='x')", expected)
+    check_steps(INTS, "a.top_k(1, by='x')", expected)

@@ -94,7 +94,7 @@ def observed(running: Running) -> tuple[Any, ...]:
     return engine.epoch_number, repr(views), engine.ledger().rows(), states, measured
 
 
-def fails_everywhere_and_changes_nothing(case: Case) -> int:
+def check_faults_everywhere(case: Case) -> int:
     """Raise at every place in turn during the last epoch; how many faults there were."""
     running = Running(case)
     *earlier, last = case.epochs
@@ -130,7 +130,7 @@ def fails_everywhere_and_changes_nothing(case: Case) -> int:
 
 
 def test_a_fault_at_every_node_and_at_every_state() -> None:
-    assert fails_everywhere_and_changes_nothing(EVERY_OPERATOR) > 80
+    assert check_faults_everywhere(EVERY_OPERATOR) > 80
 
 
 @of_profile(0.2)
@@ -140,7 +140,7 @@ def test_a_fault_anywhere_in_any_program(case: Case) -> None:
         case.expected()
     except TooLargeError:
         assume(False)
-    fails_everywhere_and_changes_nothing(case)
+    check_faults_everywhere(case)
 
 
 def test_a_fault_in_the_first_epoch_leaves_an_engine_that_can_still_be_declared_on() -> None:

@@ -31,7 +31,7 @@ def assert_states_as(fresh: Running, running: Running) -> None:
             assert after.entries == 0
 
 
-def leaves_nothing(case: Case, *, together: bool) -> None:
+def assert_nothing_is_left(case: Case, *, together: bool) -> None:
     try:
         case.expected()
     except TooLargeError:
@@ -55,12 +55,12 @@ def leaves_nothing(case: Case, *, together: bool) -> None:
 
 @given(case=cases())
 def test_input_and_its_opposite_leave_nothing(case: Case) -> None:
-    leaves_nothing(case, together=False)
+    assert_nothing_is_left(case, together=False)
 
 
 @given(case=cases())
 def test_one_epoch_undoes_many(case: Case) -> None:
-    leaves_nothing(case, together=True)
+    assert_nothing_is_left(case, together=True)
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,12 @@ def test_a_callback_that_raises_undoes_nothing_and_the_others_are_still_told() -
 
 def test_a_subscription_closed_twice_is_closed() -> None:
     engine, view = started()
-    subscription = view.subscribe(lambda frame: None)
+    heard: list[pl.DataFrame] = []
+    subscription = view.subscribe(heard.append)
     subscription.close()
     subscription.close()
     push(engine, plus((1, 1)))
+    assert heard == []
 
 
 def test_changes_are_inserts_deletes_and_updates_with_their_preimages() -> None:
