@@ -159,7 +159,7 @@ WORDS = st.one_of(
 @given(words=st.lists(WORDS, max_size=60), swaps=st.integers(0, 20))
 def test_sort_words_is_the_stable_sort(words: list[int], swaps: int) -> None:
     given_words = np.array(words, np.uint64)
-    with patch.multiple(kernels, SMALL=0, SWAPS=swaps):
+    with patch.multiple(grouping, SMALL=0, SWAPS=swaps):
         order, ordered = grouping.sort_words(given_words)
     assert order.tolist() == sorted(range(len(words)), key=words.__getitem__)
     assert ordered.tolist() == sorted(words)
@@ -173,7 +173,7 @@ def test_sort_words_is_the_stable_sort(words: list[int], swaps: int) -> None:
 def test_group_brings_equal_keys_together(
     pairs: list[tuple[int, int]], values: list[int], small: int
 ) -> None:
-    with patch.multiple(kernels, SMALL=small):
+    with patch.multiple(grouping, SMALL=small):
         groups = grouping.group(keys_of(pairs))
     found = list(zip(groups.keys.first.tolist(), groups.keys.seconds().tolist(), strict=True))
     assert found == sorted(set(pairs))
@@ -222,7 +222,7 @@ def test_integers_that_lie_close_together_are_grouped_as_any(
     integers = pl.Series([smallest + code for code in codes], dtype=pl.Int64)
     values = np.array([(code % 7 - 3) * scale for code in range(len(codes))], np.int64)
     keys = kernels.key_words([integers], len(codes))
-    with patch.multiple(kernels, SMALL=0):
+    with patch.multiple(grouping, SMALL=0):
         groups = grouping.group(keys)
     distinct = sorted(set(keys.first.tolist()))
     assert groups.keys.first.tolist() == distinct
