@@ -87,8 +87,9 @@ class Custom:
     """A user's aggregate over the prepared column ``input``; values arrive as a Series, a group at a time.
 
     ``create() -> state``, ``add(state, values) -> state``, ``merge(state, state) -> state``,
-    ``extract(state) -> result``; with ``remove(state, values) -> state`` a retraction is as cheap as an
-    addition, without it the group is recomputed.
+    ``extract(state) -> result``. With ``remove(state, values) -> state`` the state is kept, that of an epoch's new
+    rows is merged into it, and a retraction is as cheap as an addition; without it the group is recomputed, and
+    nothing is there to merge.
     """
 
     output: str

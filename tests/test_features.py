@@ -242,3 +242,27 @@ def test_a165_a_users_own_accumulator_stands_beside_the_built_in_ones(invertible
     expected = rows.tail(40).group_by("ip").agg(mean=pl.col("bytes").log().mean().exp().round(6), n=pl.len())
     assert view.read().sort("ip").equals(expected.sort("ip"))
     assert overall.read().equals(expected.select(pl.col("mean").max(), pl.col("n").sum()))
+
+
+def test_a165_new_rows_are_merged_into_the_state_that_is_kept() -> None:
+    merged: list[tuple[int, int]] = []
+
+    def merge(one: int, other: int) -> int:
+        merged.append((one, other))
+        return one + other
+
+    total = ec.aggregate(
+        create=lambda: 0,
+        add=lambda state, values: state + values.sum(),
+        remove=lambda state, values: state - values.sum(),
+        merge=merge,
+        extract=lambda state: state,
+        dtype=pl.Int64,
+    )
+    engine = ec.Engine()
+    source = engine.source("a", {"k": pl.Int64, "x": pl.Int64})
+    view = engine.view("v", source.group_by("k").agg(u=total(pl.col("x"))))
+    engine.push("a", {"k": [1, 1], "x": [2, 3]})
+    engine.push("a", {"k": [1, 2], "x": [4, 7]})
+    assert merged == [(5, 4)]
+    assert sorted(view.read().rows()) == [(1, 9), (2, 7)]

@@ -278,7 +278,8 @@ class InvertedPart(_Read):
         assert aggregate.remove is not None, "an inverted part has an inverse"
         state = aggregate.create() if pickled is None else pickle.loads(pickled)
         if (diffs > 0).any():
-            state = aggregate.add(state, _repeated(values, np.maximum(diffs, 0)))
+            added = aggregate.add(aggregate.create(), _repeated(values, np.maximum(diffs, 0)))
+            state = added if pickled is None else aggregate.merge(state, added)
         if (diffs < 0).any():
             state = aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0)))
         return pickle.dumps(state)
