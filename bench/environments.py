@@ -35,6 +35,7 @@ class Environment:
 PATHWAY = Environment("pathway", ("pathway==0.33.0",), ("3.11", "3.12", "3.13"))
 BYTEWAX = Environment("bytewax", ("bytewax==0.21.1",), ("3.11", "3.12"))
 FLINK = Environment("flink", ("apache-flink==2.3.0",), ("3.11", "3.12"), java=True)
+BEAM = Environment("beam", ("apache-beam==2.77.0",), ("3.11", "3.12", "3.13"))
 DUCKDB = Environment("duckdb", ("duckdb==2.0.0",), ("3.11", "3.12", "3.13", "3.14"))
 
 

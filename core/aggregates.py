@@ -102,7 +102,15 @@ class Custom:
     remove: Callable[[Any, pl.Series], Any] | None = None
 
 
-Aggregate = Additive | Pick | Distinct | Whole | Custom
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A whole number of the group that another node tells, as changes to add up: the end of a session."""
+
+    output: str
+    dtype: pl.DataType
+
+
+Aggregate = Additive | Pick | Distinct | Whole | Custom | Told
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,3 +39,7 @@ class SubscriberError(EvercurrentError):
 def first_line(error: BaseException) -> str:
     """What an error says, without the context and the hints that polars adds."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+class GrowthWarning(UserWarning):
+    """A definition whose state grows with every row, for ever."""

@@ -96,6 +96,12 @@ class Run:
             return lower, upper
         return self._narrow(keys, lower, upper)
 
+    def within(self, least: Words, greatest: Words) -> tuple[Index, Index]:
+        """The ranges [lower, upper) of entries whose first words lie between these, both included."""
+        upper = self._search(greatest + np.uint64(1))
+        upper[greatest == LAST_WORD] = len(self)
+        return self._search(least), upper
+
     def _search(self, wanted: Words) -> Index:
         if self.directory is None or len(wanted) <= FEW:
             return np.searchsorted(self.keys.first, wanted)

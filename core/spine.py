@@ -26,7 +26,10 @@ FLOOR = 512
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A spine at one epoch: its runs, the totals of their columns, and what decides on the next merge of all."""
+    """A spine at one epoch: its runs, the totals of their columns, and what decides on the next merge of all.
+
+    Totals are modulo 2^64, as the sums of columns wrap.
+    """
 
     runs: tuple[Run, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -57,16 +60,22 @@ class Spine:
         """The runs of the last commit, the oldest first."""
         return self._committed.runs
 
-    def stage(self, run: Run) -> None:
-        """Make ready to add this run. Once per epoch at the most."""
+    def stage(self, run: Run, gone: Run | None = None) -> None:
+        """Make ready to add this run. Once per epoch at the most.
+
+        ``gone`` is what is purged with this epoch: it is added to the state too, and is not in ``delta``, as
+        whoever reads this epoch still has to see what goes when it is over.
+        """
         assert self._staged is None, "staged twice in one epoch"
-        if not len(run):
+        added = [part for part in (run, gone) if part is not None and len(part)]
+        if not added:
             return
-        totals = dict(self._committed.totals)
-        for name, column in run.sums.items():
-            totals[name] = totals.get(name, 0) + int(column.sum())
         then = self._committed
-        piled = self._piled((*then.runs, run))
+        totals, piled = dict(then.totals), then.runs
+        for part in added:
+            for name, column in part.sums.items():
+                totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
+            piled = self._piled((*piled, part))
         self._staged = self._tidied(_Version(piled, totals, then.attempt_from, then.wasted))
         self.delta = run
 

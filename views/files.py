@@ -1,4 +1,4 @@
-"""Files and folders as batches of rows of a source: CSV, JSON lines, Parquet, Arrow IPC; also while they grow.
+"""Files and folders as batches of rows of a source: CSV, JSON lines, Parquet, Arrow IPC, logs; also while they grow.
 
 A file is never in memory as a whole. What does not fit the source's schema is refused with the file, the column
 and the row in the message; the rows before it are handed out first.
@@ -19,6 +19,7 @@ from evercurrent.core.errors import FileError
 from evercurrent.core.schema import listed
 
 from .file_columns import Target, check_names, check_schema, fitted
+from .log_files import REFUSED, LogFile
 from .text_files import Lines, Parsed, csv_rows, header_names, json_rows, without_text
 
 SUFFIXES = {
@@ -31,6 +32,7 @@ SUFFIXES = {
     ".arrows": "ipc",
     ".feather": "ipc",
     ".ipc": "ipc",
+    ".log": "log",
 }
 """The format of a file, by its suffix."""
 
@@ -57,7 +59,8 @@ class Reader:
     column ``_diff`` too.
 
     Columns of CSV and JSON lines are parsed as the declared types. Columns of Parquet and Arrow IPC are cast where
-    every value is kept exactly (Int32 to Int64, nanoseconds that are whole microseconds), else refused.
+    every value is kept exactly (Int32 to Int64, nanoseconds that are whole microseconds), else refused. Of a web
+    server's log (common or combined format) the declared columns are taken; odd lines are in ``refused``.
 
     Raises:
         FileError: a path does not exist, is of no known format, or holds what is no row of the source.
@@ -73,7 +76,7 @@ class Reader:
         self._look()
 
     def batches(self, *, final: bool = True) -> Iterator[Batch]:
-        """What was not read before: new files, and new lines of CSV and JSON lines.
+        """What was not read before: new files, and new lines of CSV, JSON lines and logs.
 
         Without ``final`` more is expected: the last line of a file is left until it has its newline, and a file
         that cannot be opened yet is tried again at the next call (refused when it no longer changes).
@@ -87,7 +90,7 @@ class Reader:
                 if not file.done_bytes:
                     raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
                 continue
-            for frame in _cut(file.frames(self._batch_rows, final=final), self._batch_rows):
+            for frame in cut(file.frames(self._batch_rows, final=final), self._batch_rows):
                 file.rows += frame.height
                 yield Batch(path, file.rows - frame.height + 1, frame)
 
@@ -109,6 +112,16 @@ class Reader:
             for path, file in self._inputs.items()
             if path.exists() and path.stat().st_size > round(file.done_bytes)
         ]
+
+    @property
+    def refused(self) -> pl.DataFrame:
+        """Lines of logs that could not be read so far: file, line, reason, text."""
+        return pl.concat([REFUSED.to_frame(), *(log.refused for log in self.logs)])
+
+    @property
+    def logs(self) -> list[LogFile]:
+        """Those of the files that are logs."""
+        return [file for file in self._inputs.values() if isinstance(file, LogFile)]
 
     def _look(self) -> None:
         """Take note of files that were not there before."""
@@ -153,6 +166,8 @@ def _open(path: Path, target: Target) -> "_Input":
             return _ParquetFile(path, target)
         case "ipc":
             return _IpcFile(path, target)
+        case "log":
+            return LogFile(path, target)
         case "csv":
             return _TextFile(path, target, json_lines=False)
         case _:
@@ -170,7 +185,7 @@ class _Input(Protocol):
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]: ...
 
 
-def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+def cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     """The same rows in frames of so many, the last one smaller; what came before an error comes before it."""
     kept: pl.DataFrame | None = None
     try:
@@ -205,15 +220,11 @@ class _TextFile:
 
     @property
     def done_bytes(self) -> float:
-        """The share of the bytes that its rows were handed out of: a block is parsed at once, and has many rows."""
-        return self._lines.offset * (self.rows / self._lines.rows if self._lines.rows else 1)
+        """The share of the bytes that its rows were handed out of."""
+        return self._lines.bytes_of(self.rows)
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
-        if self.path.stat().st_size < self._lines.offset:
-            raise FileError(
-                f"{self.path}: the file is shorter than what was read of it ({self._lines.rows} rows); "
-                "lines may be appended, not removed: write new lines to a new file"
-            )
+        self._lines.require_grown()
         if not self._json_lines and self._names is None and not self._read_header(final):
             return
         for block in self._lines.blocks(final=final):

@@ -33,7 +33,7 @@ def grouped(
     names = tuple(key.name for key in keys)
     compiled = aggregation(where, schema, names, aggs, named_aggs, event_time)
     key_types = output_schema(schema, keys, where) if keys else pl.Schema()
-    return Group(names, _identity(keys, compiled), keys, compiled), pl.Schema(
+    return Group(names, identity(keys, compiled), keys, compiled), pl.Schema(
         {**key_types, **compiled.schema}
     )
 
@@ -81,7 +81,7 @@ def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
     return given
 
 
-def _identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
+def identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
     """What two equal aggregations have in common: expressions as they are written, functions by themselves."""
     columns = tuple(
         (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import polars as pl
 
 from evercurrent.core.aggregates import Column
-from evercurrent.core.errors import PlanError
+from evercurrent.core.errors import GrowthWarning, PlanError
 from evercurrent.core.operators.join import JoinColumn
 from evercurrent.core.schema import listed, require_columns
 
 from .expressions import Expression
-from .plan import Concat, Filter, Join, Plan, PlanId, PlanNode, Select
+from .plan import BOUNDS, Concat, Filter, Join, Plan, PlanId, PlanNode, Select
+
+ROW_BYTES = 40
+"""What a kept row takes beside its values: the words of its key and of itself, and its diff."""
 
 OUTER_SIDES = {"left": ("left",), "anti": ("left",), "right": ("right",), "full": ("left", "right")}
 """The sides whose rows are kept without a partner."""
@@ -56,6 +60,7 @@ def join_nodes(
     operation = Join(kind, left_keys, right_keys, nulls_equal or how == "cross", columns)  # type: ignore[arg-type]
     keys = listed(left_keys) if left_keys == right_keys else f"{listed(left_keys)} = {listed(right_keys)}"
     label = "cross join" if how == "cross" else f"{how} join on {keys}"
+    _warn_of_growth(plan, where, (left, right), (*left_keys, *right_keys), how)
     event_time = plan[left].event_time if how in ("inner", "left", "semi", "anti", "cross") else None
     joined = plan.add(PlanNode(operation, (left, right), schema, label, event_time))
     if nulls_equal or how == "cross":
@@ -67,6 +72,37 @@ def join_nodes(
     if len(parts) == 1:
         return joined
     return plan.add(PlanNode(Concat(), tuple(parts), schema, f"{label}, with rows of null key", event_time))
+
+
+def _warn_of_growth(
+    plan: Plan, where: str, sides: tuple[PlanId, PlanId], keys: tuple[str, ...], how: str
+) -> None:
+    """Warn where rows of an endless stream are kept to wait for partners that may never come."""
+    if how not in ("left", "right", "full") or set(keys) & set(BOUNDS):
+        return
+    endless = [
+        source
+        for side in sides
+        for source in plan.sources_of(side)
+        if source.watermark is not None and not source.bounded and not plan.is_grouped(side)
+    ]
+    if not endless:
+        return
+    sizes = [sum(map(_bytes_of, plan[side].schema.dtypes())) + ROW_BYTES for side in sides]
+    warnings.warn(
+        f"{where}: {listed(source.name for source in endless)} does not end, and every row of it is kept for a partner: "
+        f"about {sizes[0]} bytes for each row on the left and {sizes[1]} on the right, {sum(sizes)} MB for a million of "
+        "each. Join on window_start and window_end too, group first, or declare the source bounded=True",
+        GrowthWarning,
+        stacklevel=4,
+    )
+
+
+def _bytes_of(dtype: pl.DataType) -> int:
+    """About how many bytes a value takes in a state; of texts and lists, which vary, a guess."""
+    if dtype.is_numeric() or dtype.is_temporal():
+        return max(1, int(pl.Series([None], dtype=dtype).to_physical().estimated_size()) or 8)
+    return 1 if dtype == pl.Boolean else 32
 
 
 def _check_keys(

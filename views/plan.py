@@ -10,14 +10,29 @@ import networkx as nx
 import polars as pl
 
 from evercurrent.core.aggregates import Aggregation, Column
+from evercurrent.core.eventtime.panes import Mode
+from evercurrent.core.eventtime.triggers import EveryEpoch, Trigger
+from evercurrent.core.eventtime.watermarks import Watermark
+from evercurrent.core.eventtime.windows import Window
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
 
 LABEL = 60
 """Labels of nodes are cut to so many characters."""
 
+BOUNDS = ("window_start", "window_end")
+"""The columns of window bounds."""
+
 PlanId = NewType("PlanId", int)
 SourceKind = Literal["append", "diffs", "upsert"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """Where the event time of rows stands: in a column, plus a shift in microseconds."""
+
+    column: str
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,13 @@ class Input:
     keys: tuple[str, ...] = ()
     strict: bool = False
     trusted: bool = False
+    watermark: Watermark | None = None
+    bounded: bool = False
+
+    @property
+    def may_retract(self) -> bool:
+        """Whether rows may be taken back."""
+        return self.kind != "append"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +136,98 @@ class Top:
     count: int
 
 
+Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Windowing:
+    """The four questions, as far as they are answered for a collection: where, when, how.
+
+    ``trigger_columns`` are what triggers add up of the rows. Without ``lateness`` (microseconds) nothing closes.
+    """
+
+    window: Window
+    stamp: Stamp = "end"
+    trigger: Trigger = EveryEpoch()  # noqa: RUF009
+    always: bool = False
+    mode: Mode = "retracting"
+    regroups: bool = False
+    lateness: int | None = None
+    info: bool = False
+
+    @property
+    def is_refined_only(self) -> bool:
+        """Whether every epoch just refines the rows: then the grouping itself says all there is to say."""
+        plain = isinstance(self.trigger, EveryEpoch) and not self.always and not self.info
+        return plain and self.mode == "retracting" and self.stamp != "watermark"
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Each row with the windows it falls into, in two columns."""
+
+    window: Window
+    event_time: EventTime
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedGroup:
+    """Aggregates by key columns and window, spoken when a trigger says so.
+
+    ``event_time`` is that of the rows; ``trigger_columns`` are what triggers add up of them.
+    """
+
+    keys: tuple[str, ...]
+    identity: Hashable
+    windowing: Windowing
+    event_time: EventTime
+    trigger_columns: tuple[tuple[str, Hashable], ...]
+    key_columns: tuple[Column, ...] = field(compare=False)
+    aggregation: Aggregation = field(compare=False)
+    trigger_inputs: tuple[Column, ...] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """The rows that come too late for their windows."""
+
+    windowing: Windowing
+    event_time: EventTime
+
+
+@dataclass(frozen=True, slots=True)
+class Retimed:
+    """Rows with another event time; ``strict``: behind the watermark it is an error."""
+
+    strict: bool
+    event_time: EventTime
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Rows released in order of event time as the watermark passes them."""
+
+    event_time: EventTime
+
+
 Operation = (
-    Input | Select | Filter | Explode | Unnest | Mapped | Concat | Negate | Unique | Group | Join | Top
+    Assign
+    | WindowedGroup
+    | TooLate
+    | Retimed
+    | InOrder
+    | Input
+    | Select
+    | Filter
+    | Explode
+    | Unnest
+    | Mapped
+    | Concat
+    | Negate
+    | Unique
+    | Group
+    | Join
+    | Top
 )
 
 
@@ -123,14 +235,14 @@ Operation = (
 class PlanNode:
     """A collection as it is declared: an operation over earlier nodes.
 
-    ``label`` says in words what it does, in a line that a plan cuts; ``event_time`` names the column of event time, if it is still there.
+    ``label`` says in words what it does, in a line that a plan cuts; ``event_time`` is where event time stands, if it is still there.
     """
 
     operation: Operation
     inputs: tuple[PlanId, ...]
     schema: pl.Schema = field(compare=False)
     label: str = field(compare=False)
-    event_time: str | None = field(compare=False, default=None)
+    event_time: EventTime | None = field(compare=False, default=None)
 
 
 class Plan:
@@ -171,7 +283,46 @@ class Plan:
         operation = self.nodes[place].operation
         if isinstance(operation, Group):
             return operation.keys
+        if isinstance(operation, WindowedGroup):
+            bounds = [name for name in BOUNDS if name in self.nodes[place].schema]
+            return (*operation.keys, *bounds) if operation.windowing.mode == "retracting" else ()
         return operation.keys if isinstance(operation, Input) else ()
+
+    def sources_of(self, place: PlanId) -> list[Input]:
+        """The sources from which the rows of a node come."""
+        found, seen, wanted = [], set(), [place]
+        while wanted:
+            at = wanted.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            node = self.nodes[at]
+            if isinstance(node.operation, Input):
+                found.append(node.operation)
+            wanted.extend(node.inputs)
+        return sorted(found, key=lambda source: source.name)
+
+    def is_grouped(self, place: PlanId) -> bool:
+        """Whether a grouping stands between the sources and a node, so that rows do not add up without end."""
+        node = self.nodes[place]
+        if isinstance(node.operation, Group | WindowedGroup | Unique | Top):
+            return True
+        return bool(node.inputs) and all(self.is_grouped(source) for source in node.inputs)
+
+    def may_retract(self, place: PlanId) -> bool:
+        """Whether rows of a node may be taken back: of a source that does, or of anything that refines its rows."""
+        node = self.nodes[place]
+        match node.operation:
+            case Input() as source:
+                return source.may_retract
+            case Select() | Filter() | Explode() | Unnest() | Mapped() | Concat() | Assign() | Retimed() | InOrder() | TooLate():
+                return any(self.may_retract(source) for source in node.inputs)
+            case Join(kind="inner" | "semi" as kind):
+                return kind == "semi" or any(self.may_retract(source) for source in node.inputs)
+            case WindowedGroup(windowing=windowing):
+                return windowing.mode == "retracting"
+            case _:
+                return True
 
     def graph(self) -> nx.DiGraph[int]:
         """What is needed for the views and sources, as a graph along which deltas flow."""

@@ -11,12 +11,14 @@ import polars as pl
 
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError, first_line
+from evercurrent.core.eventtime.watermarks import ByHand, IngressTime, Watermark
 from evercurrent.core.kernels import Ints
 from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
 
 from .collection import Collection
 from .expressions import declared_schema
-from .plan import Input, Plan, PlanId, PlanNode, SourceKind
+from .plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from .windowing import require_time
 
 DIFF_LIMIT = 2**31
 """Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
@@ -47,7 +49,12 @@ class Source(Collection):
     @property
     def event_time(self) -> str | None:
         """The column of event time, if one was declared."""
-        return self._event_time
+        return None if self._event_time is None else self._event_time.column
+
+    @property
+    def stamps_rows(self) -> bool:
+        """Whether the column of event time is filled in with the processing time of the batch."""
+        return isinstance(self._declared.watermark, IngressTime)
 
     def __repr__(self) -> str:
         """Name, kind and columns."""
@@ -62,6 +69,8 @@ def declare(
     kind: SourceKind,
     key: str | tuple[str, ...] | list[str] | None,
     event_time: str | None,
+    watermark: Watermark | None,
+    bounded: bool,
     strict: bool,
     trusted: bool,
 ) -> Source:
@@ -89,13 +98,30 @@ def declare(
     require_columns(where, types, keys)
     if event_time is not None:
         require_columns(where, types, [event_time])
-        if not types[event_time].is_temporal() or isinstance(types[event_time], (pl.Duration, pl.Time)):
-            raise PlanError(
-                f"{where}: event_time column {event_time!r} is {types[event_time]}; use pl.Datetime('us')"
-            )
-    declared = Input(name, kind, keys, strict, trusted)
-    place = plan.add(PlanNode(declared, (), types, where, event_time))
+        require_time(where, event_time, types[event_time])
+    specification = _watermark(where, types, event_time, watermark, kind)
+    declared = Input(name, kind, keys, strict, trusted, specification, bounded)
+    timed = None if event_time is None else EventTime(event_time)
+    place = plan.add(PlanNode(declared, (), types, where, timed))
     return Source(plan, place, declared)
+
+
+def _watermark(
+    where: str, types: pl.Schema, event_time: str | None, watermark: Watermark | None, kind: SourceKind
+) -> Watermark | None:
+    """The specification of a source's watermark: by hand, if nothing else is given for its event time."""
+    if event_time is None:
+        if watermark is not None:
+            raise PlanError(f"{where}: watermark= goes with event_time=, the column that it is about")
+        return None
+    if watermark is None:
+        return ByHand()
+    if not isinstance(watermark, Watermark):
+        raise PlanError(
+            f"{where}: watermark={watermark!r} is none; there are ascending, bounded_delay, perfect and others"
+        )
+    watermark.require(where, types, appends=kind == "append")
+    return watermark
 
 
 def accepted(source: Source, data: Any) -> Delta:
@@ -111,6 +137,10 @@ def accepted(source: Source, data: Any) -> Delta:
     diffs = _diffs(where, source, frame)
     if source.kind == "upsert":
         frame = _with_deleted_columns(source, frame, diffs)
+    if source.stamps_rows and source.event_time not in frame.columns:
+        assert source.event_time is not None
+        dtype = source.schema[source.event_time]
+        frame = frame.with_columns(pl.lit(None, dtype).alias(source.event_time))
     _check_columns(where, source.schema, frame)
     for key in source.key:
         if frame.get_column(key).has_nulls():

@@ -94,6 +94,22 @@ class Lines:
             self.offset += len(kept)
             yield kept
 
+    def require_grown(self) -> None:
+        """Check that what was handed out is still there.
+
+        Raises:
+            FileError: the file is shorter than that.
+        """
+        if self.path.stat().st_size < self.offset:
+            raise FileError(
+                f"{self.path}: the file is shorter than what was read of it ({self.rows} rows); "
+                "lines may be appended, not removed: write new lines to a new file"
+            )
+
+    def bytes_of(self, rows: int) -> float:
+        """The share of the bytes that so many rows come from: a block is parsed at once, and has many rows."""
+        return self.offset * (rows / self.rows if self.rows else 1)
+
     def _opened(self) -> BinaryIO:
         try:
             return self.path.open("rb")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
 from typing import Any, Protocol
 
 import polars as pl
 
 from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import DIFF, EPOCH, require_columns
 
 from .changes import change_rows
 from .collection import Collection
 from .history import BEFORE_ALL, History, Retain
-from .plan import Plan, PlanId
+from .plan import Plan, PlanId, Windowing
+from .readers import Reader, check_reader
+from .run_log import RunLog
+from .timeline.drawing import Look
+from .timeline.of_view import Key, timeline_of_view
+from .timeline.timeline import Timeline
 
 
 class Kept(Protocol):
@@ -29,6 +36,27 @@ class Kept(Protocol):
 
     def contents(self, view: str) -> pl.DataFrame:
         """All rows of a view now."""
+        ...
+
+    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+        """An epoch without rows in which windows of a view are told to speak."""
+        ...
+
+    def why(self, view: str, key: object, window: object) -> list[str]:
+        """Why windows of a view do not speak."""
+        ...
+
+    @property
+    def run_log(self) -> RunLog:
+        """When epochs were, how far the watermarks, and which rows came."""
+        ...
+
+    def refused(self) -> Iterable[Refused]:
+        """The entries of the ledger."""
+        ...
+
+    def watermark_of(self, view: str) -> datetime | int | None:
+        """How far the event time of a view's rows is complete."""
         ...
 
 
@@ -112,8 +140,16 @@ class View(Collection):
     It is a collection: further views can be declared on it.
     """
 
-    def __init__(self, engine: Kept, plan: Plan, place: PlanId, name: str, retain: Retain) -> None:
-        super().__init__(plan, place)
+    def __init__(
+        self,
+        engine: Kept,
+        plan: Plan,
+        place: PlanId,
+        name: str,
+        retain: Retain,
+        windowing: Windowing | None = None,
+    ) -> None:
+        super().__init__(plan, place, windowing)
         self._engine = engine
         self._history = History(name, retain)
         self._subscriptions: list[Subscription] = []
@@ -164,15 +200,25 @@ class View(Collection):
         require_columns(f"changes of view {self.name!r}", self.schema, keys)
         return (change_rows(frame, keys) for frame in self.deltas(since))
 
-    def subscribe(self, callback: Callable[[pl.DataFrame], Any], since: int | None = None) -> Subscription:
+    def subscribe(
+        self,
+        callback: Callable[[pl.DataFrame], Any],
+        since: int | None = None,
+        *,
+        reader: Reader = "deltas",
+    ) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
 
-        ``since``: first hear all retained changes after that epoch; None: only what is to come.
+        ``since``: first hear all retained changes after that epoch; None: only what is to come. ``reader`` says what
+        is done with the rows, so that it can be checked whether the panes of the view go with that: "deltas", they
+        are applied with their diffs; "summing", their values are added up (a row with a negative diff is
+        subtracted); "overwriting", the last row of a key stands; "log", they are appended.
 
         Raises:
             EpochGoneError: deltas after ``since`` are no longer all retained.
-            PlanError: the callback is no function.
+            PlanError: the callback is no function, or the panes of the view do not go with the reader.
         """
+        check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
         if not callable(callback):
             raise PlanError(
                 f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
@@ -187,9 +233,95 @@ class View(Collection):
         self._subscriptions.append(subscription)
         return subscription
 
+    @property
+    def watermark(self) -> datetime | int | None:
+        """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more will come."""
+        return self._engine.watermark_of(self.name)
+
+    def fire(self, key: object = None, window: object = None, *, at: datetime | None = None) -> int:
+        """Tell windows to speak, in an epoch of its own: those whose trigger waits for ``signal()``.
+
+        Args:
+            key: of which key: a value, a tuple or a dictionary; None: of all.
+            window: its start, or (start, end); None: all.
+            at: processing time, as for ``Engine.push``.
+
+        Raises:
+            InputError: the view has no windows that wait, or the key does not go with its columns.
+        """
+        return self._engine.fire(self.name, key, window, at)
+
+    def why(self, key: object = None, window: object = None) -> str:
+        """Why windows have not spoken: what they wait for, who holds the watermark, when they may speak.
+
+        Args:
+            key: of which key: a value, a tuple or a dictionary; None: of all.
+            window: its start, or (start, end); None: all.
+
+        Raises:
+            InputError: the view has no windows, or the key does not go with its columns.
+        """
+        return "\n".join(self._engine.why(self.name, key, window))
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The contents as an Arrow C stream."""
         return self.read().__arrow_c_stream__(requested_schema)
+
+    def timeline(
+        self,
+        value: str | None = None,
+        *,
+        label: str | None = None,
+        key: Key | None = None,
+        title: str | None = None,
+        subtitle: str = "",
+        width: int = 900,
+        height: int | None = None,
+        rows: int = 2000,
+        panes: int = 300,
+        keys: int = 6,
+        legend: bool = True,
+    ) -> Timeline:
+        """The run so far, drawn: event time across, processing time up, rows as dots, panes as rectangles.
+
+        Rows are there if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
+        what it says of itself (``with_pane_info()``), else it follows from the watermarks.
+
+        Args:
+            value: the column written at panes; by default the first one that is neither key nor bound.
+            label: the column of a source written at its rows; by default the one named like the value, else its
+                only column of numbers.
+            key: draw this key alone: a value, several in the order of the key's columns, or by name.
+            title: what stands above; by default the name of the view.
+            subtitle: a line below the title.
+            width: of the drawing, in pixels.
+            height: of one pair of axes; by default it follows from the width.
+            rows: the most rows that are drawn.
+            panes: the most panes that are drawn.
+            keys: the most keys that are drawn, each with axes of its own.
+            legend: whether to say what the marks mean.
+
+        Returns:
+            What can be saved with ``save("run.svg")`` or ``save("run.html")``, and shows itself in notebooks.
+
+        Raises:
+            PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing.
+            InputError: a key of which the view has said nothing.
+        """
+        self._engine.ready()
+        return timeline_of_view(
+            self.name,
+            self._plan,
+            self._place,
+            Deltas(self, self._history.complete_since).frame(),
+            self._engine,
+            value=value,
+            label=label,
+            key=key,
+            title=title,
+            subtitle=subtitle,
+            look=Look(width, height, rows, panes, keys, legend),
+        )
 
     def __repr__(self) -> str:
         """Name, epoch, size and the first rows."""

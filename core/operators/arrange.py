@@ -9,8 +9,9 @@ import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
+from ..expiry import Expiry, entries_gone
 from ..kernels import gather, key_words
-from ..run import Layout, make_run, run_of_rows
+from ..run import Layout, empty_run, make_run, run_of_rows
 from ..schema import DIFF
 from ..spine import Spine
 
@@ -19,7 +20,8 @@ class Arrange:
     """The collection by key: writes the spine that others read, and hands its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
-    null in their key are not kept, as they match nothing.
+    null in their key are not kept, as they match nothing. Rows of keys that expire are forgotten when the epoch
+    is over.
     """
 
     def __init__(
@@ -30,9 +32,11 @@ class Arrange:
         *,
         where: str | None = None,
         skip_null_keys: bool = False,
+        expiry: Expiry | None = None,
     ) -> None:
         self.schema = schema
         self.spine = Spine(layout)
+        self._expiry = expiry
         self._keys = tuple(keys)
         self._where = where
         self._skip_null_keys = skip_null_keys
@@ -45,8 +49,11 @@ class Arrange:
             frame = frame.filter(frame.get_column(self._where))
         if frame.height and self._skip_null_keys:
             frame = frame.drop_nulls(self._keys)
-        if frame.height:
-            self.spine.stage(run_of_rows(self.spine.layout, self._keys, frame))
+        layout = self.spine.layout
+        run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
+        expired = None if self._expiry is None else self._expiry.expired
+        gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
+        self.spine.stage(run, gone)
         return delta
 
 

@@ -13,6 +13,7 @@ from ..aggregates import Additive, Aggregate, Column, Custom
 from ..clock import Now
 from ..delta import Delta
 from ..errors import ArithmeticRefusedError, InputError, first_line
+from ..expiry import Expiry, payload_of, sums_gone
 from ..grouping import Groups, group, group_columns, is_ones
 from ..kernels import (
     Ints,
@@ -24,12 +25,13 @@ from ..kernels import (
     is_one_word,
     keep,
     key_words,
+    stack,
     with_plain_zeros,
 )
-from ..run import Layout, run_of_groups
+from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine
-from .group_parts import Change, DistinctPart, InvertedPart, Part
+from .group_parts import Change, InputPart, InvertedPart, Part
 
 MOST_ROWS = 2**30
 """So many rows of one epoch could be too many for the sums of their limbs."""
@@ -54,18 +56,30 @@ class GroupBy:
         group(A) = {(key, aggregates of the rows of A with that key)}, for keys whose diffs do not add up to zero
 
     The first input is the collection with its aggregates' inputs prepared as columns; every further one is the
-    ``Distinct`` of (key, value) pairs whose values are counted. State: the additive columns by key; what
-    cannot be inverted is read from arrangements. For every touched key the row before is retracted and the
-    row after added, where they differ. Without key columns there is one row, also of no rows.
+    ``Distinct`` of (key, value) pairs whose values are counted, or tells a number by key. State: the additive
+    columns by key; what cannot be inverted is read from arrangements. For every touched key the row before is
+    retracted and the row after added, where they differ; unless ``is_asked``: then nothing is said here, and
+    who wants to know asks for ``rows``. Without key columns there is one row, also of no rows. Keys that expire
+    are forgotten when the epoch is over, without a word.
     Cost: the delta and the touched groups, plus what the arrangements say.
     """
 
-    def __init__(self, spec: GroupSpec, schema: pl.Schema, parts: Sequence[Part]) -> None:
+    def __init__(
+        self,
+        spec: GroupSpec,
+        schema: pl.Schema,
+        parts: Sequence[Part],
+        *,
+        expiry: Expiry | None = None,
+        is_asked: bool = False,
+    ) -> None:
         self.schema = schema
+        self._expiry = expiry
+        self._is_asked = is_asked
         self._spec = spec
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
-        counted = [part.column for part in parts if isinstance(part, DistinctPart)]
+        counted = [part.column for part in parts if isinstance(part, InputPart)]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
@@ -75,6 +89,11 @@ class GroupBy:
         self._nothing = Delta.empty(schema)
 
     @property
+    def forgets(self) -> bool:
+        """Whether keys expire, so that the state no longer holds all rows that were said."""
+        return self._expiry is not None
+
+    @property
     def inverted(self) -> list[InvertedPart]:
         """The parts that keep a state of their own."""
         return [part for part in self._parts if isinstance(part, InvertedPart)]
@@ -82,25 +101,44 @@ class GroupBy:
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Minus the touched groups' rows as they were, plus as they are."""
         if not any(map(len, deltas)):
-            return self._first_row() if now.epoch == 0 and not self._spec.keys else self._nothing
+            self._stage(empty_run(self.spine.layout))
+            return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
+        names = self._names([delta.frame for delta in deltas], groups)
         before, after = self._before_and_after(groups.keys, added)
         self._require_room(after)
+        self._stage(run_of_groups(groups, names, added))
+        self._stage_inverted(deltas[0], after)
+        if self._is_asked:
+            return self._nothing
         change = Change.of(
             groups.keys,
             (before, after),
             self._exists(before, len(groups)) & (now.epoch > 0),
             self._exists(after, len(groups)),
         )
-        names = self._names(deltas[0].frame, groups)
-        self.spine.stage(run_of_groups(groups, names, added))
-        self._stage_inverted(deltas[0], after)
         return self._difference(change, names)
+
+    def rows(self, keys: Keys, *, also_absent: bool = False) -> tuple[Mask, pl.DataFrame]:
+        """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
+
+        ``also_absent``: also the rows of no rows of the groups that are not there. Cost: the groups asked for.
+        """
+        sums = self.spine.totals(keys, with_delta=True)
+        exists = np.ones(len(keys), np.bool_) if also_absent else self._exists(sums, len(keys))
+        change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
+        values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
+        names = self._key_columns(keys.take(change.groups), self.spine.delta)
+        return exists, pl.DataFrame(self._finished(names, values, len(change)))
+
+    def names(self, keys: Keys) -> pl.DataFrame:
+        """The key columns of these ascending, distinct groups, as of the last commit; nulls for those that are not there."""
+        return pl.DataFrame(self._key_columns(keys, self.spine.delta))
 
     def contents(self) -> pl.DataFrame:
         """All rows, from the state. Cost: the state."""
         run = self.spine.merged()
-        if not self._spec.keys and not len(run):
+        if self._has_first_row and not len(run):
             return self._first_row().rows
         values = [part.current(run.keys, run.sums) for part in self._parts]
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
@@ -117,7 +155,7 @@ class GroupBy:
         if len(deltas) == 1:
             groups = group_columns(keys[0], len(deltas[0]))
             return groups, {name: groups.sums(column) for name, column in rows[0].items()}
-        counted = [part.column for part in self._parts if isinstance(part, DistinctPart)]
+        counted = [part.column for part in self._parts if isinstance(part, InputPart)]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
         groups = group(Keys.concat([key_words(*given) for given in zip(keys, sizes, strict=True)]))
@@ -152,20 +190,39 @@ class GroupBy:
                     f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
                 )
 
-    def _names(self, frame: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+    @property
+    def _has_first_row(self) -> bool:
+        """Whether there is a row also of no rows: of all rows, unless panes decide what is said."""
+        return not self._spec.keys and not self._is_asked
+
+    def _stage(self, run: Run) -> None:
+        expired = None if self._expiry is None else self._expiry.expired
+        if expired is None or not len(expired):
+            self.spine.stage(run)
+            return
+        names = payload_of(self.spine, run, expired)
+        self.spine.stage(run, sums_gone(self.spine, run, expired, names))
+
+    def _names(self, frames: Sequence[pl.DataFrame], groups: Groups) -> pl.DataFrame:
         """The key columns of the touched groups, where words do not say what they were made of."""
         if self._one_word or not self._spec.keys:
             return pl.DataFrame()
-        return gather(
-            pl.DataFrame([frame.get_column(name) for name in self._spec.keys]), groups.first_entries
-        )
+        named = [pl.DataFrame([frame.get_column(name) for name in self._spec.keys]) for frame in frames]
+        first = groups.first_entries
+        return gather(named[0] if first.max() < named[0].height else stack(named), first)
+
+    def _key_columns(self, keys: Keys, delta: Run) -> list[pl.Series]:
+        """The key columns of groups that are known, from their words or from the state."""
+        if self._one_word:
+            return [self._key_column(keys)]
+        return payload_of(self.spine, delta, keys).get_columns() if self._spec.keys else []
 
     def _key_column(self, keys: Keys) -> pl.Series:
         ((name, dtype),) = self._spec.keys.items()
         return column_of_words(keys, name, dtype)
 
     def _exists(self, sums: Sums, height: int) -> Mask:
-        if not self._spec.keys:
+        if self._has_first_row:
             return np.ones(height, np.bool_)
         lengths = sums.get(LENGTH)
         return np.zeros(height, np.bool_) if lengths is None else lengths != 0

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from ..accumulators import Sums, finish
-from ..aggregates import Additive, Custom, Distinct, Pick, Whole
+from ..aggregates import Additive, Custom, Distinct, Pick, Told, Whole
 from ..grouping import Groups
 from ..kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
@@ -152,16 +152,21 @@ class AdditivePart:
         return finish(self._aggregate, self._dtype, change.sums, len(change))
 
 
-class DistinctPart:
-    """The number of different values, added up from what ``Distinct`` says of (group, value) pairs."""
+class InputPart:
+    """A number that adds up over the diffs of an input of its own.
 
-    def __init__(self, aggregate: Distinct) -> None:
+    The number of different values adds up over what ``Distinct`` says of (group, value) pairs.
+    """
+
+    def __init__(self, aggregate: Distinct | Told) -> None:
         self._aggregate = aggregate
 
     @property
     def column(self) -> str:
-        """The additive column that counts the values."""
-        return f"distinct:{self._aggregate.input}"
+        """The additive column that counts the values, or holds what is told."""
+        if isinstance(self._aggregate, Distinct):
+            return f"distinct:{self._aggregate.input}"
+        return f"told:{self._aggregate.output}"
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``Part``."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from ..clock import Epoch, Now
+from ..clock import Now
 from ..delta import Delta
 from ..errors import RetractionError
 from ..grouping import group
 from ..kernels import gather, key_words, stack, with_plain_zeros
+from ..ledger import Ledger as Ledger
+from ..ledger import Refused as Refused
 from ..reading import first_rows
 from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF
@@ -37,54 +37,6 @@ def _plain(delta: Delta) -> Delta:
         return delta
     columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
     return Delta(pl.DataFrame(columns), delta.is_consolidated)
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Rows of one source that one epoch did not accept, and why."""
-
-    epoch: Epoch
-    source: str
-    reason: str
-    frame: pl.DataFrame
-
-
-class Ledger:
-    """Every row that was refused, and why: nothing is lost and nothing is silent.
-
-    Holds the last ``limit`` rows; ``forgotten`` counts those that had to go.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.refused: deque[Refused] = deque()
-        self.entries = 0
-        self.forgotten = 0
-        self._staged: list[Refused] = []
-
-    def stage(self, refused: Refused) -> None:
-        """Make ready to enter these rows."""
-        self._staged.append(refused)
-
-    def commit(self) -> None:
-        """Enter what was staged, and forget the oldest rows beyond the limit."""
-        for refused in self._staged:
-            self.refused.append(refused)
-            self.entries += refused.frame.height
-        self._staged = []
-        while self.entries > self.limit and len(self.refused) > 1:
-            gone = self.refused.popleft().frame.height
-            self.entries -= gone
-            self.forgotten += gone
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = []
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(int(refused.frame.estimated_size()) for refused in self.refused)
 
 
 class CheckRetractions:

@@ -1,10 +1,12 @@
 """Views that are always current: chained aggregations kept up to date by +1/-1 deltas."""
 
+from evercurrent.core.clock import END_OF_TIME
 from evercurrent.core.errors import (
     ArithmeticRefusedError,
     EpochGoneError,
     EvercurrentError,
     FileError,
+    GrowthWarning,
     InputError,
     PlanError,
     RetractionError,
@@ -15,11 +17,52 @@ from evercurrent.views.collection import Collection, GroupedCollection, concat
 from evercurrent.views.engine import Engine
 from evercurrent.views.history import Retain
 from evercurrent.views.sources import Source
+from evercurrent.views.triggers import (
+    after_bytes,
+    after_count,
+    after_percentile,
+    after_watermark,
+    all_of,
+    any_of,
+    at_period,
+    custom_trigger,
+    each_row,
+    every,
+    every_epoch,
+    pattern,
+    punctuation,
+    repeat,
+    sequence,
+    signal,
+    until,
+)
 from evercurrent.views.view import Snapshot, View
+from evercurrent.views.watermarks import (
+    ascending,
+    behind_processing_time,
+    bounded_delay,
+    by_partition,
+    custom_watermark,
+    ingress_time,
+    percentile_watermark,
+    perfect,
+    punctuated,
+)
+from evercurrent.views.windows import (
+    calendar,
+    count_window,
+    custom_windows,
+    fixed,
+    global_window,
+    last_rows,
+    sessions,
+    sliding,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "END_OF_TIME",
     "ArithmeticRefusedError",
     "Collection",
     "Engine",
@@ -27,6 +70,7 @@ __all__ = [
     "EvercurrentError",
     "FileError",
     "GroupedCollection",
+    "GrowthWarning",
     "InputError",
     "PlanError",
     "Retain",
@@ -35,6 +79,40 @@ __all__ = [
     "Source",
     "SubscriberError",
     "View",
+    "after_bytes",
+    "after_count",
+    "after_percentile",
+    "after_watermark",
     "aggregate",
+    "all_of",
+    "any_of",
+    "ascending",
+    "at_period",
+    "behind_processing_time",
+    "bounded_delay",
+    "by_partition",
+    "calendar",
     "concat",
+    "count_window",
+    "custom_trigger",
+    "custom_watermark",
+    "custom_windows",
+    "each_row",
+    "every",
+    "every_epoch",
+    "fixed",
+    "global_window",
+    "ingress_time",
+    "last_rows",
+    "pattern",
+    "percentile_watermark",
+    "perfect",
+    "punctuated",
+    "punctuation",
+    "repeat",
+    "sequence",
+    "sessions",
+    "signal",
+    "sliding",
+    "until",
 ]

@@ -36,6 +36,28 @@ engine.view("totals", counts.group_by("n").agg(words=pl.len()))
 order = {"counts": ["-n", "word"]}
 '''
 
+ARRIVALS = '''
+from datetime import UTC, datetime
+
+pushed = []
+push = engine.push
+engine.push = lambda *rows, at: (pushed.append(at), push(*rows, at=at))
+
+
+def arrivals(batches, batch_rows):
+    """The rows from the last one, in twos, at seconds of a day."""
+    (pair,) = batches
+    assert batch_rows == 10_000
+    for number, frame in enumerate(pair[1].reverse().iter_slices(2)):
+        yield pair[0], frame, datetime(2020, 1, 1, second=number, tzinfo=UTC)
+    assert [at.second for at in pushed] == [0, 1, 2]
+'''
+
+DAYS = """
+days = words.window(ec.fixed("1d")).trigger(ec.after_watermark(late=ec.each_row())).accumulate("retracting")
+engine.view("days", days.group_by("word").agg(n=pl.len()))
+"""
+
 TWO = """
 import polars as pl
 
@@ -110,6 +132,26 @@ class TestRun:
     def test_names_used_for_something_else_are_left_alone(self, words, rows):
         words.write_text(WORDS + "order = show = inputs = remarks = input_rows = words\n")
         assert "rows read 5" in done("run", words, "--input", f"words={rows}")
+
+    def test_several_views_with_bars(self, words, rows):
+        words.write_text(WORDS + "show = ['counts', 'totals']\nbars = {'counts': 'n', 'totals': 'words'}\n")
+        said = done("run", words, "--input", f"words={rows}")
+        assert f"counts\nword n\nb 2 {'█' * 20}\na 1 {'█' * 10}\n\ntotals\nn words\n1 1 {'█' * 20}\n" in said
+        said = done("run", words, "--input", f"words={rows}", "--show", "totals")
+        assert "counts\nword" not in said
+
+    def test_an_application_may_let_rows_arrive_in_its_own_way(self, words, rows, tmp_path):
+        words.write_text(WORDS + ARRIVALS)
+        said = done("run", words, "--input", f"words={rows}", "--deltas", f"counts={tmp_path / 'd.jsonl'}")
+        assert "rows read 5" in said
+        assert "epochs 3" in said
+        deltas = pl.read_ndjson(tmp_path / "d.jsonl")
+        assert deltas.select("word", "n", "_epoch").rows() == [("b", 2, 2), ("a", 1, 3)]
+
+    def test_windows_speak_when_the_input_has_ended(self, words, rows):
+        words.write_text(WORDS + DAYS)
+        said = done("run", words, "--input", f"words={rows}", "--show", "days", "--batch-rows", "1")
+        assert "3 rows" in said
 
     def test_shows_the_last_declared_view_unless_told(self, words, rows):
         assert "totals\nn words" in done("run", words, "--input", f"words={rows}")
@@ -228,8 +270,13 @@ class TestErrors:
     def test_an_order_by_what_is_not_there(self, words, rows):
         words.write_text(WORDS + "order = {'counts': ['-size']}\n")
         assert "by '-size'; it has 'word', 'n'" in refused("run", words, "--input", f"words={rows}")
-        words.write_text(WORDS + "order = {'sizes': ['n']}\n")
-        assert "no view 'sizes'" in refused("run", words, "--input", f"words={rows}")
+        for said in ("order = {'sizes': ['n']}", "show = ['counts', 'sizes']", "bars = {'sizes': 'n'}"):
+            words.write_text(WORDS + said + "\n")
+            assert "no view 'sizes'" in refused("run", words, "--input", f"words={rows}")
+        words.write_text(WORDS + "bars = {'counts': 'word'}\n")
+        assert "'bars' draws 'word' of view 'counts'; its columns of numbers are 'n'" in refused(
+            "run", words, "--input", f"words={rows}"
+        )
 
     def test_nothing_of_that_name(self):
         assert "'retail'" in refused("run", "no_such_app")
@@ -378,7 +425,7 @@ class TestProcess:
         with first.open("a") as file:
             file.write("f,2020-01-02\n")
         wait_for(has("half"), process)
-        (folder / "b.jsonl").write_text('{"word": "second"}\n{"word": "unfini')
+        (folder / "b.jsonl").write_text('{"word": "second", "at": "2020-01-03 00:00:00"}\n{"word": "unfini')
         wait_for(has("second"), process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -446,6 +493,18 @@ class TestScreens:
             "-1",
         ):
             assert words in said or width < 80
+
+    @pytest.mark.parametrize(
+        ("width", "height", "seen"), [(140, 40, True), (80, 24, False), (140, 12, False)]
+    )
+    def test_live_shows_other_views_beside_where_there_is_room(self, width, height, seen):
+        console = self.console(width, height)
+        screen = LiveScreen(console, self.shown(), [Shown("others", lambda: self.ROWS, [], "x")])
+        screen.epoch(Tally(), self.DELTA, list)
+        screen.close()
+        said = console.file.getvalue()
+        assert ("others (2 rows)" in said) is seen
+        assert ("█" * 20 in said) is seen
 
     def test_live_says_that_it_waits(self):
         console = self.console()

@@ -21,7 +21,7 @@ from evercurrent.core.schema import DIFF, EPOCH, listed
 from ..delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
 from ..files import Reader
 from .applications import Application, ApplicationError, bundled, load
-from .feeds import Feed, FileFeed, MadeFeed
+from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
 from .guards import Stop, errors_said, stoppable
 from .options import App, BatchRows, Debug, Deltas, Follow, Format, Inputs, Output, PlanFormat, Show
 from .runs import Run
@@ -37,6 +37,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+READ_ROWS = 10_000
+"""So many rows are read at once for an application that lets them arrive in another order."""
 
 
 def _say_version(asked: bool) -> None:
@@ -77,15 +81,24 @@ def run(
     with errors_said(debug), stoppable() as stop, ExitStack() as open_files:
         application = load(name)
         shown_name = application.showing(show)
-        view = application.engine.views[shown_name]
-        shown = Shown(shown_name, view.read, application.order.get(shown_name, ()))
+        shown, *beside = (
+            Shown(
+                each,
+                application.engine.views[each].read,
+                application.order.get(each, ()),
+                application.bars.get(each),
+            )
+            for each in (shown_name, *(application.beside if show is None else ()))
+        )
         feed = _feed(application, paths, batch_rows, follow, stop)
         files = {
             each: open_files.enter_context(_delta_file(application, each, found[0]))
             for each, found in delta_paths.items()
         }
         console = _console()
-        screen: Screen = LiveScreen(console, shown) if console.is_terminal else PlainScreen(console, shown)
+        screen: Screen = (
+            LiveScreen(console, shown, beside) if console.is_terminal else PlainScreen(console, shown)
+        )
         job = Run(application, feed, screen, shown, files, stop)
         written: list[Path] = []
         try:
@@ -98,7 +111,10 @@ def run(
                     for each, found in application.engine.views.items()
                 ]
         finally:
-            _print(console, summary(job.tally, application.engine, shown, written, feed.notes))
+            found = summary(
+                job.tally, application.engine, [shown, *beside], written, feed.refused, feed.notes
+            )
+            _print(console, found)
         if stop.asked and not follow:
             raise typer.Exit(130)
 
@@ -173,13 +189,19 @@ def _feed(
             "correct the name in --input"
         )
     if paths:
+        arrivals = None if follow else application.arrivals
         readers = {
             name: Reader(
-                name, found, sources[name].schema, diffs=sources[name].kind != "append", batch_rows=batch_rows
+                name,
+                found,
+                sources[name].schema,
+                diffs=sources[name].kind != "append",
+                batch_rows=batch_rows if arrivals is None else max(batch_rows, READ_ROWS),
             )
             for name, found in paths.items()
         }
-        return FileFeed(readers, follow=follow, stop=stop)
+        files = FileFeed(readers, follow=follow, stop=stop)
+        return files if arrivals is None else ArrivingFeed(files, arrivals, batch_rows)
     if application.inputs is None:
         first = next(iter(sources), "SOURCE")
         raise ApplicationError(

@@ -4,12 +4,19 @@ A module is an application when it has a name ``engine``: an ``Engine``, or a fu
 one. All else is optional, by these names in the same module:
 
 ``show``
-    The name of the view to show; without it the view that was declared last.
+    The name of the view to show, or several: the first one with its changes, the others beside it where there is
+    room. Without it the view that was declared last.
 ``order``
     A dictionary from names of views to the columns that their rows are listed by, ``"-revenue"`` from the largest.
+``bars``
+    A dictionary from names of views to the column that is drawn as a bar, too.
 ``inputs(batch_rows)``
     A function that yields pairs of a source's name and a frame of at most so many rows: what the application runs
-    on when no ``--input`` is given. ``input_rows``, where the module has it, says how many rows that will be.
+    on when no ``--input`` is given. With the processing time of a batch as a third they are recorded, instead of read
+    from the clock. ``input_rows``, where the module has it, says how many rows that will be.
+``arrivals(batches, batch_rows)``
+    A function through which the rows of ``--input`` go, if their end is not waited for (``--follow``): it is given
+    pairs of a source's name and a frame in the order of the files, and yields what ``inputs`` does.
 ``remarks(deltas)``
     A function that is called after each epoch with the deltas of the views that changed, by name, and returns
     sentences about them; the command line shows the newest.
@@ -26,6 +33,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -38,7 +46,9 @@ from evercurrent.core.schema import listed
 from .. import apps
 from ..engine import Engine
 
-Inputs = Callable[[int], Iterable[tuple[str, pl.DataFrame]]]
+Made = Iterable[tuple[str, pl.DataFrame] | tuple[str, pl.DataFrame, datetime]]
+Inputs = Callable[[int], Made]
+Arrivals = Callable[[Iterable[tuple[str, pl.DataFrame]], int], Made]
 Result = TypeVar("Result")
 Remarks = Callable[[Mapping[str, pl.DataFrame]], Iterable[str]]
 
@@ -54,9 +64,12 @@ class Application:
     name: str
     engine: Engine
     show: str
+    beside: Sequence[str] = ()
     order: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bars: Mapping[str, str] = field(default_factory=dict)
     inputs: Inputs | None = None
     input_rows: int | None = None
+    arrivals: Arrivals | None = None
     remarks: Remarks | None = None
 
     def showing(self, view: str | None) -> str:
@@ -98,27 +111,49 @@ def load(name: str) -> Application:
         raise ApplicationError(
             f"{name}: the engine has no view; declare one with engine.view(name, collection)"
         )
-    show, order, rows = (vars(module).get(key) for key in ("show", "order", "input_rows"))
-    inputs, remarks = (vars(module).get(key) for key in ("inputs", "remarks"))
+    order, bars, rows = (vars(module).get(key) for key in ("order", "bars", "input_rows"))
+    inputs, arrivals, remarks = (vars(module).get(key) for key in ("inputs", "arrivals", "remarks"))
+    show, *beside = _shown_views(vars(module).get("show")) or [list(engine.views)[-1]]
     found = Application(
         name=Path(name).stem,
         engine=engine,
-        show=show if isinstance(show, str) else list(engine.views)[-1],
+        show=show,
+        beside=beside,
         order=order if isinstance(order, dict) else {},
+        bars=bars if isinstance(bars, dict) else {},
         inputs=inputs if callable(inputs) else None,
         input_rows=rows if isinstance(rows, int) else None,
+        arrivals=arrivals if callable(arrivals) else None,
         remarks=remarks if callable(remarks) else None,
     )
-    _check_order(found)
+    _check_columns(found)
     return found
 
 
-def _check_order(application: Application) -> None:
+def _shown_views(show: object) -> list[str]:
+    """The names in ``show``: of one view, or of several."""
+    if isinstance(show, list | tuple) and all(isinstance(name, str) for name in show):
+        return list(show)
+    return [show] if isinstance(show, str) else []
+
+
+def _check_columns(application: Application) -> None:
+    """Check that the views that are shown are there, and so are the columns by which and with which they are."""
+    for view in application.beside:
+        application.showing(view)
     for view, columns in application.order.items():
         known = application.engine.views[application.showing(view)].schema
         if unknown := [column for column in columns if column.removeprefix("-") not in known]:
             raise ApplicationError(
                 f"{application.name}: 'order' lists view {view!r} by {listed(unknown)}; it has {listed(known)}"
+            )
+    for view, column in application.bars.items():
+        known = application.engine.views[application.showing(view)].schema
+        if not known.get(column, pl.Null()).is_numeric():
+            numbers = [name for name, dtype in known.items() if dtype.is_numeric()]
+            raise ApplicationError(
+                f"{application.name}: 'bars' draws {column!r} of view {view!r}; its columns of numbers are "
+                f"{listed(numbers)}"
             )
 
 

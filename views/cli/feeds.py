@@ -1,13 +1,16 @@
 """Where the rows of a run come from: files of several sources in turn, or what an application makes itself."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 import polars as pl
 
 from ..files import Batch, Reader
+from ..log_files import LogFile
+from .applications import Arrivals, Made
 from .guards import Stop
 
 LOOK_SECONDS = 0.25
@@ -22,6 +25,8 @@ class Chunk:
     frame: pl.DataFrame
     where: str
     """Where the rows stand, for messages."""
+    at: datetime | None = None
+    """The recorded processing time; without it, the time when they are pushed."""
 
 
 class Feed(Protocol):
@@ -34,6 +39,11 @@ class Feed(Protocol):
     @property
     def share(self) -> float | None:
         """How much of all has been handed out, from 0 to 1; None where that is not known."""
+        ...
+
+    @property
+    def refused(self) -> list[str]:
+        """What could not be read, by reason."""
         ...
 
     @property
@@ -77,6 +87,11 @@ class FileFeed:
         return sum(reader.done_bytes for reader in self._readers.values()) / total if total else None
 
     @property
+    def refused(self) -> list[str]:
+        """Lines of logs."""
+        return [line for reader in self._readers.values() for log in reader.logs for line in _refused(log)]
+
+    @property
     def notes(self) -> list[str]:
         """Files whose end was left because it is not complete."""
         return [
@@ -87,26 +102,81 @@ class FileFeed:
         ]
 
 
+class ArrivingFeed:
+    """Batches of files as an application lets them arrive: in its order, at its processing times."""
+
+    def __init__(self, files: FileFeed, arrivals: Arrivals, batch_rows: int) -> None:
+        self._files = files
+        self._arrivals = arrivals
+        self._batch_rows = batch_rows
+        self._rows_read = 0
+        self._rows = 0
+
+    def chunks(self) -> Iterator[Chunk | None]:
+        arriving = self._arrivals(self._read(), self._batch_rows)
+        for chunk in _chunks(arriving, "batch {} in the order of arrival"):
+            self._rows += chunk.frame.height
+            yield chunk
+
+    def _read(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        for chunk in self._files.chunks():
+            if chunk is not None:
+                self._rows_read += chunk.frame.height
+                yield chunk.source, chunk.frame
+
+    @property
+    def share(self) -> float | None:
+        """Rows that were read wait for their time to arrive."""
+        read = self._files.share
+        return read * min(self._rows / self._rows_read, 1.0) if read and self._rows_read else read
+
+    @property
+    def refused(self) -> list[str]:
+        return self._files.refused
+
+    @property
+    def notes(self) -> list[str]:
+        return self._files.notes
+
+
 class MadeFeed:
     """Frames that an application makes."""
 
-    def __init__(self, made: Iterable[tuple[str, pl.DataFrame]], total_rows: int | None) -> None:
+    def __init__(self, made: Made, total_rows: int | None) -> None:
         self._made = made
         self._total = total_rows
         self._rows = 0
 
     def chunks(self) -> Iterator[Chunk | None]:
-        for number, (source, frame) in enumerate(self._made, 1):
-            self._rows += frame.height
-            yield Chunk(source, frame, f"batch {number} of the application's own input")
+        for chunk in _chunks(self._made, "batch {} of the application's own input"):
+            self._rows += chunk.frame.height
+            yield chunk
 
     @property
     def share(self) -> float | None:
         return min(self._rows / self._total, 1.0) if self._total else None
 
     @property
+    def refused(self) -> list[str]:
+        return []
+
+    @property
     def notes(self) -> list[str]:
         return []
+
+
+def _chunks(made: Made, where: str) -> Iterator[Chunk]:
+    for number, (source, frame, *at) in enumerate(made, 1):
+        yield Chunk(source, frame, where.format(number), at[0] if at else None)
+
+
+def _refused(log: LogFile) -> list[str]:
+    """How many lines of a log, why, and which was the first."""
+    first = log.refused.unique("reason", keep="first", maintain_order=True)
+    return [
+        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is line {line}: {text[:80]}"
+        for line, reason, text in first.select("line", "reason", "text").iter_rows()
+    ]
 
 
 def _place(batch: Batch) -> str:

@@ -29,7 +29,7 @@ Inputs = Annotated[
         "--input",
         metavar="SOURCE=PATH",
         help="Read a source from a file, or from all files of a folder in the order of their names: CSV, JSON lines, "
-        "Parquet, Arrow IPC. Can be given again, for the same source too. The batches of several sources are "
+        "Parquet, Arrow IPC, a web server's .log. Can be given again, for the same source too. The batches of several sources are "
         "interleaved: one of each in turn, one epoch per batch. Without it, the application's own input.",
     ),
 ]
@@ -41,7 +41,7 @@ BatchRows = Annotated[
 Follow = Annotated[
     bool,
     typer.Option(
-        "--follow", help="Then wait for new files, and new lines of CSV and JSON lines, until Ctrl-C."
+        "--follow", help="Then wait for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C."
     ),
 ]
 

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
 
 import polars as pl
 
+from evercurrent.core.clock import END_OF_TIME
 from evercurrent.core.errors import InputError
 
 from ..delta_files import DeltaFile
@@ -14,6 +16,9 @@ from .applications import Application
 from .feeds import Chunk, Feed
 from .guards import Stop
 from .screens import Screen, Shown, Tally
+
+TICK_SECONDS = 1.0
+"""While there is nothing to read, there is an epoch so often in which only processing time moves."""
 
 
 class Run:
@@ -41,8 +46,12 @@ class Run:
         self._stop = stop
         self._deltas: dict[str, pl.DataFrame] = {}
         """Those of the newest epoch."""
+        self._at: datetime | None = None
+        """The recorded processing time of the newest epoch."""
         self._start = 0.0
         self._idle_since: float | None = None
+        self._ticked_at = 0.0
+        self._timed = [name for name, source in self._engine.sources.items() if source.event_time is not None]
 
     def go(self) -> None:
         """Run to the end.
@@ -61,12 +70,24 @@ class Run:
             self._start = time.monotonic()
             for chunk in self._feed.chunks():
                 if chunk is None:
-                    self._idle_since = self._idle_since or time.monotonic()
-                    self._screen.idle(self.tally)
+                    self._wait()
                 else:
                     self._epoch(chunk)
                 if self._stop.asked:
                     return
+            if not self._stop.asked:
+                self._end()
+
+    def _wait(self) -> None:
+        """There is nothing to read now, but time goes on, and windows may wait for that."""
+        now = time.monotonic()
+        self._idle_since = self._idle_since or now
+        if self._timed and now - self._ticked_at >= TICK_SECONDS:
+            self._ticked_at = now
+            self._deltas.clear()
+            self._engine.tick()
+            self._tell_if_changed()
+        self._screen.idle(self.tally)
 
     def _write_earlier(self, name: str, file: DeltaFile) -> None:
         """What the application pushed itself, and what a view holds before any input."""
@@ -85,13 +106,34 @@ class Run:
             self._idle_since = None
         self._deltas.clear()
         try:
-            self._engine.push(chunk.source, chunk.frame)
+            self._engine.push(chunk.source, chunk.frame, at=chunk.at)
         except InputError as error:
             raise InputError(f"{chunk.where}: {error}") from error
+        self._count(chunk)
+        self._tell()
+
+    def _end(self) -> None:
+        """All input was read: no row will come that a window could still wait for, so each says what it holds."""
+        if not self._timed:
+            return
+        self._deltas.clear()
+        with self._engine.epoch(at=self._at):
+            for name in self._timed:
+                self._engine.advance(name, END_OF_TIME)
+        self.tally.seconds = time.monotonic() - self._start
+        self._tell_if_changed()
+
+    def _tell_if_changed(self) -> None:
+        """Hand out what an epoch without rows changed, of which nobody needs to know if it is nothing."""
+        if self._deltas:
+            self.tally.epoch = self._engine.epoch_number
+            self._tell()
+
+    def _tell(self) -> None:
+        """Hand out what the newest epoch changed."""
         for name, file in self._files.items():
             if name in self._deltas:
                 file.write(self._deltas[name])
-        self._count(chunk)
         self._screen.epoch(self.tally, self._deltas.get(self._shown.name), self._remarks)
 
     def _remarks(self) -> Sequence[str]:
@@ -100,6 +142,7 @@ class Run:
         return [] if remarks is None else list(remarks(self._deltas))
 
     def _count(self, chunk: Chunk) -> None:
+        self._at = chunk.at
         tally, rows = self.tally, chunk.frame.height
         tally.epochs += 1
         tally.epoch = self._engine.epoch_number

@@ -24,6 +24,9 @@ WIDE = 120
 REMARKS = 6
 """So many remarks are on the live screen; half of them on a low one."""
 
+LOWEST = 6
+"""A panel has at least so many lines."""
+
 LOW = 30
 """A low screen has fewer lines than this."""
 
@@ -70,6 +73,7 @@ class Shown:
     name: str
     read: Callable[[], pl.DataFrame]
     order: Sequence[str]
+    bar: str | None = None
 
     def rows(self) -> pl.DataFrame:
         """The contents in the order of the screen."""
@@ -139,14 +143,15 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """A progress bar, the view, its last changes and the application's remarks, in place.
+    """A progress bar, the view, its last changes, other views and the application's remarks, in place.
 
     Drawn at most ten times a second, and so that reading the view for it takes a tenth of the time at most.
     """
 
-    def __init__(self, console: Console, shown: Shown) -> None:
+    def __init__(self, console: Console, shown: Shown, beside: Sequence[Shown] = ()) -> None:
         self._console = console
         self._shown = shown
+        self._beside = beside
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
         self._changes: deque[pl.DataFrame] = deque(maxlen=20)
@@ -189,22 +194,14 @@ class LiveScreen:
             parts.append(self._remarks_panel())
             room -= len(self._remarks) + 2
         side_by_side = self._console.width >= WIDE
-        height = max(room if side_by_side else room // 2, 6)
-        panels = [self._view_panel(height), self._changes_panel(height)]
+        beside = self._beside if side_by_side and room >= 2 * LOWEST else ()
+        height = max(room // 2 if beside or not side_by_side else room, LOWEST)
+        panels = [_view_panel(self._shown, height), self._changes_panel(height)]
         if side_by_side:
-            grid = Table.grid(expand=True)
-            grid.add_column(ratio=1)
-            grid.add_column(ratio=1)
-            grid.add_row(*panels)
-            panels = [grid]
+            panels = [_in_a_row(panels)]
+        if beside:
+            panels.append(_in_a_row([_view_panel(each, room - height) for each in beside]))
         return Group(parts[0], *panels, *parts[1:])
-
-    def _view_panel(self, height: int) -> RenderableType:
-        rows = self._shown.rows()
-        limit = height - 3
-        shown = f", first {limit}" if rows.height > limit else ""
-        title = f"[bold]{self._shown.name}[/] ({counted(rows.height)}{shown})"
-        return Panel(table_of(rows, limit), title=title, title_align="left", height=height)
 
     def _changes_panel(self, height: int) -> RenderableType:
         body: RenderableType = Text("none yet", "dim")
@@ -220,6 +217,23 @@ class LiveScreen:
         for epoch, line in self._remarks:
             lines.add_row(Text(str(epoch), "dim"), Text(line, no_wrap=True, overflow="ellipsis"))
         return Panel(lines, title="remarks", title_align="left")
+
+
+def _view_panel(shown: Shown, height: int) -> RenderableType:
+    rows = shown.rows()
+    limit = height - 3
+    cut = f", first {limit}" if rows.height > limit else ""
+    title = f"[bold]{shown.name}[/] ({counted(rows.height)}{cut})"
+    return Panel(table_of(rows, limit, bar=shown.bar), title=title, title_align="left", height=height)
+
+
+def _in_a_row(panels: Sequence[RenderableType]) -> RenderableType:
+    """Panels side by side, equally wide."""
+    grid = Table.grid(expand=True)
+    for _ in panels:
+        grid.add_column(ratio=1)
+    grid.add_row(*panels)
+    return grid
 
 
 def _progress(tally: Tally, *, waiting: bool) -> RenderableType:

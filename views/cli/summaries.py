@@ -19,9 +19,14 @@ SUMMARY_ROWS = 10
 
 
 def summary(
-    tally: Tally, engine: Engine, shown: Shown, written: Sequence[Path], notes: Sequence[str]
+    tally: Tally,
+    engine: Engine,
+    shown: Sequence[Shown],
+    written: Sequence[Path],
+    refused: Sequence[str],
+    notes: Sequence[str],
 ) -> RenderableType:
-    """The shown view, what was done, what was refused, and how many rows the views have."""
+    """The shown views, what was done, what was refused, and how many rows the views have."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     each = ", ".join(f"{name} {rows:,}" for name, rows in tally.rows_of.items())
@@ -30,25 +35,28 @@ def summary(
     facts.add_row("time", f"{duration(tally.seconds)}, {rate(tally.rows, tally.seconds)}")
     if tally.first is not None:
         facts.add_row("event time", span(tally.first, tally.last))
-    for number, line in enumerate(_refused(engine)):
-        facts.add_row("" if number else "refused", line)
+    for number, line in enumerate([*_refused(engine), *refused] or ["no row"]):
+        facts.add_row("" if number else "refused", Text(line))
     for number, (name, view) in enumerate(engine.views.items()):
         facts.add_row("" if number else "views", Text(f"{name}: {counted(view.read().height)}"))
     for number, path in enumerate(written):
         facts.add_row("" if number else "written", Text(str(path)))
     for number, note in enumerate(notes):
         facts.add_row("" if number else "note", Text(note, "yellow"))
+    tables = [part for each in shown for part in ("", _first_rows(each))]
+    return Group(*tables, "", facts)
+
+
+def _first_rows(shown: Shown) -> RenderableType:
     rows = shown.rows()
     title = shown.name
     if rows.height > SUMMARY_ROWS:
         title += f", the first {SUMMARY_ROWS} of {counted(rows.height)}"
-    return Group("", table_of(rows, SUMMARY_ROWS, title=title), "", facts)
+    return table_of(rows, SUMMARY_ROWS, title=title, bar=shown.bar)
 
 
 def _refused(engine: Engine) -> list[str]:
-    """Refused rows by reason, one line each; that there are none is said too."""
+    """Refused rows by reason, one line each."""
     ledger = engine.ledger()
-    if not ledger.height:
-        return ["no row"]
     by_reason = ledger.group_by("source", "reason", maintain_order=True).agg(pl.col(DIFF).abs().sum())
     return [f"{count:,} of {source}: {reason}" for source, reason, count in by_reason.iter_rows()]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import polars as pl
+from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -21,16 +22,26 @@ def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return rows.sort(names, descending=falling, nulls_last=True, maintain_order=True)
 
 
-def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None) -> Table:
-    """The first rows of a frame as a table."""
+BAR = 20
+"""The width of the longest bar."""
+
+
+def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None, bar: str | None = None) -> Table:
+    """The first rows of a frame as a table, the values of the column ``bar`` also as bars from zero."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
     )
     shown = rows.head(limit)
     for name, dtype in shown.schema.items():
         table.add_column(name, justify="right" if dtype.is_numeric() else "left", no_wrap=True)
-    for line in texts(shown).iter_rows():
-        table.add_row(*map(Text, line))
+    bars: list[list[Bar]] = [[]] * shown.height
+    if bar is not None:
+        table.add_column()
+        lengths = shown[bar].fill_null(0).cast(pl.Float64).clip(lower_bound=0).to_list()
+        longest = max(lengths, default=0.0) or 1.0
+        bars = [[Bar(longest, 0, length, width=BAR, color="cyan")] for length in lengths]
+    for line, drawn in zip(texts(shown).iter_rows(), bars, strict=True):
+        table.add_row(*map(Text, line), *drawn)
     return table
 
 

@@ -1,0 +1,75 @@
+"""Seeded inputs with event times, and the truth about them, computed with numpy and without any contender.
+
+Times are whole seconds since 1970-01-01 UTC. Rows stand in the order in which they arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from bench.reply import Histogram
+
+Integers = npt.NDArray[np.int64]
+BEGIN = 1_767_225_600
+"""2026-01-01 00:00 UTC: where event time begins."""
+
+HITS = {"key": pl.Int64, "at": pl.Int64}
+GAP, DISORDER = 1_800, 300
+VISITS_A_DAY_SECONDS = 86_400
+PAGES, BETWEEN_PAGES = 5, 300
+
+
+@dataclass(frozen=True)
+class SessionInput:
+    """A folder of CSV files, and the histogram `[pages, sessions, rows]` as it must stand after each file."""
+
+    folder: Path
+    truth: tuple[Histogram, ...]
+    sessions: int
+
+
+def write_sessions(folder: Path, rows: int, keys: int, files: int, seed: int = 30) -> SessionInput:
+    """Write the hits of one day, out of order by up to `DISORDER` seconds, as slices by arrival.
+
+    A key pays visits at any time of the day; a visit has pages (geometric, `PAGES` on average) with pauses
+    between them (exponential, `BETWEEN_PAGES` seconds on average). So most sessions have several rows, one in
+    three goes over the end of a file, some visits meet and are one session, and some pauses end one.
+    """
+    folder.mkdir(parents=True)
+    key, at = _visits(np.random.default_rng(seed), rows, keys)
+    ends = np.cumsum([len(part) for part in np.array_split(key, files)])
+    truth: list[Histogram] = []
+    for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        frame = pl.DataFrame({"key": key[start:end], "at": at[start:end]}, schema=HITS)
+        frame.write_csv(folder / f"part-{number:03}.csv")
+        truth.append(session_histogram(key[:end], at[:end], GAP))
+    return SessionInput(folder, tuple(truth), sum(row[1] for row in truth[-1]))
+
+
+def session_histogram(key: Integers, at: Integers, gap: int) -> Histogram:
+    """Rows `[pages, sessions, rows]`; hits of a key that are `gap` seconds apart are in different sessions."""
+    order = np.lexsort((at, key))
+    key, at = key[order], at[order]
+    first = np.r_[True, (key[1:] != key[:-1]) | (np.diff(at) >= gap)]
+    lengths = np.diff(np.r_[np.flatnonzero(first), len(key)])
+    pages, sessions = np.unique(lengths, return_counts=True)
+    return [[int(n), int(count), int(n * count)] for n, count in zip(pages, sessions, strict=True)]
+
+
+def _visits(generator: np.random.Generator, rows: int, keys: int) -> tuple[Integers, Integers]:
+    pages = generator.geometric(1 / PAGES, rows)
+    pages = pages[: int(np.searchsorted(np.cumsum(pages), rows)) + 1]
+    visits = len(pages)
+    begin = generator.integers(0, VISITS_A_DAY_SECONDS, visits)
+    visit = np.repeat(np.arange(visits), pages)[:rows]
+    since = np.cumsum(generator.exponential(BETWEEN_PAGES, rows).astype(np.int64))
+    # The pauses of all visits were added up in one go: each visit counts from its own first page.
+    at = BEGIN + begin[visit] + since - since[np.searchsorted(visit, visit)]
+    key = generator.integers(0, keys, visits)[visit]
+    arrival = np.argsort(at + generator.integers(0, DISORDER + 1, rows), kind="stable")
+    return key[arrival], at[arrival]

@@ -1,0 +1,1 @@
+"""Event time: windows, watermarks, triggers, panes, as operators on deltas."""

@@ -1,0 +1,124 @@
+"""Rows that have not been spoken yet, by window: what discarding panes of merging windows are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..expiry import entries_gone
+from ..grouping import group
+from ..kernels import Index, Keys, gather, key_words, physical, stack
+from ..protocol import State
+from ..reading import all_rows
+from ..run import Layout, make_run
+from ..schema import DIFF
+from ..spine import Spine
+from .panes import Fired
+from .tracking import NO_KEYS, Merging, places_among
+
+
+class Spoken:
+    """The windows that spoke in the epoch before: their rows are no longer pending."""
+
+    def __init__(self) -> None:
+        self.keys = NO_KEYS
+        self._staged: Keys | None = None
+
+    def stage(self, keys: Keys) -> None:
+        """Make ready to remember these, and these alone."""
+        self._staged = keys
+
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        if self._staged is not None:
+            self.keys, self._staged = self._staged, None
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        self._staged = None
+
+    @property
+    def entries(self) -> int:
+        """How many windows are remembered."""
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.keys.nbytes
+
+
+class PendingRows:
+    """The rows of each session that came since it last spoke.
+
+    When sessions become one, so do their pending rows. What was spoken is taken back from here in the epoch after:
+    the panes of this epoch are still made of it. Rows of a session that closes are forgotten without a word.
+    Input: rows with the start of their session, those that came in this epoch first. Only ever added to.
+    Cost: the delta, the pending rows of sessions that spoke or merged.
+    """
+
+    def __init__(
+        self, schema: pl.Schema, keys: Sequence[str], start: str, fired: Fired, merging: Merging
+    ) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout(schema, by_row=True))
+        self.spoken = Spoken()
+        self._keys = tuple(keys)
+        self._start = start
+        self._fired = fired
+        self._merging = merging
+        self._nothing = Delta.empty(schema)
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        return [self.spine, self.spoken]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change of what is pending."""
+        (delta,) = deltas
+        firing = self._fired.firing
+        came = Delta(delta.frame.head(self._merging.arrivals))
+        parts = [came] if len(came) else []
+        if len(self.spoken.keys):
+            said = all_rows(self.spine, self.spoken.keys)
+            parts.append(Delta.of(said.payload, -said.diffs))
+        if firing.moves is not None and len(firing.moves.old):
+            parts.append(self._moved(delta, firing.moves.old, firing.moves.new))
+        self._stage(parts, firing.closed)
+        open_still = places_among(firing.keys, firing.closed) < 0
+        self.spoken.stage(firing.keys.take(np.flatnonzero(open_still)))
+        return Delta(stack([part.frame for part in parts])) if parts else self._nothing
+
+    def _moved(self, delta: Delta, old: Keys, new: Keys) -> Delta:
+        """The pending rows of sessions that became part of others: minus as they were, plus as they are."""
+        olds = group(old)
+        pending = all_rows(self.spine, olds.keys)
+        own = places_among(olds.keys, self.spoken.keys)[pending.owners] < 0
+        rows, diffs = gather(pending.payload, np.flatnonzero(own)), pending.diffs[own]
+        owners = olds.first_entries[pending.owners[own]]
+        starts = self._starts(delta, new)[owners]
+        column = rows.get_column(self._start)
+        moved = pl.Series(self._start, starts).cast(column.dtype)
+        after = pl.DataFrame([moved if one.name == self._start else one for one in rows.get_columns()])
+        return Delta.of(stack([rows, after]), np.concatenate([-diffs, diffs]))
+
+    def _starts(self, delta: Delta, keys: Keys) -> Index:
+        """Where these sessions start: each of them has rows in this epoch."""
+        words = key_words([delta.frame.get_column(name) for name in self._keys], len(delta))
+        known = group(words)
+        starts = physical(delta.frame.get_column(self._start))[known.first_entries]
+        return starts[places_among(keys, known.keys)]
+
+    def _stage(self, parts: Sequence[Delta], closed: Keys) -> None:
+        layout = self.spine.layout
+        frame = stack([part.frame for part in parts]) if parts else self._nothing.frame
+        payload = pl.DataFrame(frame.get_columns()[:-1])
+        words = key_words([frame.get_column(name) for name in self._keys], frame.height)
+        rows = key_words(payload.get_columns(), frame.height)
+        run = make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+        self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)

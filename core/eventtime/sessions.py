@@ -1,0 +1,439 @@
+"""Sessions: spans of a key's event time without a gap, kept while rows come in any order and go again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from ..clock import Clock, Now
+from ..delta import Delta
+from ..grouping import DenseGroups, Groups, Segments, group
+from ..kernels import Index, Ints, Keys, Mask, expand, gather, key_words, physical, stack
+from ..protocol import State
+from ..run import Run, empty_run
+from ..timers import Timers
+from .session_cells import Cells, CellState, Extents
+from .session_rows import RowState
+
+START, END = "window_start", "window_end"
+
+FOREVER = np.iinfo(np.int64).max
+
+WORD = 64
+"""Bits into which key, cell and position of a row are packed, where there is room for all three."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Sessions that went into others: the words of each as it was, and of the one that its rows are in now."""
+
+    old: Keys
+    new: Keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """The rows of an epoch, brought together by key and cell.
+
+    ``keys`` are the words of the different keys, and ``rows_of_keys`` a row of each. ``segments`` are the cells
+    that rows came for, ascending by the number of the key and of the cell.
+    """
+
+    frame: pl.DataFrame
+    diffs: Ints
+    instants: Ints
+    keys: Keys
+    rows_of_keys: Index
+    segments: Segments
+    key: Index
+    number: Ints
+
+    def of_rows(self, values: Ints) -> Ints:
+        """A value for each cell as a value for each row."""
+        counts = np.diff(self.segments.starts, append=len(self.diffs))
+        spread = np.empty(len(self.diffs), values.dtype)
+        spread[self.segments.order] = np.repeat(values, counts)
+        return spread
+
+
+class Sessions:
+    """Every row with the start of the session that it is in.
+
+        session of a key = a longest row of its rows, by time, each less than the gap after the one before
+                         = [first instant, last instant + gap)
+
+    Rows come with the start and the end of their proto-session, [instant, instant + gap), in ``window_start`` and
+    ``window_end``. They go out with ``window_start`` only, the start of their session: its end is not in
+    them, so that a session that grows at its end moves no row. Where the start changes (an earlier row, a merge, a split,
+    a deletion) its rows are taken back and given again.
+
+    With ``lateness``, a session is closed when its end and the lateness have been passed by the clock: all that is
+    kept of it is purged, and nothing said. Without, it is kept.
+
+    Cost: the delta, and the cells and rows of sessions whose start changes or that close.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        gap: int,
+        *,
+        lateness: int | None,
+        clock: Clock,
+        may_retract: bool,
+    ) -> None:
+        self.schema = pl.Schema({name: dtype for name, dtype in schema.items() if name != END})
+        self.keys = pl.Schema({name: schema[name] for name in keys})
+        self._gap = gap
+        self._lateness = lateness
+        self._clock = clock
+        self._may_retract = may_retract
+        self._cells = CellState(gap)
+        self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
+        self._timers = Timers()
+        self._nothing = Delta.empty(self.schema)
+        self._changes: tuple[_Batch, Cells] | None = None
+
+    @property
+    def states(self) -> list[State]:
+        """What is to be committed."""
+        timers = [] if self._lateness is None else [self._timers]
+        return [self._cells.spine, self._rows.spine, *timers]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The rows that came or went, and those whose session starts elsewhere now."""
+        self._changes = None
+        delta = self._plain(deltas[0])
+        if not len(delta):
+            self._stage(None, None)
+            return self._nothing
+        batch = self._batch(delta)
+        words = self._cells.words(batch.keys.take(batch.key), batch.number)
+        rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
+        added = self._rows.run(
+            now.epoch, batch.of_rows(words.first.view(np.int64)).view(np.uint64), rows, batch.diffs
+        )
+        cells = self._cells.whole_sessions(
+            batch.keys, self._with_neighbours(batch, self._touched(batch, words, added))
+        )
+        self._changes = batch, cells
+        run = self._cells.run(batch.keys, cells)
+        self._set_timers(batch, cells)
+        self._stage(run, added)
+        return self._output(batch, cells, rows)
+
+    def _plain(self, delta: Delta) -> Delta:
+        """The delta such that rows with positive diffs are there when it is over."""
+        if not len(delta) or (delta.diffs > 0).all():
+            return delta
+        delta = delta.consolidate()
+        assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
+        return delta
+
+    def _batch(self, delta: Delta) -> _Batch:
+        frame = delta.frame
+        words = key_words([frame.get_column(name) for name in self.keys], len(delta))
+        groups = group(words)
+        instants = physical(frame.get_column(START))
+        order, starts, key, number = _by_cell(_numbers(groups), len(groups), instants // self._gap)
+        rows_of_keys = groups.first_entries
+        return _Batch(
+            frame, delta.diffs, instants, groups.keys, rows_of_keys, Segments(order, starts), key, number
+        )
+
+    def _touched(self, batch: _Batch, words: Keys, added: Run) -> Cells:
+        """The cells that rows came for, as they were and with the rows that they have now."""
+        was = self._cells.look_up(words)
+        order, starts = batch.segments.order, batch.segments.starts
+        instants = batch.instants[order]
+        if not self._may_retract or (batch.diffs > 0).all():
+            first, last = np.minimum.reduceat(instants, starts), np.maximum.reduceat(instants, starts)
+            exists, keeps = np.ones(len(starts), np.bool_), was.exists
+        else:
+            comes = batch.diffs[order] > 0
+            first = np.minimum.reduceat(np.where(comes, instants, FOREVER), starts)
+            last = np.maximum.reduceat(np.where(comes, instants, -FOREVER), starts)
+            exists, keeps = was.exists | (last != -FOREVER), was.exists
+        first = np.where(was.exists, np.minimum(first, was.first), first)
+        last = np.where(was.exists, np.maximum(last, was.last), last)
+        now = Extents(exists, first, last, was.start)
+        cells = Cells(
+            batch.key, batch.number, np.arange(len(starts)), was, now, keeps, np.zeros(len(starts), np.bool_)
+        )
+        return self._without_retracted(batch, cells, words, added)
+
+    def _without_retracted(self, batch: _Batch, cells: Cells, words: Keys, added: Run) -> Cells:
+        """The cells with first and last instants that are still there, where rows at either end went."""
+        order, starts = batch.segments.order, batch.segments.starts
+        goes = batch.diffs[order] < 0
+        if not goes.any():
+            return cells
+        owners = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))[goes]
+        instants = batch.instants[order][goes]
+        at_end = (instants <= cells.was.first[owners]) | (instants >= cells.was.last[owners])
+        asked = np.unique(owners[at_end])
+        if not len(asked):
+            return cells
+        where = words.first[asked], batch.keys.take(cells.key[asked]), cells.number[asked]
+        old = self._rows.read(*where, self._rows.spine.runs, whole=False)
+        new = self._rows.read(*where, [added], whole=False)
+        groups = group(Keys.concat([old.words, new.words]))
+        before = groups.sums(np.concatenate([old.diffs, np.zeros_like(new.diffs)]))
+        after = groups.sums(np.concatenate([old.diffs, new.diffs]))
+        entries = groups.first_entries[after > 0]
+        owners = asked[np.concatenate([old.owners, new.owners])]
+        instants = np.concatenate([self._rows.instants(old), self._rows.instants(new)])[entries]
+        keeps, exists = cells.keeps.copy(), cells.now.exists.copy()
+        first, last = cells.now.first.copy(), cells.now.last.copy()
+        keeps[asked], exists[asked], first[asked], last[asked] = False, False, FOREVER, -FOREVER
+        keeps[owners[groups.first_entries[(before > 0) & (after > 0)]]] = True
+        exists[owners[entries]] = True
+        np.minimum.at(first, owners[entries], instants)
+        np.maximum.at(last, owners[entries], instants)
+        return replace(cells, keeps=keeps, now=Extents(exists, first, last, cells.now.start))
+
+    def _with_neighbours(self, batch: _Batch, cells: Cells) -> Cells:
+        """The touched cells, and those beside them to which they may be linked, or were."""
+        was, now = cells.was, cells.now
+        turned = was.exists != now.exists
+        begins = turned | (now.exists & (was.first != now.first))
+        ends = turned | (now.exists & (was.last != now.last))
+        follows = cells.follows
+        followed = np.append(follows[1:], False)
+        earlier = np.flatnonzero(begins & ~follows)
+        later = np.flatnonzero(ends & ~followed)
+        # Where one cell lies between two touched ones, it is asked for once.
+        between = np.zeros(len(cells), np.bool_)
+        between[later] = True
+        shared = between[earlier - 1] & (earlier > 0)
+        shared &= (cells.key[earlier] == cells.key[earlier - 1]) & (
+            cells.number[earlier] == cells.number[earlier - 1] + 2
+        )
+        earlier = earlier[~shared]
+        beside = np.concatenate([later, earlier])
+        number = cells.number[beside]
+        number[: len(later)] += 1
+        number[len(later) :] -= 1
+        found = self._cells.look_up(self._cells.words(batch.keys.take(cells.key[beside]), number))
+        there = np.flatnonzero(found.exists)
+        cells = replace(cells, settled=ends)
+        if not len(there):
+            return cells
+        neighbours = Cells.untouched(
+            cells.key[beside[there]], number[there], found.take(there), np.zeros(len(there), np.bool_)
+        )
+        # Where two come to stand between the same cells, the one behind the first goes first.
+        places = beside[there] + (there < len(later))
+        order = _inserted(len(cells), places)
+        return Cells.concat([cells, neighbours]).take(order)
+
+    def _output(self, batch: _Batch, cells: Cells, rows: pl.DataFrame) -> Delta:
+        """The rows that came or went, in their sessions now, and the rows of before that moved."""
+        starts = np.empty(len(batch.segments), np.int64)
+        own = cells.touched >= 0
+        starts[cells.touched[own]] = cells.now.start[own]
+        came = self._with_start(rows, batch.of_rows(starts))
+        moved = cells.take(np.flatnonzero(cells.moved))
+        if not len(moved):
+            return Delta.of(came, batch.diffs)
+        keys = batch.keys.take(moved.key)
+        words = self._cells.words(keys, moved.number)
+        found = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
+        found = self._rows.standing(found)
+        old = self._with_start(found.rows, moved.was.start[found.owners])
+        new = self._with_start(found.rows, moved.now.start[found.owners])
+        return Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
+
+    def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
+        column = self._start_column(starts)
+        return pl.DataFrame([column if one.name == START else one for one in rows.get_columns()])
+
+    def _start_column(self, starts: Ints) -> pl.Series:
+        return pl.Series(START, starts).cast(self.schema[START])
+
+    # Closing
+
+    def _set_timers(self, batch: _Batch, cells: Cells) -> None:
+        """Have every cell with which a session ends now looked at again when it may close."""
+        if self._lateness is None:
+            return
+        ended = cells.tails(cells.was, self._gap) & (cells.was.last <= cells.now.last)
+        ends = np.flatnonzero(cells.tails(cells.now, self._gap) & ~ended)
+        words = self._cells.words(batch.keys.take(cells.key[ends]), cells.number[ends])
+        self._timers.set(cells.now.last[ends] + self._gap + self._lateness, words)
+
+    def _stage(self, run: Run | None, added: Run | None) -> None:
+        purged = self._closed(run, added) if self._lateness is not None else None
+        gone, gone_rows = purged if purged is not None else (None, None)
+        cells, rows = self._cells.spine, self._rows.spine
+        if run is not None and added is not None:
+            cells.stage(run, gone)
+            rows.stage(added, gone_rows)
+        elif gone is not None and gone_rows is not None:
+            cells.stage(empty_run(cells.layout), gone)
+            rows.stage(empty_run(rows.layout), gone_rows)
+
+    def _closed(self, run: Run | None, added: Run | None) -> tuple[Run, Run] | None:
+        """What takes away the cells and the rows of all sessions that the clock has passed by."""
+        assert self._lateness is not None
+        due = self._timers.due(self._clock.now)
+        if not len(due):
+            return None
+        found = self._cells.look_up(due, run)
+        there = np.flatnonzero(found.exists)
+        words, found = due.take(there), found.take(there)
+        number = found.last // self._gap
+        keys = self._cells.key_words(words, number)
+        after = self._cells.look_up(self._cells.words(keys, number + 1), run)
+        tails = ~(after.exists & (after.first - found.last < self._gap))
+        closes = found.last + self._gap + self._lateness
+        passed = closes <= self._clock.now
+        again = np.flatnonzero(tails & ~passed)
+        self._timers.set(closes[again], words.take(again))
+        over = np.flatnonzero(tails & passed)
+        if not len(over):
+            return None
+        # All cells from the one of a session's start to its last hold rows.
+        number, owners = expand(found.start[over] // self._gap, number[over] + 1)
+        keys = keys.take(over).take(owners)
+        words = self._cells.words(keys, number)
+        cells = self._cells.look_up(words, run)
+        runs = self._rows.spine.runs
+        rows = self._rows.read(words.first, keys, number, runs if added is None else (*runs, added))
+        return self._cells.purge(words, cells), self._rows.purge(rows)
+
+    # What others read within the epoch
+
+    @property
+    def arrivals(self) -> int:
+        """So many leading entries of the output are rows that came or went in this epoch; the rest have moved."""
+        return 0 if self._changes is None else len(self._changes[0].diffs)
+
+    @property
+    def moves(self) -> Moves | None:
+        """The sessions that went into others in this epoch; None if there are none.
+
+        Of a session that is split, the part with its start is still that session. If no part has it, the session went
+        where the earliest of its rows went.
+        """
+        if self._changes is None:
+            return None
+        batch, cells = self._changes
+        concerned = np.zeros(len(batch.keys), np.bool_)
+        concerned[
+            cells.key[cells.was.exists & (~cells.now.exists | (cells.now.start != cells.was.start))]
+        ] = True
+        cells = cells.take(np.flatnonzero(concerned[cells.key] & cells.was.exists))
+        if not len(cells):
+            return None
+        starts = np.flatnonzero(_differs(cells.key, cells.was.start))
+        stays = np.logical_or.reduceat(cells.now.exists & (cells.now.start == cells.was.start), starts)
+        heirs = np.where(cells.now.exists & cells.keeps, np.arange(len(cells)), len(cells))
+        heir = np.minimum.reduceat(heirs, starts)
+        went = np.flatnonzero(~stays & (heir < len(cells)))
+        if not len(went):
+            return None
+        keys = cells.key[starts[went]]
+        old, new = cells.was.start[starts[went]], cells.now.start[heir[went]]
+        return Moves(self._ids(batch, keys, old), self._ids(batch, keys, new))
+
+    def _ids(self, batch: _Batch, keys: Index, starts: Ints) -> Keys:
+        return key_words(self._sessions(batch, keys, starts).get_columns(), len(keys))
+
+    def _sessions(self, batch: _Batch, keys: Index, starts: Ints) -> pl.DataFrame:
+        """Sessions by the numbers of their keys and their starts, as key columns and ``window_start``."""
+        columns = pl.DataFrame([batch.frame.get_column(name) for name in self.keys])
+        named = gather(columns, batch.rows_of_keys[keys]).get_columns() if self.keys else []
+        return pl.DataFrame([*named, self._start_column(starts)])
+
+    def ends(self) -> Delta | None:
+        """How far the end of each session moved in this epoch, in microseconds, from and to 0 where it was not or is not."""
+        if self._changes is None:
+            return None
+        batch, cells = self._changes
+        tails = np.empty(2 * len(cells), np.bool_)
+        tails[::2], tails[1::2] = cells.tails(cells.now, self._gap), cells.tails(cells.was, self._gap)
+        places = np.flatnonzero(tails)
+        if not len(places):
+            return None
+        cell, old = places >> 1, (places & 1).astype(np.bool_)
+        starts = np.where(old, cells.was.start[cell], cells.now.start[cell])
+        ends = np.where(old, -(cells.was.last[cell] + self._gap), cells.now.last[cell] + self._gap)
+        keys = cells.key[cell]
+        first = np.flatnonzero(_differs(keys, starts))
+        moved = np.add.reduceat(ends, first)
+        turned = np.flatnonzero(moved)
+        first = first[turned]
+        return Delta.of(self._sessions(batch, keys[first], starts[first]), moved[turned])
+
+
+class SessionEnds:
+    """How far the ends of sessions moved, as the diffs of their ids: what adds up to the end of each.
+
+        ends(A)[key, start] = last instant of that session + gap, in microseconds since 1970-01-01 UTC
+
+    Rows are the keys and ``window_start``. Reads what ``Sessions`` found in the same epoch, of which it is given
+    the output for the order of steps. That a session closes is not said. Cost: the sessions whose end moved.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.schema = pl.Schema({**sessions.keys, START: sessions.schema[START]})
+        self._sessions = sessions
+        self._nothing = Delta.empty(self.schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change of the ends."""
+        ends = self._sessions.ends()
+        return self._nothing if ends is None else ends
+
+
+def _numbers(groups: Groups) -> Index:
+    """The number of the group of each entry."""
+    if isinstance(groups, DenseGroups):
+        rank = np.zeros(len(groups.counts), np.intp)
+        rank[groups.used] = np.arange(len(groups))
+        return rank[groups.codes]
+    numbers = np.empty(len(groups.order), np.intp)
+    numbers[groups.order] = np.repeat(
+        np.arange(len(groups)), np.diff(groups.starts, append=len(groups.order))
+    )
+    return numbers
+
+
+def _by_cell(keys: Index, count: int, cells: Ints) -> tuple[Index, Index, Index, Ints]:
+    """Rows in the order of their keys and cells: positions, where each cell begins, and the key and cell of each.
+
+    Key, cell and position are packed into one word and sorted by value where they have room in it.
+    """
+    least = int(cells.min())
+    low, middle = len(keys).bit_length(), (int(cells.max()) - least).bit_length()
+    if low + middle + count.bit_length() > WORD:
+        order = np.lexsort((cells, keys))
+        starts = np.flatnonzero(_differs(keys[order], cells[order]))
+        return order, starts, keys[order[starts]], cells[order[starts]]
+    packed = (keys << (low + middle)) | ((cells - least) << low) | np.arange(len(keys))
+    packed = packed.view(np.uint64)
+    packed.sort()
+    order = (packed & np.uint64((1 << low) - 1)).view(np.int64)
+    packed >>= np.uint64(low)
+    starts = np.flatnonzero(np.concatenate(([True], packed[1:] != packed[:-1])))
+    packed = packed[starts]
+    key = (packed >> np.uint64(middle)).view(np.int64)
+    return order, starts, key, (packed & np.uint64((1 << middle) - 1)).view(np.int64) + least
+
+
+def _differs(keys: Index, starts: Ints) -> Mask:
+    """Where a key and instant differ from those before; true for the first."""
+    differs = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=differs[1:])
+    differs[1:] |= starts[1:] != starts[:-1]
+    return differs
+
+
+def _inserted(size: int, places: Index) -> Index:
+    """The order in which further entries, which stand behind ``size`` others, come to stand at these places."""
+    return np.insert(np.arange(size), places, size + np.arange(len(places)))

@@ -1,0 +1,510 @@
+"""Which windows are open, which of them speak in this epoch, and which are closed by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from ..clock import END_OF_TIME, START_OF_TIME, Clock, Now
+from ..delta import Delta
+from ..grouping import Groups, group
+from ..kernels import Index, Ints, Keys, Mask, expand, key_words, physical
+from ..protocol import State
+from ..run import Layout, run_of_groups
+from ..spine import Spine
+from ..timers import Timers
+from .trigger_states import NO_TIMER, Moment, trigger_state
+from .triggers import Pattern, Trigger, every_part
+
+EARLY, ON_TIME, LATE = 0, 1, 2
+"""Timing of a pane: before the watermark passed the end, when it did, after that."""
+
+OPEN, END, START, ROWS, PENDING, PAST = "open", "end", "start", "rows", "pending", "past"
+"""State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said."""
+
+TRIGGER_INPUT = "trigger:"
+"""Before the name of a column: what a trigger adds up of it, an integer per row."""
+
+NO_KEYS = Keys(np.zeros(0, np.uint64))
+
+
+class Merges(Protocol):
+    """Windows that became part of others in this epoch: the words of the old ones, and of the new one of each."""
+
+    @property
+    def old(self) -> Keys:
+        """The windows that are no more."""
+        ...
+
+    @property
+    def new(self) -> Keys:
+        """What each of them is part of now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Firing:
+    """What becomes of windows at the end of an epoch.
+
+    ``keys`` are those that speak, ascending, with their ``timing``, and whether it ``is_last``. ``closed`` are
+    those that are over, ``expired`` those whose rows are forgotten: the closed ones and, where panes discard,
+    all that speak.
+    """
+
+    keys: Keys = NO_KEYS
+    timing: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    is_last: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    closed: Keys = NO_KEYS
+    expired: Keys = NO_KEYS
+    moves: Merges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """What is tracked: windows by ``keys``, the columns that tell one (key, window) from another.
+
+    ``window_end`` names the column of ends; None where windows are sessions, whose ends are told by a second
+    input, or where there is one window over all time (``is_global``). Durations are microseconds. The watermark
+    behind is held at the end of a window that has something to say, less a microsecond, or at its
+    ``window_start`` where the panes may be dated as early as that.
+    """
+
+    where: str
+    keys: tuple[str, ...]
+    window_end: str | None
+    is_global: bool
+    trigger: Trigger
+    lateness: int | None
+    always: bool = False
+    discards: bool = False
+    window_start: str | None = None
+
+
+class Merging(Protocol):
+    """What the tracker asks of sessions: which became part of others, and which rows are new."""
+
+    @property
+    def moves(self) -> Merges | None:
+        """The sessions that became part of others in this epoch."""
+        ...
+
+    @property
+    def arrivals(self) -> int:
+        """So many leading entries of the output are this epoch's rows; the rest were there and have moved."""
+        ...
+
+
+class Held:
+    """The clock behind windows: the watermark, held back by what is behind it and has not been spoken yet.
+
+    Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._committed = START_OF_TIME
+        self._staged = START_OF_TIME
+        self.is_wanted = False
+
+    @property
+    def before(self) -> int:
+        """The held watermark as of the last commit."""
+        return self._committed
+
+    @property
+    def now(self) -> int:
+        """The held watermark after this epoch."""
+        return self._staged
+
+    def stage(self, held_at: int) -> None:
+        """Hold the watermark at this instant; it never moves back."""
+        self._staged = max(self._committed, min(self._clock.now, held_at))
+
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        self._committed = self._staged
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        self._staged = self._committed
+
+    entries = 0
+    nbytes = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    """Windows that something happens to in this epoch, and where in them each entry of a list of keys is."""
+
+    groups: Groups
+    places: list[Index]
+
+
+class TrackWindows:
+    """Keep the state of every open window, and decide which of them speak. Rows go through unchanged.
+
+    Evaluated once per epoch, at its end, for the windows that rows, the watermark, processing time or a signal
+    has touched: all of them in one vectorised step, and no others. What is pending is spoken before its window
+    closes. ``firing`` holds the decision until the next epoch, for the operators behind.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        tracking: Tracking,
+        clock: Clock,
+        merging: Merging | None = None,
+        percentiles: Mapping[float, Clock] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.firing = Firing()
+        self.spine = Spine(Layout())
+        self.hold = Held(clock)
+        self._tracking = tracking
+        self.clock = clock
+        self._merging = merging
+        self.percentiles = dict(percentiles or {})
+        self._trigger = trigger_state(tracking.trigger)
+        self._ends, self._processing, self._holds = Timers(), Timers(), Timers()
+        self._passing = {share: Timers() for share in self.percentiles}
+        self._signals: Keys | None = None
+        self._waits = [name for part in self._trigger.every() for name in part.timers()]
+        self._counts = [name for part in self._trigger.every() for name in part.counters()]
+        self._flags = [name for part in self._trigger.every() for name in part.flags()]
+        triggers = list(every_part(tracking.trigger))
+        self._inputs = [name for part in triggers if (name := getattr(part, "input", None))]
+        self._patterns = [(part.start, part.stop) for part in triggers if isinstance(part, Pattern)]
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        return [self.spine, self._ends, self._processing, self._holds, *self._passing.values(), self.hold]
+
+    @property
+    def expired(self) -> Keys:
+        """The windows whose rows are forgotten with this epoch."""
+        return self.firing.expired
+
+    def signal(self, keys: Keys | None) -> None:
+        """In the coming epoch these windows are told to speak; None: all that have something to say."""
+        self._signals = keys if keys is not None else self._all_pending()
+
+    def forget_signals(self) -> None:
+        """The epoch for which windows were told to speak is over."""
+        self._signals = None
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Decide what speaks and what closes; the rows go through."""
+        rows = deltas[0]
+        ends = deltas[1] if len(deltas) > 1 else None
+        active = self._active(now, rows, ends)
+        if not len(active.groups):
+            self.firing = Firing()
+        else:
+            before = self.spine.totals(active.groups.keys)
+            moment, after, changed_end = self._moment(now, active, before, rows, ends)
+            self._fire(active.groups.keys, moment, after)
+            self._stage(active.groups, before, after, moment, changed_end)
+        if self.hold.is_wanted:
+            self._hold()
+        return rows
+
+    def state_of(self, keys: Keys) -> dict[str, Ints]:
+        """The state columns of these ascending, distinct windows as of the last commit."""
+        return self.spine.totals(keys)
+
+    # What is touched
+
+    def _active(self, now: Now, rows: Delta, ends: Delta | None) -> _Active:
+        lists = [self._words(rows)]
+        lists.append(NO_KEYS if ends is None else self._words(ends))
+        moves = None if self._merging is None else self._merging.moves
+        lists += [NO_KEYS, NO_KEYS] if moves is None else [moves.old, moves.new]
+        lists.append(self._ends.due(self.clock.now))
+        lists.append(self._processing.due(now.instant))
+        lists += [timers.due(self.percentiles[share].now) for share, timers in self._passing.items()]
+        lists.append(NO_KEYS if self._signals is None else self._signals)
+        groups = group(Keys.concat([keys for keys in lists if len(keys)] or [NO_KEYS]))
+        rank = np.empty(len(groups.order), np.intp)
+        rank[groups.order] = np.repeat(
+            np.arange(len(groups)), np.diff(groups.starts, append=len(groups.order))
+        )
+        cuts = np.cumsum([len(keys) for keys in lists])
+        return _Active(groups, np.split(rank, cuts[:-1]))
+
+    def _words(self, delta: Delta) -> Keys:
+        if not len(delta):
+            return NO_KEYS
+        return key_words([delta.frame.get_column(name) for name in self._tracking.keys], len(delta))
+
+    def _all_pending(self) -> Keys:
+        run = self.spine.merged()
+        pending = run.sums.get(PENDING, np.zeros(len(run), np.int64))
+        return run.keys.take(np.flatnonzero(pending))
+
+    # What happens to it
+
+    def _moment(
+        self, now: Now, active: _Active, before: Mapping[str, Ints], rows: Delta, ends: Delta | None
+    ) -> tuple[Moment, dict[str, Ints], Mask]:
+        """The state after the rows of the epoch, before any trigger is asked."""
+        size, nothing = len(active.groups), np.zeros(len(active.groups), np.int64)
+        after = {name: before.get(name, nothing).copy() for name in (OPEN, END, START, ROWS, PENDING, PAST)}
+        own, told, old, new = active.places[:4]
+        was_open = after[OPEN] != 0
+        diffs = rows.diffs
+        after[ROWS] += _sums(own, diffs, size)
+        touched = np.zeros(size, np.bool_)
+        touched[own] = touched[told] = touched[new] = touched[old] = True
+        self._set_ends(after, own, told, rows, ends)
+        after[OPEN] = np.where(touched | was_open, 1, 0)
+        changed_end = touched & (after[END] != before.get(END, nothing))
+        open_again = after[END] > self.clock.before
+        state = {name: before[name].copy() for name in before if name not in after}
+        after[PAST] = self._merged(state, after, old, new, was_open)
+        after[PAST] = np.where(was_open | _at(new, size), after[PAST], 1)
+        after[PAST] = np.where(open_again, 0, after[PAST])
+        after[OPEN][old] = 0
+        after[PENDING] = np.where(touched, 1, after[PENDING])
+        moment = self._seen(now, active, after, rows, own, state)
+        self._trigger.merged(moment, _at(new, size))
+        self._trigger.back_to_early(moment, changed_end & open_again)
+        self._trigger.observe(moment, after[OPEN] != 0)
+        return moment, after, changed_end
+
+    def _set_ends(
+        self, after: dict[str, Ints], own: Index, told: Index, rows: Delta, ends: Delta | None
+    ) -> None:
+        if self._tracking.is_global:
+            after[END][own] = END_OF_TIME
+        elif self._tracking.window_end is not None:
+            after[END][own] = physical(rows.frame.get_column(self._tracking.window_end))
+        elif ends is not None:
+            np.add.at(after[END], told, ends.diffs)
+        if self.hold.is_wanted and self._tracking.window_start is not None:
+            after[START][own] = physical(rows.frame.get_column(self._tracking.window_start))
+
+    def _merged(
+        self, state: dict[str, Ints], after: dict[str, Ints], old: Index, new: Index, was_open: Mask
+    ) -> Ints:
+        """Add up the trigger state of windows that are one now; returns what holds for all of them of ``PAST``."""
+        if not len(old):
+            return after[PAST]
+        for name in self._counts:
+            if name in state:
+                np.add.at(state[name], new, state[name][old])
+        for name in self._waits:
+            if name in state:
+                state[name] = _least(state[name], old, new, NO_TIMER)
+        joined = np.unique(new)
+        fresh = joined[~was_open[joined]]
+        for name, column in (
+            *((name, state[name]) for name in self._flags if name in state),
+            (PAST, after[PAST]),
+        ):
+            column[fresh] = 1
+            np.minimum.at(column, new, column[old])
+            state[name] = column
+        past = state.pop(PAST)
+        for column in state.values():
+            column[old] = 0
+        return past
+
+    def _seen(
+        self,
+        now: Now,
+        active: _Active,
+        after: dict[str, Ints],
+        rows: Delta,
+        own: Index,
+        state: dict[str, Ints],
+    ) -> Moment:
+        size = len(active.groups)
+        arrivals = len(rows) if self._merging is None else self._merging.arrivals
+        came, counts = own[:arrivals], np.abs(rows.diffs[:arrivals])
+        signalled = _at(active.places[-1], size)
+        added = np.maximum(rows.diffs[:arrivals], 0)
+        inputs = {
+            name: _sums(came, added * physical(rows.frame.get_column(TRIGGER_INPUT + name))[:arrivals], size)
+            for name in self._inputs
+        }
+        return Moment(
+            ends=after[END],
+            rows=_sums(came, counts, size),
+            inputs=inputs,
+            patterns={names: self._pattern(names, rows, came, size) for names in self._patterns},
+            signalled=signalled,
+            pending=after[PENDING] != 0,
+            watermark_before=self.clock.before,
+            watermark=self.clock.now,
+            processing_time=now.instant,
+            always=self._tracking.always,
+            passed={share: after[END] <= clock.now for share, clock in self.percentiles.items()},
+            state=state,
+        )
+
+    def _pattern(
+        self, names: tuple[str, str], rows: Delta, came: Index, size: int
+    ) -> tuple[Mask, Mask, Mask]:
+        """Which windows had a start row, a stop row, and a stop row after a start row."""
+        start, stop = (
+            physical(rows.frame.get_column(TRIGGER_INPUT + name))[: len(came)] != 0 for name in names
+        )
+        added = rows.diffs[: len(came)] > 0
+        first, last = np.full(size, len(came)), np.full(size, -1)
+        begins, ends = np.flatnonzero(start & added), np.flatnonzero(stop & added)
+        np.minimum.at(first, came[begins], begins)
+        np.maximum.at(last, came[ends], ends)
+        return first < len(came), last >= 0, first < last
+
+    # What it decides
+
+    def _fire(self, keys: Keys, moment: Moment, after: dict[str, Ints]) -> None:
+        tracking, watermark = self._tracking, self.clock.now
+        is_open = after[OPEN] != 0
+        closed = self._closing(after[END]) <= watermark if tracking.lateness is not None else moment.none
+        closed &= is_open
+        fires = closed & (moment.pending | tracking.always)
+        ready = self._trigger.ready(moment) & is_open
+        self._trigger.fire(moment, ready)
+        fires |= ready
+        if tracking.always:
+            # Timers begin anew at once, as no row has to come for the next one.
+            self._trigger.observe(_without_rows(moment), is_open & ~closed)
+        past = moment.is_past
+        timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
+        after[PAST] = np.where(fires & past, 1, after[PAST])
+        after[PENDING] = np.where(fires, 0, after[PENDING])
+        gone = closed | (is_open & (after[ROWS] == 0) & (after[PENDING] == 0))
+        after[OPEN] = np.where(gone, 0, after[OPEN])
+        places = np.flatnonzero(fires)
+        expired = closed | fires if tracking.discards else closed
+        self.firing = Firing(
+            keys.take(places),
+            timing[places],
+            closed[places],
+            keys.take(np.flatnonzero(closed)),
+            keys.take(np.flatnonzero(expired)),
+            None if self._merging is None else self._merging.moves,
+        )
+
+    def _closing(self, ends: Ints) -> Ints:
+        assert self._tracking.lateness is not None
+        return np.minimum(ends + self._tracking.lateness, END_OF_TIME)
+
+    # What it leaves
+
+    def _stage(
+        self,
+        groups: Groups,
+        before: Mapping[str, Ints],
+        after: dict[str, Ints],
+        moment: Moment,
+        changed_end: Mask,
+    ) -> None:
+        is_open = after[OPEN] != 0
+        columns = {**after, **moment.state}
+        difference = {}
+        for name in dict.fromkeys((*before, *columns)):
+            now = columns.get(name)
+            kept = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
+            difference[name] = kept - before[name] if name in before else kept
+        self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
+        self._set_timers(groups.keys, before, after, moment, changed_end & is_open)
+        if self.hold.is_wanted:
+            fresh = np.flatnonzero(is_open & (after[PENDING] != 0))
+            self._holds.set(self._stamps(after)[fresh], groups.keys.take(fresh))
+
+    def _set_timers(
+        self,
+        keys: Keys,
+        before: Mapping[str, Ints],
+        after: dict[str, Ints],
+        moment: Moment,
+        changed_end: Mask,
+    ) -> None:
+        watermark = self.clock.now
+        _set_later(self._ends, after[END], changed_end, watermark, keys)
+        for share, clock in self.percentiles.items():
+            _set_later(self._passing[share], after[END], changed_end, clock.now, keys)
+        if self._tracking.lateness:
+            _set_later(self._ends, self._closing(after[END]), changed_end, watermark, keys)
+        is_open = after[OPEN] != 0
+        for name in self._waits:
+            at = moment.get(name)
+            fresh = is_open & (at != NO_TIMER) & (at != before.get(name, 0))
+            places = np.flatnonzero(fresh)
+            self._processing.set(at[places] + START_OF_TIME, keys.take(places))
+
+    def _hold(self) -> None:
+        """Hold the watermark back for what is behind it and not spoken yet."""
+        keys = self._holds.due(self.clock.now - 1)
+        held_at = END_OF_TIME
+        if len(keys):
+            state = self.spine.totals(keys, with_delta=True)
+            pending = np.flatnonzero(state.get(PENDING, np.zeros(len(keys), np.int64)))
+            if len(pending):
+                stamps = self._stamps(state)[pending]
+                held_at = int(stamps.min())
+                self._holds.set(stamps, keys.take(pending))
+        self.hold.stage(held_at)
+
+    def _stamps(self, state: Mapping[str, Ints]) -> Ints:
+        """The earliest event time that a pane of these windows may have."""
+        return state[START] if self._tracking.window_start is not None else state[END] - 1
+
+
+def _sums(places: Index, values: Ints, size: int) -> Ints:
+    totals = np.zeros(size, np.int64)
+    np.add.at(totals, places, values)
+    return totals
+
+
+def _at(places: Index, size: int) -> Mask:
+    mask = np.zeros(size, np.bool_)
+    mask[places] = True
+    return mask
+
+
+def _least(timers: Ints, old: Index, new: Index, unset: int) -> Ints:
+    """Of timers that become one the earliest, as far as they are set."""
+    latest = np.iinfo(np.int64).max
+    given = np.where(timers == unset, latest, timers)
+    np.minimum.at(given, new, given[old])
+    return np.where(given == latest, unset, given)
+
+
+def _without_rows(moment: Moment) -> Moment:
+    """The same moment as if no rows had come, moving the same state."""
+    none = moment.none
+    return replace(
+        moment,
+        rows=np.zeros(len(moment), np.int64),
+        inputs={name: np.zeros(len(moment), np.int64) for name in moment.inputs},
+        patterns=dict.fromkeys(moment.patterns, (none, none, none)),
+    )
+
+
+def _set_later(timers: Timers, instants: Ints, on: Mask, until: int, keys: Keys) -> None:
+    """Set timers where they are wanted and have not come yet."""
+    places = np.flatnonzero(on & (instants > until))
+    timers.set(instants[places], keys.take(places))
+
+
+def places_among(wanted: Keys, among: Keys) -> Index:
+    """Where each key stands among ascending, distinct ones; -1 where it does not."""
+    lower = np.searchsorted(among.first, wanted.first)
+    upper = np.searchsorted(among.first, wanted.first, side="right")
+    place = np.where(lower < upper, lower, -1)
+    if among.second is None and wanted.second is None:
+        return place
+    seconds, own = among.seconds(), wanted.seconds()
+    positions, owners = expand(lower, upper)
+    same = seconds[positions] == own[owners]
+    place = np.full(len(wanted), -1)
+    place[owners[same]] = positions[same]
+    return place

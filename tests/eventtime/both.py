@@ -1,0 +1,45 @@
+"""What is asserted of a run after every epoch: the engine says what the simulator says."""
+
+from __future__ import annotations
+
+import evercurrent as ec
+from eventtime.pipelines import COLUMNS, Both, Run
+from evercurrent.core.checked import Checked
+from evercurrent.core.eventtime.ordering import ReleaseInOrder
+from evercurrent.core.eventtime.panes import Panes
+from harness import assert_consolidated, circuit_of
+
+ROW = tuple(COLUMNS)
+
+
+def hold_to_contract(engine: ec.Engine) -> None:
+    """Check the contract of operators at every node, but of those that speak when time moves on, without input."""
+    for node in circuit_of(engine).nodes:
+        if not isinstance(node.operator, Panes | ReleaseInOrder):
+            node.operator = Checked(node.name, node.operator, node.states)
+
+
+def check(run: Run) -> Both:
+    """After every epoch: the same delta, the same contents, the same rows refused."""
+    both = Both(run)
+    hold_to_contract(both.engine)
+    for number, epoch in enumerate(run.epochs, 1):
+        pushed = both.push(epoch)
+        told = both.simulated(epoch)
+        columns = run.setup.columns
+        for frame in both.view.deltas(since=pushed - 1):
+            assert_consolidated(frame, pushed)
+        delta = both.delta(both.view, pushed, columns)
+        assert delta == told.delta, f"epoch {number}:\n engine    {dict(delta)}\n simulator {dict(told.delta)}"
+        held = both.counted(both.view.read(), columns)
+        assert held == both.simulator.contents, (
+            f"after epoch {number}:\n engine holds {dict(held)}\n simulator    {dict(both.simulator.contents)}"
+        )
+        if both.late is not None:
+            late = both.delta(both.late, pushed, ROW)
+            assert late == told.late, f"epoch {number}, late:\n engine    {late}\n simulator {told.late}"
+            ledger = both.engine.ledger("a")
+            ledger = ledger.filter(ledger["_epoch"] == pushed)
+            assert both.counted(ledger, ROW) == told.late, f"epoch {number}: the ledger holds {ledger}"
+    assert both.view.columns == [*columns]
+    return both

@@ -1,0 +1,520 @@
+"""A brute-force simulator of windows, triggers, panes and lateness, in plain Python: the oracle of event time.
+
+Shares nothing with the engine. Written from the Dataflow Model, Streaming 102 and the rulings on the acceptance
+cases. Instants are integers of any unit. Everything is looked at anew in every epoch: all windows are asked, all
+sessions of a key are found by sorting its rows, all values are computed from lists of rows.
+
+An epoch: rows (judged against the watermark before it), then the watermark, then the triggers, then the purge.
+
+Choices where the texts leave room:
+
+- An epoch's change is consolidated first: a row that comes and goes within it was never there.
+- A window is there while it holds rows or has something to say. One whose rows have all been retracted speaks once
+  more, only to take back (retracting), and is forgotten with its trigger and its indices.
+- Something to say: rows came or went since the last firing, or the bounds changed. A firing that says nothing
+  (equal value) is a firing all the same, and the first one after the end is the on-time one.
+- A session keeps its trigger while its start stays. If its start is no start any more, the session that has the
+  first of its remaining rows takes over trigger and panes; if no row is left, it stays as an empty window, with
+  the end it had, until it has taken back what it said.
+- Rows that go are counted for the session that held them.
+- The panes of a session that another one replaced are taken back when that one speaks, not before. If it speaks
+  of the same bounds with the same value as a pane that is still said, that pane stands.
+- ``ON_TIME`` can be said of a session that changed behind the watermark only if nothing that it came from has been
+  said since the watermark passed; behind a watermark a new one is late.
+- The index of panes begins anew if the bounds are not those of the window's last pane.
+- Discarding: a pane is of the rows that came since the last firing less those that went, whatever session they were
+  in then. Under ``always`` a pane of no rows is spoken too, as long as the window holds rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from eventtime.simulated_triggers import EveryEpoch, Row, Seen, Trigger
+
+START_OF_TIME = -(2**62)
+END_OF_TIME = 2**62
+
+Mode = Literal["discarding", "accumulating", "retracting"]
+Key = tuple[Any, ...]
+Bounds = tuple[int, int]
+Output = tuple[Any, ...]
+
+
+# Where: into which windows an instant falls
+
+
+@dataclass(frozen=True)
+class Global:
+    """One window over all time."""
+
+    def of(self, instant: int) -> list[Bounds]:
+        return [(START_OF_TIME, END_OF_TIME)]
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """Windows of one size that start once a period."""
+
+    size: int
+    period: int
+    offset: int = 0
+
+    def of(self, instant: int) -> list[Bounds]:
+        last = instant - (instant - self.offset) % self.period
+        starts = range(last, instant - self.size, -self.period)
+        return [(start, start + self.size) for start in reversed(starts)]
+
+
+def fixed(size: int, offset: int = 0) -> Sliding:
+    """Windows side by side."""
+    return Sliding(size, size, offset)
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Rows of a key that are less than a gap apart; the window of one row alone, before others are looked at."""
+
+    gap: int
+
+    def of(self, instant: int) -> list[Bounds]:
+        return [(instant, instant + self.gap)]
+
+
+Window = Global | Sliding | Sessions
+
+
+# What is computed
+
+Aggregate = Callable[[list[Row]], Any]
+
+
+def _present(rows: Iterable[Row], column: str) -> list[Any]:
+    return [row[column] for row in rows if row[column] is not None]
+
+
+def length() -> Aggregate:
+    """How many rows."""
+    return len
+
+
+def total(column: str) -> Aggregate:
+    """Their sum; of none, zero."""
+    return lambda rows: sum(_present(rows, column))
+
+
+def count(column: str) -> Aggregate:
+    """How many are not null."""
+    return lambda rows: len(_present(rows, column))
+
+
+def least(column: str) -> Aggregate:
+    """The least value that is not null."""
+    return lambda rows: min(_present(rows, column), default=None)
+
+
+def greatest(column: str) -> Aggregate:
+    """The greatest value that is not null."""
+    return lambda rows: max(_present(rows, column), default=None)
+
+
+def distinct(column: str) -> Aggregate:
+    """How many values, null being one."""
+    return lambda rows: len({row[column] for row in rows})
+
+
+def first(column: str, time: str = "at") -> Aggregate:
+    """The least value at the earliest event time; null only if all values there are."""
+    return lambda rows: min(_at(rows, column, time, min), default=None)
+
+
+def last(column: str, time: str = "at") -> Aggregate:
+    """The greatest value at the latest event time; null only if all values there are."""
+    return lambda rows: max(_at(rows, column, time, max), default=None)
+
+
+def _at(rows: list[Row], column: str, time: str, extreme: Callable[[list[int]], int]) -> list[Any]:
+    if not rows:
+        return []
+    instant = extreme([row[time] for row in rows])
+    return _present([row for row in rows if row[time] == instant], column)
+
+
+def values(column: str) -> Aggregate:
+    """All values, sorted."""
+    return lambda rows: tuple(sorted(_present(rows, column)))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What is computed, where, when and how. ``keys`` are columns; no ``lateness``: nothing ever closes."""
+
+    window: Window
+    aggregates: Mapping[str, Aggregate]
+    keys: tuple[str, ...] = ()
+    trigger: Trigger = field(default_factory=EveryEpoch)
+    mode: Mode = "retracting"
+    lateness: int | None = None
+    always: bool = False
+    pane_info: bool = False
+    time: str = "at"
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One utterance: the rows of one key and window, in one word."""
+
+    key: Key
+    bounds: Bounds
+    values: Output
+    index: int
+    nonspeculative_index: int
+    timing: str
+    is_last: bool
+    processing_time: int
+    watermark: int
+    earliest: int
+    latest: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of its exact window."""
+        return self.index == 0
+
+    @property
+    def info(self) -> Output:
+        """The columns of pane information."""
+        known = START_OF_TIME < self.watermark < END_OF_TIME
+        counted = (self.index, self.nonspeculative_index, self.timing, self.is_first, self.is_last)
+        return (*counted, self.processing_time, self.watermark if known else None)
+
+
+@dataclass(eq=False)
+class Held:
+    """A row that was accepted, the watermark when it came, and whether it was spoken of."""
+
+    row: Row
+    instant: int
+    watermark: int
+    is_said: bool = False
+
+
+@dataclass(eq=False)
+class Open:
+    """A window of a key that holds rows or has something to say."""
+
+    key: Key
+    bounds: Bounds
+    trigger: Trigger
+    is_past_said: bool
+    rows: list[Held] = field(default_factory=list)
+    gone: list[Row] = field(default_factory=list)
+    spoken: list[Pane] = field(default_factory=list)
+    counted: list[Pane] = field(default_factory=list)
+    pending: bool = False
+    # What the epoch brought:
+    came: int = 0
+    added: tuple[Row, ...] = ()
+    is_changed: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.bounds[1]
+
+    def change(self) -> None:
+        """There is something to say, and it is of this epoch."""
+        self.pending = self.is_changed = True
+
+    def put(self, held: Held) -> None:
+        """A row comes."""
+        self.came += 1
+        self.added += (held.row,)
+        self.change()
+
+    def take(self, held: Held) -> None:
+        """A row goes."""
+        self.rows.remove(held)
+        if held.is_said:
+            self.gone.append(held.row)
+        self.came += 1
+        self.change()
+
+    def absorb(self, others: Sequence[Open], *, is_new: bool) -> None:
+        """Take over what windows were that are part of this one now; if it is new, it was nothing itself."""
+        joined = [*others] if is_new else [self, *others]
+        self.trigger, *rest = (window.trigger for window in joined)
+        for trigger in rest:
+            self.trigger.join(trigger)
+        self.is_past_said = all(window.is_past_said for window in joined)
+        for other in others:
+            self.gone += other.gone
+            self.spoken += other.spoken
+            self.came += other.came
+        self.change()
+
+    def seen(self, before: int, watermark: int, processing_time: int, *, always: bool, signalled: bool) -> Seen:
+        """The epoch as the trigger sees it."""
+        return Seen(
+            end=self.end,
+            watermark_before=before,
+            watermark=watermark,
+            processing_time=processing_time,
+            came=self.came,
+            added=self.added,
+            pending=self.pending,
+            changed=self.is_changed,
+            always=always,
+            signalled=signalled,
+        )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an epoch gave: rows with diffs, the panes spoken and taken back, the rows refused as too late."""
+
+    delta: Counter[Output]
+    panes: list[Pane]
+    taken_back: list[Pane]
+    late: Counter[Output]
+
+
+class Simulator:
+    """Runs one pipeline over epochs."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.watermark = START_OF_TIME
+        self.open: dict[Key, dict[int, Open]] = {}
+        self.contents: Counter[Output] = Counter()
+
+    def step(
+        self,
+        changes: Iterable[tuple[Row, int]] = (),
+        watermark: int | None = None,
+        processing_time: int = 0,
+        *,
+        signals: Callable[[Key, Bounds], bool] = lambda key, bounds: False,
+    ) -> Told:
+        """One epoch: rows with diffs, then the watermark, then the triggers of all windows, then the purge."""
+        before = self.watermark
+        late = self._apply(consolidated(changes), before)
+        self.watermark = before if watermark is None else max(before, watermark)
+        told = Told(Counter(), [], [], late)
+        for window in [window for windows in self.open.values() for window in windows.values()]:
+            signalled = signals(window.key, window.bounds)
+            seen = window.seen(
+                before, self.watermark, processing_time, always=self.pipeline.always, signalled=signalled
+            )
+            self._ask(window, seen, told)
+        for output, diff in list(told.delta.items()):
+            self.contents[output] += diff
+            if not diff:
+                del told.delta[output]
+            if not self.contents[output]:
+                del self.contents[output]
+        return told
+
+    @property
+    def remembered(self) -> int:
+        """How many windows and rows are held."""
+        return sum(1 + len(window.rows) for windows in self.open.values() for window in windows.values())
+
+    # Rows
+
+    def _apply(self, changes: Mapping[Output, tuple[Row, int]], before: int) -> Counter[Output]:
+        """Bring the rows into their windows; returns those that are too late for all of them."""
+        late: Counter[Output] = Counter()
+        arrivals: dict[Key, list[Held]] = {}
+        for identity, (row, diff) in changes.items():
+            bounds = self.pipeline.window.of(row[self.pipeline.time])
+            usable = [each for each in bounds if not self._is_closed(each[1], before)]
+            if bounds and not usable:
+                late[identity] += diff
+            key = tuple(row[name] for name in self.pipeline.keys)
+            for each in usable:
+                for _ in range(abs(diff)):
+                    if diff < 0:
+                        self._take(key, each, row)
+                    elif isinstance(self.pipeline.window, Sessions):
+                        arrivals.setdefault(key, []).append(Held(row, row[self.pipeline.time], before))
+                    else:
+                        self._put(key, each, Held(row, row[self.pipeline.time], before), before)
+        if isinstance(self.pipeline.window, Sessions):
+            for key in {*arrivals, *self.open}:
+                self._find_sessions(key, arrivals.get(key, []), self.pipeline.window.gap, before)
+        return late
+
+    def _is_closed(self, end: int, watermark: int) -> bool:
+        lateness = self.pipeline.lateness
+        return lateness is not None and min(end + lateness, END_OF_TIME) <= watermark
+
+    def _new(self, key: Key, bounds: Bounds, before: int) -> Open:
+        return Open(key, bounds, self.pipeline.trigger.fresh(), is_past_said=bounds[1] <= before)
+
+    def _put(self, key: Key, bounds: Bounds, held: Held, before: int) -> None:
+        windows = self.open.setdefault(key, {})
+        if bounds[0] not in windows:
+            windows[bounds[0]] = self._new(key, bounds, before)
+        windows[bounds[0]].rows.append(held)
+        windows[bounds[0]].put(held)
+
+    def _take(self, key: Key, bounds: Bounds, row: Row) -> None:
+        windows = self.open.get(key, {})
+        looked_at = list(windows.values()) if isinstance(self.pipeline.window, Sessions) else [windows[bounds[0]]]
+        found = [(window, held) for window in looked_at for held in window.rows if held.row == row]
+        assert found, f"{row} is retracted and is not there"
+        window, held = min(found, key=lambda pair: pair[1].is_said)
+        window.take(held)
+
+    # Sessions
+
+    def _find_sessions(self, key: Key, arrivals: list[Held], gap: int, before: int) -> None:
+        """Sort all rows of a key, cut them where they are a gap apart, and see what became of the sessions before."""
+        old = self.open.get(key, {})
+        rows = sorted([*arrivals, *(held for window in old.values() for held in window.rows)], key=_instant)
+        sessions = {session[0].instant: session for session in _cut(rows, gap)}
+        home = {id(held): start for start, session in sessions.items() for held in session}
+        self.open[key] = {start: window for start, window in old.items() if not window.rows}
+        replaced: dict[int, list[Open]] = {}
+        for start, window in old.items():
+            if start not in sessions and window.rows:
+                heir = home[id(min(window.rows, key=_instant))]
+                replaced.setdefault(heir, []).append(window)
+        for start, session in sessions.items():
+            bounds = (start, session[-1].instant + gap)
+            window = old.get(start) or self._new(key, bounds, before)
+            if start in replaced:
+                window.absorb(replaced[start], is_new=start not in old)
+            _settle(window, bounds, session, {id(held) for held in arrivals}, before)
+            self.open[key][start] = window
+
+    # Triggers and panes
+
+    def _ask(self, window: Open, seen: Seen, told: Told) -> None:
+        """What a window does at the end of an epoch: speak, close, or wait."""
+        always = self.pipeline.always
+        closes = self._is_closed(window.end, self.watermark)
+        window.trigger.observe(seen)
+        ready = window.trigger.ready(seen)
+        if ready:
+            window.trigger.fire(seen)
+        if ready or (closes and (window.pending or always)):
+            timing = "EARLY" if not seen.is_past else "LATE" if window.is_past_said else "ON_TIME"
+            window.is_past_said |= seen.is_past
+            window.pending = False
+            self._speak(window, timing, seen, told, is_last=closes)
+        if always:
+            window.trigger.observe(seen.without_rows())
+        window.came, window.added, window.is_changed = 0, (), False
+        if closes or not (window.rows or window.pending):
+            del self.open[window.key][window.bounds[0]]
+
+    def _speak(self, window: Open, timing: str, seen: Seen, told: Told, *, is_last: bool) -> None:
+        said = self._values(window)
+        equal = [pane for pane in window.spoken if (pane.bounds, pane.values) == (window.bounds, said)]
+        stands = equal[:1] if self.pipeline.mode != "discarding" and not self.pipeline.always else []
+        if self.pipeline.mode == "retracting":
+            for pane in window.spoken:
+                if pane not in stands:
+                    told.taken_back.append(pane)
+                    told.delta[self._output(pane)] -= 1
+        if stands:
+            window.spoken = stands
+            return
+        pane = None if said is None else self._pane(window, said, timing, seen, is_last=is_last)
+        window.spoken = [] if pane is None else [pane]
+        if pane is not None:
+            told.panes.append(pane)
+            told.delta[self._output(pane)] += 1
+        for held in window.rows:
+            held.is_said = True
+        window.gone = []
+
+    def _values(self, window: Open) -> Output | None:
+        """The values to be said; None where there is nothing."""
+        if self.pipeline.mode != "discarding":
+            return self._computed([held.row for held in window.rows]) if window.rows else None
+        came, gone = [held.row for held in window.rows if not held.is_said], list(window.gone)
+        for row in list(came):
+            if row in gone:
+                came.remove(row)
+                gone.remove(row)
+        if not (came or gone or (self.pipeline.always and window.rows)):
+            return None
+        if not gone:
+            return self._computed(came)
+        return tuple(map(_minus, self._computed(came), self._computed(gone)))
+
+    def _computed(self, rows: list[Row]) -> Output:
+        return tuple(aggregate(rows) for aggregate in self.pipeline.aggregates.values())
+
+    def _pane(self, window: Open, said: Output, timing: str, seen: Seen, *, is_last: bool) -> Pane:
+        before = [pane for pane in window.counted if pane.bounds == window.bounds]
+        index = before[-1].index + 1 if before else 0
+        spoken_for = before[-1].nonspeculative_index if before else -1
+        punctual = [held.instant for held in window.rows if held.instant >= held.watermark]
+        pane = Pane(
+            key=window.key,
+            bounds=window.bounds,
+            values=said,
+            index=index,
+            nonspeculative_index=spoken_for + (timing != "EARLY"),
+            timing=timing,
+            is_last=is_last,
+            processing_time=seen.processing_time,
+            watermark=self.watermark,
+            earliest=min(punctual, default=window.end - 1),
+            latest=max((held.instant for held in window.rows), default=window.end - 1),
+        )
+        window.counted = [pane]
+        return pane
+
+    def _output(self, pane: Pane) -> Output:
+        bounds = () if isinstance(self.pipeline.window, Global) else pane.bounds
+        return (*pane.key, *bounds, *pane.values, *(pane.info if self.pipeline.pane_info else ()))
+
+
+def consolidated(changes: Iterable[tuple[Row, int]]) -> dict[Output, tuple[Row, int]]:
+    """Each row once, with the sum of its diffs, zeros left out."""
+    sums: dict[Output, tuple[Row, int]] = {}
+    for row, diff in changes:
+        identity = tuple(row.values())
+        sums[identity] = (row, sums.get(identity, (row, 0))[1] + diff)
+    return {identity: (row, diff) for identity, (row, diff) in sums.items() if diff}
+
+
+def _instant(held: Held) -> int:
+    return held.instant
+
+
+def _cut(rows: Sequence[Held], gap: int) -> list[list[Held]]:
+    """Rows in order of time, cut where one is a gap or more after the one before."""
+    sessions: list[list[Held]] = []
+    for held in rows:
+        if sessions and held.instant - sessions[-1][-1].instant < gap:
+            sessions[-1].append(held)
+        else:
+            sessions.append([held])
+    return sessions
+
+
+def _settle(window: Open, bounds: Bounds, session: list[Held], arrived: set[int], before: int) -> None:
+    """The session has these rows and bounds from now on."""
+    is_same = {id(held) for held in window.rows} == {id(held) for held in session}
+    if not is_same or bounds != window.bounds:
+        window.change()
+    window.rows, window.bounds = session, bounds
+    for held in session:
+        if id(held) in arrived:
+            window.put(held)
+    if window.end > before:
+        window.is_past_said = False
+        window.trigger.ends_later()
+
+
+def _minus(came: Any, gone: Any) -> Any:
+    assert isinstance(came, int) and isinstance(gone, int), "only what adds up can be taken back from a discarding pane"
+    return came - gone

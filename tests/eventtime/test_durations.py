@@ -1,0 +1,119 @@
+"""Lengths of time and instants as users write them."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import hypothesis.strategies as st
+import polars as pl
+import pytest
+from hypothesis import given
+
+from eventtime.feeding import NOON, us
+from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.instants import shown, spelled, time_of
+from evercurrent.views.durations import instant, microseconds
+
+units = st.sampled_from(["w", "d", "h", "m", "s", "ms", "us"])
+texts = st.tuples(
+    st.sampled_from(["", "-", "+"]), st.lists(st.tuples(st.integers(0, 10**6), units), min_size=1, max_size=5)
+).map(lambda drawn: drawn[0] + "".join(f"{count}{unit}" for count, unit in drawn[1]))
+
+
+@given(texts)
+def test_lengths_of_time_are_what_polars_reads(text):
+    origin = pl.Series([datetime(1970, 1, 1)], dtype=pl.Datetime("us"))
+    assert microseconds("here", text, negative=True) == origin.dt.offset_by(text).to_physical()[0]
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_lengths_of_time_are_spelled_as_they_are_read(length):
+    assert microseconds("here", spelled(length), negative=True) == length
+    assert microseconds("here", timedelta(microseconds=length), negative=True) == length
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            10,
+            'here: 10 is no length of time; write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta',
+        ),
+        (True, "here: True is no length of time"),
+        (1.5, "here: 1.5 is no length of time"),
+        (None, "here: None is no length of time"),
+        ("", "here: '' is no length of time"),
+        ("10", "here: '10' is no length of time"),
+        (" 5m", "here: ' 5m' is no length of time"),
+        ("1.5h", "here: '1.5h' is no length of time"),
+        ("1h-30m", "here: '1h-30m' is no length of time"),
+        ("3H", "here: '3H' is no length of time"),
+        ("3min", "here: '3min': there is no unit 'min'; there are w, d, h, m, s, ms, us"),
+        ("1mo", "here: '1mo' has no fixed length, as months and years differ; use days, as in '30d'"),
+        ("1y2d", "here: '1y2d' has no fixed length"),
+        ("1q", "here: '1q' has no fixed length"),
+        ("5ns", "here: '5ns' is finer than a microsecond, which is as fine as time is kept"),
+        ("-5m", "here: '-5m' is negative; give a time that is not 0"),
+        ("99999999999w", "here: '99999999999w' is too long a time; it must be below 73,000 years"),
+        (timedelta(seconds=-1), "here: datetime.timedelta(days=-1, seconds=86399) is negative"),
+    ],
+)
+def test_what_is_no_length_of_time_is_refused(text, message):
+    with pytest.raises(PlanError) as raised:
+        microseconds("here", text)
+    assert str(raised.value).startswith(message)
+
+
+def test_zero_is_refused_where_it_has_no_meaning():
+    assert microseconds("here", "0s") == 0
+    with pytest.raises(PlanError, match="here: '0s' is no time at all; give more than 0"):
+        microseconds("here", "0s", zero=False)
+    assert microseconds("here", "3000ns") == 3
+
+
+NAIVE, VIENNA = pl.Datetime("us"), pl.Datetime("ms", "Europe/Vienna")
+
+
+@pytest.mark.parametrize(
+    ("moment", "dtype", "expected"),
+    [
+        (datetime(1970, 1, 1, 0, 0, 1), NAIVE, 1_000_000),
+        (datetime(1970, 1, 1, 1, tzinfo=ZoneInfo("Europe/Vienna")), NAIVE, 0),
+        (datetime(1970, 1, 1, 1, tzinfo=ZoneInfo("Europe/Vienna")), VIENNA, 0),
+        (datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), VIENNA, -1),
+        (date(1970, 1, 2), pl.Date(), 86_400_000_000),
+        (date(1970, 1, 2), NAIVE, 86_400_000_000),
+        (END_OF_TIME, VIENNA, END_OF_TIME),
+    ],
+)
+def test_instants(moment, dtype, expected):
+    assert instant("here", moment, dtype) == expected
+
+
+@pytest.mark.parametrize(
+    ("moment", "message"),
+    [
+        (
+            datetime(2026, 1, 1),
+            r"here: datetime.datetime\(2026, 1, 1, 0, 0\) has no time zone, and the column of event time is in",
+        ),
+        (date(2026, 1, 1), "has no time zone, and the column of event time is in Europe/Vienna"),
+        (5, "here: the watermark 5 is no time; give a datetime, or END_OF_TIME if no more rows will come"),
+        ("now", "here: the watermark 'now' is no time"),
+        (None, "here: the watermark None is no time"),
+        (True, "here: the watermark True is no time"),
+    ],
+)
+def test_what_is_no_instant_is_refused(moment, message):
+    with pytest.raises(InputError, match=message):
+        instant("here", moment, VIENNA)
+
+
+def test_instants_as_text():
+    assert shown(START_OF_TIME) == "the start of time"
+    assert shown(END_OF_TIME) == "the end of time"
+    assert shown(us(0.5)) == "2026-01-31 12:00:30 UTC"
+    assert shown(2**60) == "1152921504606846976 microseconds since 1970"
+    assert time_of(us(0)) == NOON
+    assert time_of(END_OF_TIME) is None
+    assert time_of(START_OF_TIME) is None

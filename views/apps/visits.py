@@ -1,0 +1,117 @@
+"""Requests of a web server as visits: sessions of an address, how deep they go, how many there are per hour.
+
+Requests arrive in disorder, each up to an hour after it was made, so a visit grows, and one request can make one visit
+of two. What was said about it is taken back in every view at once, also when the visit had been taken for complete.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from ..engine import Engine
+from ..triggers import each_row, every
+from ..watermarks import bounded_delay
+from ..windows import sessions
+from .late_arrival import arriving_late
+from .visits_log import HITS, REQUESTS, requests
+
+show = ("visits", "depth", "hourly")
+order = {
+    "visits": ["-window_end", "-pages", "ip"],
+    "depth": ["pages"],
+    "hourly": ["-hour"],
+}
+bars = {"depth": "visits", "hourly": "visits"}
+input_rows = REQUESTS
+
+GAP = timedelta(minutes=30)
+"""Requests of an address with so much time between them belong to different visits."""
+
+USUAL_DELAY = timedelta(minutes=10)
+"""The watermark waits so long for late requests: less than some need, which then correct what was said."""
+
+LONGEST_DELAY = timedelta(hours=1)
+"""A request arrives at most so long after it was made."""
+
+DISORDER = timedelta(minutes=5)
+"""A log has a request when it was answered, but with the time when it was made."""
+
+READ = 3
+"""A visit of so many pages is a visit of somebody who reads."""
+
+
+def engine() -> Engine:
+    """An engine with the source ``hits`` and the three views over it."""
+    made = Engine()
+    hits = made.source("hits", HITS, event_time="at", watermark=bounded_delay(USUAL_DELAY))
+    visits = made.view(
+        "visits",
+        hits.window(sessions(GAP))
+        .trigger(early=every("1m"), late=each_row())
+        .accumulate("retracting")
+        .lateness("1d")
+        .group_by("ip")
+        .agg(pages=pl.len(), bytes=pl.col("bytes").sum()),
+    )
+    made.view(
+        "depth",
+        visits.group_by("pages").agg(visits=pl.len(), bytes=pl.col("bytes").mean()),
+    )
+    made.view(
+        "hourly",
+        visits.filter(pl.col("pages") >= READ)
+        .group_by(hour=pl.col("window_start").dt.truncate("1h"))
+        .agg(visits=pl.len()),
+    )
+    return made
+
+
+def inputs(batch_rows: int) -> Iterator[tuple[str, pl.DataFrame, datetime]]:
+    """Made-up requests, as they arrive."""
+    return arrivals([("hits", requests())], batch_rows)
+
+
+def arrivals(
+    batches: Iterable[tuple[str, pl.DataFrame]], batch_rows: int, *, seed: int = 1
+) -> Iterator[tuple[str, pl.DataFrame, datetime]]:
+    """Requests of a log as if they came from many servers: each up to an hour late, in batches of so many."""
+    arriving = arriving_late(
+        (frame for _, frame in batches),
+        batch_rows,
+        time="at",
+        within=LONGEST_DELAY,
+        slack=DISORDER,
+        seed=seed,
+    )
+    return (("hits", frame, at) for frame, at in arriving)
+
+
+def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Visits that turned out to be one, then those that were taken for complete and were not; the longest first."""
+    if "visits" not in deltas:
+        return []
+    change = deltas["visits"]
+    gone, come = change.filter(pl.col("_diff") < 0), change.filter(pl.col("_diff") > 0)
+    # Complete were, at least, those that ended before the watermark as the requests of this epoch alone tell it.
+    watermark = pl.lit(come.select(pl.col("window_end").max() - (GAP + USUAL_DELAY)).item())
+    corrected = (
+        come.join(gone, on="ip", suffix="_gone")
+        .filter(
+            pl.col("window_start_gone") >= pl.col("window_start"),
+            pl.col("window_end_gone") <= pl.col("window_end"),
+        )
+        .group_by("ip", "window_start", "pages")
+        .agg(parts=pl.len(), before=pl.col("pages_gone").sum(), end=pl.col("window_end_gone").max())
+        .filter((pl.col("parts") > 1) | (pl.col("end") <= watermark))
+        .sort(pl.col("parts") > 1, "pages", "ip", descending=[True, True, False])
+    )
+    start = pl.col("window_start").dt.to_string("%d %b %H:%M")
+    said = (
+        pl.when(pl.col("parts") > 1)
+        .then(pl.format("{} visits of {} are one, from {}, of {} pages", "parts", "ip", start, "pages"))
+        .otherwise(
+            pl.format("late: the visit of {} from {} has {} pages, not {}", "ip", start, "pages", "before")
+        )
+    )
+    return corrected.select(said).to_series().to_list()

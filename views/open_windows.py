@@ -1,0 +1,116 @@
+"""The open windows of a view, as a frame: to find those that somebody asks about, or tells to speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.errors import InputError
+from evercurrent.core.eventtime.tracking import END, OPEN, PENDING, TrackWindows
+from evercurrent.core.kernels import Keys
+from evercurrent.core.operators.group import GroupBy
+from evercurrent.core.schema import listed
+
+from .compiling import Compiled
+from .plan import BOUNDS, Plan, PlanId, WindowedGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenWindows:
+    """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` what is known of each."""
+
+    keys: Keys
+    frame: pl.DataFrame
+    state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
+
+    def of(self, where: str, key: object, window: object) -> OpenWindows:
+        """Those with this key (None: any) and this window (None: any).
+
+        Raises:
+            InputError: a key or a window that does not go with the columns.
+        """
+        names = [name for name in self.frame.columns if name not in BOUNDS]
+        wanted = pl.Series(np.ones(len(self.keys), np.bool_))
+        for name, value in key_values(where, names, key).items():
+            column = self.frame.get_column(name)
+            wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
+        for name, value in zip(BOUNDS, _bounds(where, window), strict=False):
+            if name not in self.frame.columns:
+                raise InputError(f"{where}: there is one window over all of time here; leave out window=")
+            column = self.frame.get_column(name)
+            wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
+        places = np.flatnonzero(wanted.to_numpy())
+        state = {name: column[places] for name, column in self.state.items()}
+        return OpenWindows(self.keys.take(places), self.frame[places], state)
+
+
+def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
+    """All open windows of the grouping at this place. Cost: all of them."""
+    tracker, group = tracker_of(compiled, place), _group(compiled, place)
+    run = tracker.spine.merged()
+    is_open = np.flatnonzero(run.sums.get(OPEN, np.zeros(len(run), np.int64)))
+    keys = run.keys.take(is_open)
+    state = {name: column[is_open] for name, column in run.sums.items()}
+    state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
+    schema = plan[place].schema
+    frame = group.names(keys)
+    if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
+        frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
+    return OpenWindows(keys, frame, state)
+
+
+def tracker_of(compiled: Compiled, place: PlanId) -> TrackWindows:
+    """What keeps the windows of the grouping at this place."""
+    return compiled.trackers[place]
+
+
+def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
+    """The windowed grouping that a node shows: itself, or what it filters and renames; None if it is none."""
+    while True:
+        node = plan[place]
+        if isinstance(node.operation, WindowedGroup):
+            return place
+        if len(node.inputs) != 1:
+            return None
+        (place,) = node.inputs
+
+
+def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
+    """A key as users give it - a value, a tuple or a dictionary - by column."""
+    if key is None:
+        return {}
+    if isinstance(key, dict):
+        if unknown := [name for name in key if name not in names]:
+            raise InputError(f"{where}: key {listed(unknown)} is no key here; there are {listed(names)}")
+        return key
+    values = key if isinstance(key, tuple | list) else (key,)
+    if len(values) != len(names):
+        raise InputError(f"{where}: key {key!r} has {len(values)} values, for the keys {listed(names)}")
+    return dict(zip(names, values, strict=True))
+
+
+def _bounds(where: str, window: object) -> tuple[object, ...]:
+    if window is None:
+        return ()
+    bounds = tuple(window) if isinstance(window, tuple | list) else (window,)
+    if len(bounds) > len(BOUNDS):
+        raise InputError(f"{where}: window {window!r}; give its start, or (start, end)")
+    return bounds
+
+
+def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
+    try:
+        return pl.Series(name, [value]).cast(dtype) if value is not None else pl.Series(name, [None], dtype)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{where}: {name} {value!r} does not go with the column, which is {dtype}"
+        ) from error
+
+
+def _group(compiled: Compiled, place: PlanId) -> GroupBy:
+    nodes = [compiled.circuit.nodes[node].operator for node in compiled.parts[place]]
+    (group,) = [operator for operator in nodes if isinstance(operator, GroupBy)]
+    return group

@@ -1,0 +1,54 @@
+"""A clock that stands still until it is moved by hand: processing time for tests."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from evercurrent.core.errors import InputError
+
+from .times import Times, as_datetime, midnight
+
+
+class HandClock:
+    """Processing time as a test wants it: ``engine.push("hits", rows, at=clock.now)``.
+
+    >>> clock = HandClock("2024-05-01T12:00Z")
+    >>> clock.advance("1m30s").isoformat()
+    '2024-05-01T12:01:30+00:00'
+    >>> clock.set("12:05").isoformat()
+    '2024-05-01T12:05:00+00:00'
+    """
+
+    def __init__(self, start: datetime | str = "2024-01-01T00:00Z") -> None:
+        self.instant = Times().instant(start)
+        self._times = Times(day=midnight(self.instant))
+
+    @property
+    def now(self) -> datetime:
+        """The time that it shows, in UTC."""
+        return as_datetime(self.instant)
+
+    def advance(self, by: timedelta | str) -> datetime:
+        """Move on by a duration: "250ms", "1m30s", a timedelta. Returns the time then."""
+        return self._move(self.instant + self._times.duration(by))
+
+    def set(self, to: datetime | str) -> datetime:
+        """Move on to a time, and return it; "12:05" is one of the day on which the clock began.
+
+        Raises:
+            InputError: the clock shows a later time: processing time does not go back.
+        """
+        return self._move(self._times.instant(to))
+
+    def _move(self, instant: int) -> datetime:
+        then = as_datetime(instant)
+        if instant < self.instant:
+            raise InputError(
+                f"the clock shows {self.now.isoformat()}, and processing time does not go back to {then.isoformat()}"
+            )
+        self.instant = instant
+        return then
+
+    def __repr__(self) -> str:
+        """The time that it shows."""
+        return f"HandClock({self.now.isoformat()!r})"

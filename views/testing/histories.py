@@ -1,0 +1,190 @@
+"""Random histories for an engine of one's own: what Hypothesis needs to look for the batch that breaks a view."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.errors import InputError
+from evercurrent.core.eventtime.watermarks import ByHand
+from evercurrent.core.schema import DIFF
+
+from ..engine import Engine
+from ..sources import Source
+from .batches import BEGINNING, Batch, History
+from .times import as_datetime
+
+try:
+    import hypothesis.strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
+except ImportError as error:
+    raise ImportError(
+        "random histories need Hypothesis, which is not installed: `pip install hypothesis`"
+    ) from error
+
+SPAN = 3600
+"""Seconds within which event times lie."""
+
+_FEW: dict[type[pl.DataType], Sequence[Any]] = {
+    pl.String: ["a", "b", "c", ""],
+    pl.Categorical: ["a", "b"],
+    pl.Binary: [b"a", b""],
+    pl.Boolean: [True, False],
+    pl.Date: [date(2024, 1, 1), date(2024, 2, 29)],
+    pl.Time: [time(0), time(12, 30)],
+    pl.Duration: [timedelta(0), timedelta(minutes=1)],
+    pl.Decimal: [Decimal(0), Decimal(1), Decimal("2.5")],
+}
+
+
+def histories(
+    engine: Engine | Callable[[], Engine],
+    *,
+    max_epochs: int = 6,
+    max_rows: int = 5,
+    cells: Mapping[str, SearchStrategy[Any]] | None = None,
+) -> SearchStrategy[History]:
+    """Histories for the sources that an engine declares: few different values, so that keys meet.
+
+    Event times are out of order, processing time moves on, watermarks that are moved by hand do so, some epochs are
+    empty. Sources of kind "diffs" and "upsert" take back rows that are there. ``cells`` gives strategies for columns,
+    by "column" or "source.column"; without, types have a few values of their own and null. Not for sources with
+    ``perfect()``, which refuse rows that are out of order.
+
+        @given(testing.histories(build))
+        def test_order(history): testing.assert_split_and_order_do_not_matter(build, history)
+
+    Raises:
+        InputError: a column has a type that needs ``cells``.
+    """
+    declared = engine if isinstance(engine, Engine) else engine()
+    writers = [_Writer(source, cells or {}) for source in declared.sources.values()]
+
+    @st.composite
+    def drawn(draw: DrawFn) -> History:
+        scribes = [writer.begun(draw) for writer in writers]
+        at, history = BEGINNING, []
+        for _ in range(draw(st.integers(1, max_epochs))):
+            at += draw(st.sampled_from([0, 1, 30, 60, 600])) * 1_000_000
+            chosen = [scribe for scribe in scribes if draw(st.booleans())]
+            rows = {scribe.name: scribe.rows(draw, max_rows) for scribe in chosen}
+            moves = {scribe.name: scribe.watermark(draw) for scribe in scribes}
+            known = {name: move for name, move in moves.items() if move is not None}
+            history.append(Batch(as_datetime(at), rows, known))
+        return history
+
+    return drawn()
+
+
+class _Writer:
+    """What can be written to one source."""
+
+    def __init__(self, source: Source, cells: Mapping[str, SearchStrategy[Any]]) -> None:
+        self.source = source
+        left_out = source.event_time if source.stamps_rows else None
+        self.columns = {name: dtype for name, dtype in source.schema.items() if name != left_out}
+        self.cells = {name: self._cell(name, dtype, cells) for name, dtype in self.columns.items()}
+
+    def begun(self, draw: DrawFn) -> _Scribe:
+        """A history of this source that is still empty, with the rows that may come up in it."""
+        pool = draw(st.lists(st.tuples(*self.cells.values()), min_size=1, max_size=6))
+        return _Scribe(self, pool)
+
+    def _cell(
+        self, name: str, dtype: pl.DataType, cells: Mapping[str, SearchStrategy[Any]]
+    ) -> SearchStrategy[Any]:
+        given = cells.get(f"{self.source.name}.{name}", cells.get(name))
+        if given is not None:
+            return given
+        few = _values(f"source {self.source.name!r}: column {name!r}", dtype)
+        if name in (self.source.event_time, *self.source.key):
+            return few
+        return st.none() | few
+
+
+class _Scribe:
+    """One source in one history: what is there so far, and how far its watermark is."""
+
+    def __init__(self, writer: _Writer, pool: list[tuple[Any, ...]]) -> None:
+        self.name = writer.source.name
+        self._writer = writer
+        self._pool = pool
+        self._held: Counter[int] = Counter()
+        self._watermark = 0
+
+    def rows(self, draw: DrawFn, most: int) -> pl.DataFrame:
+        """Some rows of the pool, and some of those that are there taken back."""
+        source = self._writer.source
+        entries: list[tuple[int, int]] = []
+        for number in draw(st.lists(st.integers(0, len(self._pool) - 1), max_size=most)):
+            place = self._place(number)
+            takes_back = source.kind != "append" and self._held[place] > 0 and draw(st.booleans())
+            diff = -1 if takes_back else 1
+            self._held[place] = (
+                (0 if takes_back else 1) if source.kind == "upsert" else self._held[place] + diff
+            )
+            entries.append((number, diff))
+        cells = list(zip(*(self._pool[number] for number, _ in entries), strict=True))
+        columns = [
+            pl.Series(name, cells[i] if cells else [], dtype, strict=False)
+            for i, (name, dtype) in enumerate(self._writer.columns.items())
+        ]
+        if source.kind != "append":
+            columns.append(pl.Series(DIFF, [diff for _, diff in entries], pl.Int64))
+        return pl.DataFrame(columns)
+
+    def watermark(self, draw: DrawFn) -> datetime | None:
+        """A move of the watermark, if it is one that is moved by hand."""
+        source = self._writer.source
+        if not isinstance(source._declared.watermark, ByHand) or draw(st.integers(0, 2)):
+            return None
+        self._watermark = draw(st.integers(self._watermark, SPAN))
+        return _moment(self._watermark)
+
+    def _place(self, number: int) -> int:
+        """What a row is counted under: itself, or of an upsert source the first row with its key."""
+        source, row = self._writer.source, self._pool[number]
+        kept = [i for i, name in enumerate(self._writer.columns) if name in source.key]
+        if not kept:
+            return self._pool.index(row)
+        key = [row[i] for i in kept]
+        return next(place for place, other in enumerate(self._pool) if [other[i] for i in kept] == key)
+
+
+def _values(where: str, dtype: pl.DataType) -> SearchStrategy[Any]:
+    """A few values of a type."""
+    if isinstance(dtype, pl.Datetime):
+        return st.integers(0, SPAN).map(_moment if dtype.time_zone is not None else _local_moment)
+    if isinstance(dtype, pl.List):
+        return st.lists(_values(where, _inner(dtype)), max_size=2)
+    if isinstance(dtype, pl.Struct):
+        return st.fixed_dictionaries(
+            {part.name: _values(where, pl.Schema({"": part.dtype})[""]) for part in dtype.fields}
+        )
+    if isinstance(dtype, pl.Enum):
+        return st.sampled_from(dtype.categories.to_list())
+    if dtype.is_float():
+        return st.sampled_from([0.0, 1.5, -2.25, 100.0])
+    if dtype.is_integer():
+        return st.sampled_from([0, 1, 2, 7, 100] if dtype.is_unsigned_integer() else [0, 1, 2, -3, 100])
+    for kind, values in _FEW.items():
+        if dtype == kind:
+            return st.sampled_from(list(values))
+    raise InputError(f"{where} is {dtype}: give cells={{...}} with a strategy for it")
+
+
+def _moment(second: int) -> datetime:
+    return as_datetime(BEGINNING + second * 1_000_000)
+
+
+def _local_moment(second: int) -> datetime:
+    return _moment(second).replace(tzinfo=None)
+
+
+def _inner(dtype: pl.List) -> pl.DataType:
+    return pl.Schema({"": dtype.inner})[""]

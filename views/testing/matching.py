@@ -1,0 +1,112 @@
+"""What was expected against what came: each expectation takes one row, and what is left over on either side is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evercurrent.core.schema import DIFF
+
+
+def equal(wanted: Any, found: Any) -> bool:
+    """Equality of values, in which NaN equals NaN. ``wanted`` may be a ``pytest.approx``."""
+    if isinstance(wanted, float) and isinstance(found, float) and wanted != wanted:
+        return found != found
+    if isinstance(wanted, tuple | list) and isinstance(found, tuple | list):
+        return len(wanted) == len(found) and all(map(equal, wanted, found))
+    return bool(wanted == found)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One thing that is expected of a row: under which word, what, and how it is read from the row."""
+
+    word: str
+    wanted: Any
+    read: Callable[[dict[str, Any]], Any]
+    show: Callable[[Any], str] = repr
+    agree: Callable[[Any, Any], bool] = equal
+
+    def differs(self, row: dict[str, Any]) -> bool:
+        """Whether the row is not as expected."""
+        return not self.agree(self.wanted, self.read(row))
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A row that is expected, by some of its attributes; an optional one may stay away."""
+
+    attributes: tuple[Attribute, ...]
+    optional: bool = False
+
+    def fits(self, row: dict[str, Any]) -> bool:
+        """Whether the row has all that is expected of it; of the rest nothing is asked."""
+        return not any(attribute.differs(row) for attribute in self.attributes)
+
+    def differences(self, row: dict[str, Any]) -> list[Attribute]:
+        """What of the row is not as expected."""
+        return [attribute for attribute in self.attributes if attribute.differs(row)]
+
+    def __str__(self) -> str:
+        """What is expected, in the words of the transcript."""
+        said = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
+        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in said) or "any row"
+
+
+def left_over(
+    expected: Sequence[Expectation], rows: Sequence[dict[str, Any]]
+) -> tuple[list[Expectation], list[dict[str, Any]]]:
+    """The expectations that got no row, and the rows that nobody expects.
+
+    Each expectation takes one row of those that fit, so that as few as possible go without; those that are not
+    optional choose first (Kuhn's matching by augmenting paths).
+    """
+    taken: dict[int, int] = {}
+    fitting = [[i for i, row in enumerate(rows) if each.fits(row)] for each in expected]
+
+    def takes(number: int, tried: set[int]) -> bool:
+        for row in fitting[number]:
+            if row not in tried:
+                tried.add(row)
+                if row not in taken or takes(taken[row], tried):
+                    taken[row] = number
+                    return True
+        return False
+
+    order = sorted(range(len(expected)), key=lambda number: expected[number].optional)
+    missing = [number for number in order if not takes(number, set()) and not expected[number].optional]
+    return [expected[i] for i in sorted(missing)], [row for i, row in enumerate(rows) if i not in taken]
+
+
+def told(
+    expected: Sequence[Expectation], rows: Sequence[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
+) -> str:
+    """What is wrong between expectations and rows, for people; empty where nothing is."""
+    missing, unexpected = left_over(expected, rows)
+    lines: list[str] = []
+    if missing:
+        lines.append("Unmatched output: expected, and it did not come")
+        for each in missing:
+            lines.append(f"  - {each}")
+            lines += _closest(each, unexpected or rows, shown)
+    if unexpected:
+        lines.append("Unexpected output: it came, and nobody expects it")
+        lines += [f"  + {shown(row)}" for row in unexpected]
+    return "\n".join(lines)
+
+
+def _closest(
+    expected: Expectation, rows: Sequence[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
+) -> list[str]:
+    """The row that comes closest to an expectation, and where it differs."""
+    if not rows:
+        return []
+    row = min(rows, key=lambda each: len(expected.differences(each)))
+    different = expected.differences(row)
+    what = "; ".join(
+        f"{each.word} is {each.show(each.read(row))} and not {each.show(each.wanted)}" for each in different
+    )
+    if not what:
+        return [f"      another expectation has taken {shown(row)}"]
+    return [f"      closest: {shown(row)}", f"      where {what}"]

@@ -1,0 +1,117 @@
+"""Transcripts about an engine of one's own: steps name its sources and views."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evercurrent.core.errors import InputError
+from evercurrent.core.schema import listed
+
+from ..engine import Engine
+from .play import Play, play
+from .runner import Report, run_transcript
+from .transcripts import ENGINE, Transcript
+
+_EXPECTS = ("expect", "expect_in_order", "contents")
+_WORDS = ("at", "rows", "watermark", *_EXPECTS, "refused", "note")
+
+
+def run_case(transcript: Transcript) -> Report:
+    """Run a case of any format; one about an engine calls the application that its file names."""
+    if transcript.format != ENGINE:
+        return run_transcript(transcript)
+    return run_on_engine(transcript, application(transcript))
+
+
+def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
+    """Run one case of ``engine-transcript/1`` on a new engine that ``make`` returns.
+
+    A step is one epoch: processing time moves (``at``), rows come (``rows``: by source), watermarks move (``watermark``:
+    by source); then what views have said (``expect``: by view), what they hold (``contents``) and how many rows of a
+    source were refused (``refused``) is compared. A view that was asked about once must say nothing unexpected.
+
+    Raises:
+        InputError: a word that is not known, a time that is none, an error of the engine.
+    """
+    where = f"transcript {transcript.id!r}"
+    engine = make()
+    if not isinstance(engine, Engine):
+        raise InputError(f"{where}: the application gave {type(engine).__name__}, not an Engine")
+    script, report = play(engine, start=transcript.get("start", "2024-01-01T00:00Z")), Report(transcript.id)
+    views: set[str] = set()
+    for number, step in enumerate(transcript.get("steps", ()), 1):
+        if unknown := [word for word in step if word not in _WORDS]:
+            raise InputError(f"{where}: step {number} says {listed(unknown)}; there are {listed(_WORDS)}")
+        _epoch(script, step)
+        for text in _compared(script, step, views):
+            report.failures.append(f"step {number}: {text}")
+    report.failures += [f"at the end: {text}" for text in _wrong(script.done)]
+    for view in sorted(views):
+        report.said += [f"{view}: {row}" for row in script.said(view)]
+    return report
+
+
+def _epoch(script: Play, step: Mapping[str, Any]) -> None:
+    rows, watermarks = step.get("rows", {}), step.get("watermark", {})
+    if not rows and not watermarks:
+        if "at" in step:
+            script.at(step["at"])
+        return
+    if "at" in step:
+        script.clock.set(step["at"])
+    with script.engine.epoch(at=script.clock.now):
+        for source, given in rows.items():
+            script.engine.push(source, script.frame(source, given))
+        for source, time in watermarks.items():
+            script.engine.advance(source, script.moment(time))
+
+
+def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[str]:
+    """What is wrong with what was said and what is held."""
+    wrong: list[str] = []
+    for word in _EXPECTS:
+        for view, rows in step.get(word, {}).items():
+            views.add(view)
+            if word == "contents":
+                wrong += _wrong(script.expect_contents, view, rows)
+            else:
+                wrong += _wrong(script.expect, view, rows, in_order=word == "expect_in_order")
+    for source, count in step.get("refused", {}).items():
+        wrong += _wrong(script.expect_refused, source, count)
+    return wrong
+
+
+def _wrong(check: Callable[..., object], *given: Any, **options: Any) -> list[str]:
+    """What a check finds wrong."""
+    try:
+        check(*given, **options)
+    except AssertionError as error:
+        return [str(error)]
+    return []
+
+
+def application(transcript: Transcript) -> Callable[[], Engine]:
+    """The function that a file names as ``application``: "module:function", which returns a new engine.
+
+    Raises:
+        InputError: it names none, or it is not there.
+    """
+    said = transcript.get("application")
+    where = f"transcript {transcript.id!r}: application {said!r}"
+    module, colon, name = str(said).partition(":")
+    if not isinstance(said, str) or not colon or not name:
+        raise InputError(f"{where}; name a function that returns a new engine, as 'shop.views:engine'")
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"{where}: {error}; is the folder of the module on the path? (pytest: pythonpath = ['.'])"
+        ) from error
+    if not callable(made):
+        raise InputError(
+            f"{where} is {type(made).__name__}; each case needs a new engine: name a function that returns one"
+        )
+    function: Callable[[], Engine] = made
+    return function

@@ -1,0 +1,229 @@
+"""A dialogue with an engine of one's own, line by line: rows, watermarks and time go in, expected rows are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import polars as pl
+
+from evercurrent.core.clock import END_OF_TIME
+from evercurrent.core.errors import InputError
+from evercurrent.core.schema import DIFF, EPOCH, listed
+
+from ..engine import Engine
+from ..view import View
+from .hand_clock import HandClock
+from .matching import Expectation, told
+from .rows import Row, RowWords
+from .times import Times, as_datetime, midnight
+
+Said = Mapping[str, Any]
+"""What is expected of a row, by column; what is not said is not compared."""
+
+
+def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play:
+    """Begin a dialogue with an engine; processing time is ``start`` until it is moved.
+
+    Times may be written as datetimes, as "12:00:26" on the day of ``start``, or as seconds of that day.
+
+    >>> import polars as pl
+    >>> engine = Engine()
+    >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
+    >>> _ = engine.view("counts", words.group_by("word").agg(n=pl.len()))
+    >>> with play(engine) as script:
+    ...     _ = script.rows("words", [{"word": "a"}, {"word": "a"}])
+    ...     _ = script.expect("counts", [{"word": "a", "n": 2}])
+    ...     _ = script.rows("words", [{"word": "a", "_diff": -1}])
+    ...     _ = script.expect("counts", [{"n": 2, "_diff": -1}, {"n": 1}])
+    """
+    return Play(engine, HandClock(start))
+
+
+class Play:
+    """A dialogue with an engine. Methods return the dialogue itself, so that they can be chained.
+
+    As a context manager it ends by checking that no view it was asked about has said anything more.
+    """
+
+    def __init__(self, engine: Engine, clock: HandClock) -> None:
+        self.engine = engine
+        self.clock = clock
+        self._times = Times(day=midnight(clock.instant), clock=True)
+        self._heard: dict[str, int] = {}
+        self._begun = engine.epoch_number
+
+    # What goes in
+
+    def rows(
+        self,
+        source: str,
+        rows: pl.DataFrame | Sequence[Said | Sequence[Any]],
+        *,
+        watermark: Any = None,
+        at: Any = None,
+    ) -> Self:
+        """One epoch: rows of a source, then, where it is given, its watermark. ``at`` moves processing time first."""
+        self._move(at)
+        moved = {} if watermark is None else {"watermark": self.moment(watermark)}
+        self.engine.push(source, self.frame(source, rows), at=self.clock.now, **moved)
+        return self
+
+    def watermark(self, source: str, time: Any, *, at: Any = None) -> Self:
+        """One epoch: the watermark of a source moves; "inf" says that no more rows will come."""
+        self._move(at)
+        self.engine.advance(source, self.moment(time), at=self.clock.now)
+        return self
+
+    def end(self, *sources: str) -> Self:
+        """No more rows will come from these sources, or from any that has event time: an epoch for each."""
+        timed = [name for name, source in self.engine.sources.items() if source.event_time is not None]
+        for source in sources or timed:
+            self.watermark(source, "inf")
+        return self
+
+    def at(self, time: datetime | str) -> Self:
+        """One epoch: processing time moves to ``time``, and what is due then speaks."""
+        return self._tick(self.clock.set(time))
+
+    def advance(self, by: timedelta | str) -> Self:
+        """One epoch: processing time moves on by a duration, and what is due then speaks."""
+        return self._tick(self.clock.advance(by))
+
+    # What is expected
+
+    def expect(self, view: str, rows: Iterable[Said], *, in_order: bool = False) -> Self:
+        """These rows and no others has the view said since it was last asked; ``_diff`` is 1 unless given.
+
+        Only the columns that are written down are compared. A windowed view may be spoken of by ``window``
+        ([start, end]), and by ``index``, ``early``, ``late``, ``final``, ``at`` where it has pane information.
+        ``in_order``: epoch by epoch as they stand; rows of one epoch have no order.
+
+        Raises:
+            AssertionError: it said something else; with a list of what is missing and what was not expected.
+        """
+        words = self._words(view)
+        expected = words.expectations(rows)
+        found = self._since(view, words, self._heard.get(view, self._begun))
+        self._heard[view] = self.engine.epoch_number
+        self._compare(view, expected, found, words, in_order)
+        return self
+
+    def expect_nothing(self, *views: str) -> Self:
+        """These views, or all of the engine, have said nothing since they were last asked."""
+        for view in views or self.engine.views:
+            self.expect(view, [])
+        return self
+
+    def expect_contents(self, view: str, rows: Iterable[Said]) -> Self:
+        """These rows and no others does the view hold now."""
+        words = self._words(view)
+        self._compare(view, words.expectations(rows), words.read(self._view(view).read()), words, False)
+        return self
+
+    def expect_refused(self, source: str, count: int, reason: str = "") -> Self:
+        """So many rows of a source are in the ledger, whose reasons contain this text."""
+        refused = self.engine.ledger().filter(pl.col("source") == source)
+        found = refused.filter(pl.col("reason").str.contains(reason, literal=True))
+        if found.height != count:
+            about = f" because of {reason!r}" if reason else ""
+            raise AssertionError(
+                f"source {source!r}: {found.height} rows are refused{about}, expected are {count}\n{refused}"
+            )
+        return self
+
+    def done(self) -> Self:
+        """The views that were asked about have said nothing more."""
+        return self.expect_nothing(*self._heard) if self._heard else self
+
+    def __enter__(self) -> Self:
+        """The dialogue itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Check that nothing more was said, unless something else is wrong already."""
+        if kind is None:
+            self.done()
+
+    def __repr__(self) -> str:
+        """The engine and the time."""
+        return f"Play({self.engine!r}, at {self.clock.now.isoformat()})"
+
+    def said(self, view: str) -> list[str]:
+        """All that a view has said since the dialogue began, a line for each row."""
+        words = self._words(view)
+        return [words.shown(row) for row in self._since(view, words, self._begun)]
+
+    # Inside
+
+    def _tick(self, at: datetime) -> Self:
+        self.engine.tick(at=at)
+        return self
+
+    def _move(self, at: Any) -> None:
+        if at is not None:
+            self.clock.set(at)
+
+    def moment(self, time: Any) -> Any:
+        """A time as the engine wants a watermark: a datetime, or ``END_OF_TIME``."""
+        instant = self._times.instant(time)
+        return instant if instant == END_OF_TIME else as_datetime(instant)
+
+    def _view(self, name: str) -> View:
+        if name not in self.engine.views:
+            raise InputError(f"there is no view {name!r}; there are {listed(self.engine.views)}")
+        return self.engine.views[name]
+
+    def _words(self, view: str) -> RowWords:
+        return RowWords(f"view {view!r}", self._view(view).schema, self._times)
+
+    def _since(self, view: str, words: RowWords, epoch: int) -> list[Row]:
+        return [row for frame in self._view(view).deltas(since=epoch) for row in words.read(frame)]
+
+    def _compare(
+        self, view: str, expected: list[Expectation], found: list[Row], words: RowWords, in_order: bool
+    ) -> None:
+        pairs = _by_epoch(expected, found) if in_order else [(expected, found)]
+        wrong = [text for want, have in pairs if (text := told(want, have, words.shown))]
+        if wrong:
+            raise AssertionError("\n".join([f"view {view!r} at epoch {self.engine.epoch_number}", *wrong]))
+
+    def frame(self, source: str, rows: Any) -> Any:
+        """Rows as the source wants them, times as instants; what is no list of rows is left to the engine."""
+        if source not in self.engine.sources or not isinstance(rows, list | tuple):
+            return rows
+        schema = self.engine.sources[source].schema
+        instants = {name: dtype for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
+
+        def cell(name: str, said: Any) -> Any:
+            return self._cell(said, instants[name]) if name in instants else said
+
+        columns = [*schema, *[DIFF] * max(map(len, rows), default=0)]
+        return [
+            {name: cell(name, said) for name, said in row.items()}
+            if isinstance(row, Mapping)
+            else tuple(map(cell, columns, row))
+            for row in rows
+        ]
+
+    def _cell(self, said: Any, dtype: pl.Datetime) -> datetime | None:
+        if said is None:
+            return None
+        moment = as_datetime(self._times.instant(said))
+        return moment if dtype.time_zone else moment.replace(tzinfo=None)
+
+
+def _by_epoch(expected: list[Expectation], found: list[Row]) -> list[tuple[list[Expectation], list[Row]]]:
+    """The expectations cut like the rows into epochs; what is left over goes to the last."""
+    sizes: dict[int, int] = {}
+    for row in found:
+        sizes[row[EPOCH]] = sizes.get(row[EPOCH], 0) + 1
+    pairs, at = [], 0
+    for size in sizes.values():
+        pairs.append((expected[at : at + size], found[at : at + size]))
+        at += size
+    return [*pairs, (expected[at:], [])] if expected[at:] else pairs

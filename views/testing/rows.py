@@ -1,0 +1,162 @@
+"""The rows that a view says: read from its deltas, described by what is expected of them, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.errors import InputError
+from evercurrent.core.schema import DIFF, listed
+
+from .matching import Attribute, Expectation, left_over
+from .times import Times
+
+Row = dict[str, Any]
+"""A row by column, with ``_epoch`` and ``_diff`` (1 or -1). Instants are microseconds since 1970-01-01 UTC."""
+
+Window = tuple[int, int] | None
+"""Start and end of a window, the end not included; None for the global window."""
+
+START, END = "window_start", "window_end"
+AT = "pane_processing_time"
+
+_FLAGS = {
+    "early": ("timing", "EARLY"),
+    "on_time": ("timing", "ON_TIME"),
+    "late": ("timing", "LATE"),
+}
+_OTHER_NAMES = {"final": "is_last", "index": "pane_index", "at": AT}
+_PANE_COLUMNS = (
+    "timing", "pane_index", "nonspeculative_index", "is_first", "is_last", AT, "pane_watermark",
+)  # fmt: skip
+
+
+class RowWords:
+    """The words in which rows of one view are spoken of: its columns, and shorter ones for those of panes.
+
+    ``window``: [start, end], the end not included, or "global". ``early``, ``on_time``, ``late``: true or false.
+    ``index``: ``pane_index``. ``final``: ``is_last``. ``at``: the processing time of a pane. ``values``: the list in the
+    column ``value``, in any order. ``_diff``: -1 for a row that is taken back; 1 where it is not given.
+    """
+
+    def __init__(self, where: str, schema: pl.Schema, times: Times) -> None:
+        self._where = where
+        self._schema = schema
+        self._times = times
+        self._instants = {name for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
+
+    def read(self, frame: pl.DataFrame) -> list[Row]:
+        """The rows of a delta or of contents, each as often as its diff says."""
+        instants = [pl.col(name).dt.epoch("us") for name in self._instants]
+        rows: list[Row] = []
+        for row in frame.with_columns(instants).iter_rows(named=True):
+            diff = row.get(DIFF, 1)
+            rows += [{**row, DIFF: 1 if diff > 0 else -1}] * abs(diff)
+        return rows
+
+    def expectation(self, said: Mapping[str, Any]) -> Expectation:
+        """What a transcript says of a row.
+
+        Raises:
+            InputError: a word that is neither a column nor one of those above, or a time that is none.
+        """
+        if not isinstance(said, Mapping):
+            raise InputError(
+                f"{self._where}: {said!r} is no row; write what is expected of it by column, as {{'n': 1}}"
+            )
+        attributes = [self._attribute(word, wanted) for word, wanted in said.items() if word != "optional"]
+        if DIFF not in said:
+            attributes.append(Attribute(DIFF, 1, lambda row: row[DIFF]))
+        return Expectation(tuple(attributes), bool(said.get("optional", False)))
+
+    def expectations(self, said: Iterable[Mapping[str, Any]]) -> list[Expectation]:
+        """The same of several rows."""
+        return [self.expectation(each) for each in said]
+
+    def shown(self, row: Row, *, brief: bool = False) -> str:
+        """A row in the words of a transcript, what is null left out; ``brief``: without what a pane says of itself."""
+        parts = [f"window {self.window_shown(self.window_of(row))}"] if START in row else []
+        columns = [name for name in self._schema if name not in (START, END, *_PANE_COLUMNS)]
+        shown = columns if brief else [*columns, *_PANE_COLUMNS]
+        cells = {name: row[name] for name in shown if row.get(name) not in (None, "")}
+        parts += [f"{name} {self._cell_shown(name)(cell)}" for name, cell in cells.items()]
+        parts += [f"takes back ({self.shown(each, brief=True)})" for each in row.get("retracts", ())]
+        if row[DIFF] < 0 and not brief:
+            parts.append("taken back")
+        return ", ".join(parts)
+
+    def _attribute(self, word: str, wanted: Any) -> Attribute:
+        if word in self._schema:
+            return Attribute(word, self._cell(word, wanted), lambda row: row[word], self._cell_shown(word))
+        if word == DIFF:
+            return Attribute(DIFF, wanted, lambda row: row[DIFF])
+        if word == "window":
+            return Attribute(word, self.window(wanted), self.window_of, self.window_shown)
+        if word in _FLAGS and "timing" in self._schema:
+            column, value = _FLAGS[word]
+            return Attribute(word, bool(wanted), lambda row: row[column] == value)
+        if word in _OTHER_NAMES and (column := _OTHER_NAMES[word]) in self._schema:
+            return Attribute(
+                word, self._cell(column, wanted), lambda row: row[column], self._cell_shown(column)
+            )
+        if word == "values" and "value" in self._schema:
+            return Attribute(
+                word, sorted(wanted), lambda row: None if row["value"] is None else sorted(row["value"])
+            )
+        if word == "retracts":
+            return self._retracts(wanted)
+        missing = "" if "timing" in self._schema else "; for those of panes declare .with_pane_info()"
+        raise InputError(
+            f"{self._where}: {word!r} is expected, and there are the columns {listed(self._schema)}{missing}"
+        )
+
+    def _retracts(self, wanted: Iterable[Mapping[str, Any]]) -> Attribute:
+        """The rows that are taken back together with this one, all of them."""
+
+        def show(found: Any) -> str:
+            said = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
+            return "[" + "; ".join(said) + "]"
+
+        return Attribute(
+            "retracts",
+            [self.expectation({**each, DIFF: -1}) for each in wanted],
+            lambda row: row.get("retracts", []),
+            show,
+            lambda expected, found: left_over(expected, found) == ([], []),
+        )
+
+    def _cell(self, column: str, wanted: Any) -> Any:
+        if wanted is None:
+            return None
+        dtype = self._schema[column]
+        if isinstance(dtype, pl.Datetime):
+            return self._times.instant(wanted)
+        if dtype == pl.Date and isinstance(wanted, str):
+            return date.fromisoformat(wanted)
+        return wanted
+
+    def _cell_shown(self, column: str) -> Callable[[Any], str]:
+        if column in self._instants:
+            return lambda cell: "null" if cell is None else self._times.spoken(cell)
+        return repr
+
+    def window(self, wanted: Any) -> Window:
+        """The bounds of a window as a transcript says them; None for the global one."""
+        if wanted == "global":
+            return None
+        if not isinstance(wanted, list | tuple) or len(wanted) != 2:
+            raise InputError(f'{self._where}: window {wanted!r}; write [start, end] or "global"')
+        return self._times.instant(wanted[0]), self._times.instant(wanted[1])
+
+    def window_of(self, row: Row) -> Window:
+        """The window of a row."""
+        return (row[START], row[END]) if START in row else None
+
+    def window_shown(self, window: Window) -> str:
+        """A window in the words of a transcript."""
+        if window is None:
+            return "global"
+        return f"[{self._times.spoken(window[0])}, {self._times.spoken(window[1])})"

@@ -1,0 +1,116 @@
+"""Times as people write them in tests: numbers of a unit, times of one day, dates. Inside, microseconds since 1970."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.errors import InputError
+from evercurrent.core.instants import DAY, UNITS, instant_of
+
+from ..durations import microseconds
+
+_UTC = pl.Datetime("us", "UTC")
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?")
+_EXAMPLE = 'write 26, "12:00:26", "2024-05-01T12:00:26Z" or "inf"'
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How times are written in one transcript.
+
+    ``unit`` is that of plain numbers, which count from midnight of ``day``; so do times such as "12:00:26". ``day``
+    is an instant in microseconds since 1970-01-01 UTC. ``clock``: show instants as times of the day, not as numbers.
+
+    >>> times = Times("s")
+    >>> times.instant("00:01:00") == times.instant(60) == times.instant("1970-01-01T00:01Z") == 60_000_000
+    True
+    >>> times.duration("1m30s"), times.spoken(90_000_000), Times("s", clock=True).spoken(90_000_000)
+    (90000000, '90', '00:01:30')
+    """
+
+    unit: str = "s"
+    day: int = 0
+    clock: bool = False
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise InputError(f"time unit {self.unit!r}; there are {', '.join(UNITS)}")
+
+    def instant(self, said: Any) -> int:
+        """An instant in microseconds; ``END_OF_TIME`` for "inf". Times without a zone are in UTC.
+
+        Raises:
+            InputError: it is no time.
+        """
+        if isinstance(said, date):
+            return _since_1970(said)
+        if isinstance(said, str):
+            return self._of_text(said.strip())
+        if isinstance(said, int | float) and not isinstance(said, bool):
+            if said in (END_OF_TIME, float("inf")):
+                return END_OF_TIME
+            return self.day + round(said * UNITS[self.unit])
+        raise InputError(f"{said!r} is no time; {_EXAMPLE}")
+
+    def duration(self, said: Any) -> int:
+        """A duration in microseconds: a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
+
+        Raises:
+            PlanError: it is no duration, or a negative text.
+        """
+        if isinstance(said, int | float) and not isinstance(said, bool):
+            return round(said * UNITS[self.unit])
+        if isinstance(said, str):
+            said = "0s" if said == "0" else said.replace("min", "m").replace(" ", "")
+        return microseconds("duration", said)
+
+    def spoken(self, instant: int) -> str:
+        """An instant as a transcript would say it."""
+        if instant in (END_OF_TIME, START_OF_TIME):
+            return "inf" if instant == END_OF_TIME else "-inf"
+        since = instant - self.day
+        if not self.clock:
+            whole, rest = divmod(since, UNITS[self.unit])
+            return f"{since / UNITS[self.unit]:.15g}" if rest else str(whole)
+        moment = as_datetime(instant).replace(tzinfo=None)
+        return moment.time().isoformat() if 0 <= since < DAY else moment.isoformat()
+
+    def floored(self, instant: int) -> int:
+        """The instant without what is finer than the unit."""
+        return instant - (instant - self.day) % UNITS[self.unit]
+
+    def _of_text(self, said: str) -> int:
+        if said == "inf":
+            return END_OF_TIME
+        if clock := _CLOCK.fullmatch(said):
+            hours, minutes, seconds, rest = clock.groups(default="0")
+            whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+            return self.day + whole * 1_000_000 + int(rest.ljust(6, "0"))
+        try:
+            return _since_1970(datetime.fromisoformat(said))
+        except ValueError as error:
+            raise InputError(f"{said!r} is no time; {_EXAMPLE}") from error
+
+
+def _since_1970(moment: date) -> int:
+    """The instant of a date or datetime; without a zone it is in UTC."""
+    if isinstance(moment, datetime) and moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return instant_of("time", moment, _UTC)
+
+
+def as_datetime(instant: int) -> datetime:
+    """An instant as a datetime in UTC."""
+    return _ORIGIN + timedelta(microseconds=instant)
+
+
+def midnight(instant: int) -> int:
+    """The start of the day, in UTC, that an instant is in."""
+    return instant // DAY * DAY

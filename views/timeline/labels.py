@@ -1,0 +1,36 @@
+"""Values as they are written at dots and panes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+
+def labels(column: pl.Series) -> pl.Series:
+    """The values of a column as short text: floats with four digits, lists and structs as JSON.
+
+    >>> labels(pl.Series([2.0, 3.14159, None])).to_list()
+    ['2', '3.142', 'null']
+    >>> labels(pl.Series([[1, 2]])).to_list()
+    ['[1,2]']
+    """
+    dtype, named = column.dtype, column.alias("value")
+    if dtype.is_float():
+        written = named.round_sig_figs(4).cast(pl.String).str.strip_suffix(".0")
+    elif dtype.is_nested():
+        written = named.to_frame().to_struct("row").struct.json_encode()
+        written = written.str.strip_prefix('{"value":').str.strip_suffix("}")
+    elif dtype == pl.Binary:
+        written = named.bin.encode("hex")
+    else:
+        written = named.cast(pl.String)
+    return written.fill_null("null").alias("label")
+
+
+def key_labels(frame: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """The columns of a key as one text."""
+    if not keys:
+        return pl.Series("key", [""], pl.String).new_from_index(0, frame.height)
+    parts = [labels(frame[key]).alias(str(place)) for place, key in enumerate(keys)]
+    return pl.DataFrame(parts).select(key=pl.concat_str(pl.all(), separator=", ")).to_series()

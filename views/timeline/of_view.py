@@ -1,0 +1,183 @@
+"""The timeline of a view: what an engine keeps of a run, and what of that is to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import polars as pl
+
+from evercurrent.core.errors import PlanError
+from evercurrent.core.ledger import Refused
+from evercurrent.core.schema import EPOCH, listed, require_columns
+
+from ..plan import BOUNDS, Group, Input, Plan, PlanId, WindowedGroup
+from ..run_log import RunLog
+from .drawing import Look
+from .gathering import NOT_VALUES, Choice, SourceRows
+from .timeline import Timeline, timeline_of
+
+Key = object | Sequence[object] | Mapping[str, object]
+"""The value of a key column, those of several in their order, or by name."""
+
+
+class Kept(Protocol):
+    """What an engine keeps of a run."""
+
+    @property
+    def run_log(self) -> RunLog:
+        """When epochs were, how far the watermarks, and which rows came."""
+        ...
+
+    def refused(self) -> Iterable[Refused]:
+        """The entries of the ledger."""
+        ...
+
+
+def timeline_of_view(
+    name: str,
+    plan: Plan,
+    place: PlanId,
+    deltas: pl.DataFrame,
+    kept: Kept,
+    *,
+    value: str | None,
+    label: str | None,
+    key: Key | None,
+    title: str | None,
+    subtitle: str,
+    look: Look,
+) -> Timeline:
+    """The timeline of a view at a place of a plan, from its deltas and what is kept of the run.
+
+    Raises:
+        PlanError: a column that is not there, a key that the view does not have.
+        InputError: a key of which the view never spoke.
+    """
+    where = f"timeline of view {name!r}"
+    keys = _keys(plan, place)
+    choice = Choice(_value(where, plan[place].schema, keys, value), keys, _key(where, keys, key))
+    sources = _sources(where, plan, place, kept, label or None, choice)
+    log = kept.run_log
+    timed = log.watermarks().filter(pl.col("source").is_in(list(sources)))
+    return timeline_of(
+        name,
+        deltas,
+        sources,
+        log.epochs(),
+        timed,
+        choice,
+        remarks=_remarks(log, sources),
+        title=title,
+        subtitle=subtitle,
+        look=look,
+    )
+
+
+def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
+    """A place and all that it is computed from, each once."""
+    seen, wanted = {place}, [place]
+    while wanted:
+        at = wanted.pop()
+        yield at
+        new = [each for each in plan[at].inputs if each not in seen]
+        seen.update(new)
+        wanted.extend(new)
+
+
+def _keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
+    """The key of the panes, as far as the view still has its columns: that of the nearest grouping."""
+    at = place
+    while not isinstance(plan[at].operation, Group | WindowedGroup):
+        if len(plan[at].inputs) != 1:
+            return ()
+        (at,) = plan[at].inputs
+    operation = plan[at].operation
+    assert isinstance(operation, Group | WindowedGroup)
+    return tuple(name for name in operation.keys if name in plan[place].schema and name not in BOUNDS)
+
+
+def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None) -> str:
+    """The column that is written at panes: without a wish the first one that is neither key nor bound."""
+    if asked is not None:
+        require_columns(where, schema, [asked])
+        return asked
+    found = [name for name in schema if name not in (*keys, *NOT_VALUES)]
+    if not found:
+        raise PlanError(
+            f"{where}: it has no column besides its key; say which to write: value= one of {listed(schema)}"
+        )
+    return found[0]
+
+
+def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...] | None:
+    """The chosen key in the order of its columns."""
+    if key is None:
+        return None
+    if isinstance(key, Mapping):
+        if set(key) != set(keys):
+            raise PlanError(f"{where}: key= has {listed(map(str, key))}; the key is {listed(keys)}")
+        return tuple(key[name] for name in keys)
+    found = tuple(key) if isinstance(key, list | tuple) else (key,)
+    if len(found) != len(keys):
+        raise PlanError(f"{where}: key={key!r} has {len(found)} values; the key is {listed(keys)}")
+    return found
+
+
+def _sources(
+    where: str, plan: Plan, place: PlanId, kept: Kept, label: str | None, choice: Choice
+) -> dict[str, SourceRows]:
+    """The sources of a view that have event time, with what came of them."""
+    log, found, schemas = kept.run_log, {}, {}
+    places = sorted(_upstream(plan, place))
+    judges = [f"{plan.name_of(at)}:" for at in places]
+    for at in places:
+        source, event_time, schema = plan[at].operation, plan[at].event_time, plan[at].schema
+        if isinstance(source, Input) and event_time is not None:
+            schemas[source.name] = schema
+            others = (event_time.column, *choice.keys)
+            found[source.name] = SourceRows(
+                log.rows(source.name, schema),
+                event_time.column,
+                _label(schema, others, choice.value) if label is None else label if label in schema else None,
+                _refused(kept.refused(), source.name, event_time.column, judges),
+                log.unrecorded.get(source.name, 0) if log.records_rows else 0,
+            )
+    if label is not None and not any(source.label for source in found.values()):
+        known = "; ".join(f"{name!r} has {listed(schema)}" for name, schema in schemas.items())
+        raise PlanError(f"{where}: no source has a column label={label!r}; {known or 'none has event time'}")
+    return found
+
+
+def _label(schema: pl.Schema, others: Sequence[str], value: str) -> str | None:
+    """The column that is written at rows without a wish: of the name of the value, else the only one of numbers."""
+    if value in schema and value not in others:
+        return value
+    numbers = [name for name, dtype in schema.items() if dtype.is_numeric() and name not in others]
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def _refused(
+    entries: Iterable[Refused], source: str, event_time: str, judges: Sequence[str]
+) -> list[pl.DataFrame]:
+    """The rows of a source that were too late for one of these nodes, a frame for each set of columns."""
+    frames: dict[tuple[str, ...], list[pl.DataFrame]] = {}
+    for entry in entries:
+        is_ours = source in entry.source.split(", ") and any(judge in entry.reason for judge in judges)
+        if entry.watermark is not None and is_ours and event_time in entry.frame.columns:
+            frame = entry.frame.with_columns(pl.lit(entry.epoch, pl.UInt64).alias(EPOCH))
+            frames.setdefault(tuple(frame.columns), []).append(frame)
+    return [pl.concat(same) for same in frames.values()]
+
+
+def _remarks(log: RunLog, sources: Mapping[str, SourceRows]) -> list[str]:
+    """What the engine did not keep."""
+    said = []
+    if not log.records_rows and sources:
+        said.append("Input rows were not recorded; Engine(record=True) keeps them.")
+    first = log.epochs()[EPOCH].min()
+    if isinstance(first, int) and first > 1:
+        said.append(
+            f"Epochs before {first:,} are no longer kept; Engine(retain=Retain(epochs=...)) keeps more."
+        )
+    return said

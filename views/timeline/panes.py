@@ -1,0 +1,204 @@
+"""What is drawn of panes: where a rectangle begins, what it took back, what took it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+
+from .recording import Recording, instants
+
+_WINDOW = ("key", "start", "end")
+
+Instants = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A pane that was taken back, as the retraction that took it: of which window, and which value."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """One utterance about one window. Instants are microseconds; START_OF_TIME and END_OF_TIME are no bounds.
+
+    ``label`` is None where a value was only taken back and none put in its place.
+    """
+
+    key: str
+    start: int
+    end: int
+    label: str | None
+    diff: int
+    since: int
+    """Where the rectangle begins in processing time: the pane before of this window, or the first row in it."""
+    fired: int
+    epoch: int
+    timing: str | None
+    gone_at: int | None
+    """When this value was taken back; None while it stands."""
+    takes_back: tuple[TakenBack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """The panes to draw, in the order in which they were spoken, and how many there were."""
+
+    drawn: tuple[Pane, ...]
+    total: int
+
+
+def panes_of(recording: Recording, limit: int) -> Panes:
+    """The panes of a recording, thinned out evenly to ``limit``; their extents are those of the whole run."""
+    entries = _entries(recording.panes)
+    spoken = entries.filter(pl.col("diff") > 0)
+    retractions = _answered(entries.filter(pl.col("diff") < 0), spoken)
+    alone = retractions.filter(pl.col("by").is_null())
+    total = spoken.height + alone.height
+    marks = _thinned(pl.concat([spoken, alone.select(spoken.columns)]).sort("id"), limit)
+    rows = _ends(_beginnings(spoken, recording), retractions).filter(
+        pl.col("id").is_in(marks["id"].implode())
+    )
+    taken = _taken_back(retractions.filter(pl.col("by").is_in(marks["id"].implode())))
+    drawn = [_pane(row, taken.get(row["id"], ())) for row in rows.iter_rows(named=True)]
+    drawn += [_lone(row) for row in alone.join(marks, on="id", how="semi").iter_rows(named=True)]
+    drawn.sort(key=lambda pane: (pane.fired, pane.epoch, pane.start, pane.end, pane.key))
+    return Panes(tuple(drawn), total)
+
+
+def _pane(row: Mapping[str, Any], takes_back: tuple[TakenBack, ...]) -> Pane:
+    """A value that was spoken."""
+    fields = {name: row[name] for name in ("key", "start", "end", "label", "diff", "since", "fired", "epoch")}
+    return Pane(**fields, timing=row["timing"], gone_at=row["gone_at"], takes_back=takes_back)
+
+
+def _lone(row: Mapping[str, Any]) -> Pane:
+    """A value that was taken back and not replaced."""
+    fields = {name: row[name] for name in ("key", "start", "end", "diff", "fired", "epoch", "timing")}
+    gone = TakenBack(row["start"], row["end"], row["label"])
+    return Pane(**fields, label=None, since=row["fired"], gone_at=None, takes_back=(gone,))
+
+
+def _taken_back(retractions: pl.DataFrame) -> dict[int, tuple[TakenBack, ...]]:
+    """The retractions by the pane that replaces what they take back."""
+    found: dict[int, tuple[TakenBack, ...]] = {}
+    for by, start, end, label in retractions.select("by", "start", "end", "label").iter_rows():
+        found[by] = (*found.get(by, ()), TakenBack(start, end, label))
+    return found
+
+
+def _entries(panes: pl.DataFrame) -> pl.DataFrame:
+    """The panes with instants, in order of time, each with its number as ``id``."""
+    columns = [
+        panes["key"].fill_null("") if "key" in panes.columns else pl.lit("").alias("key"),
+        instants(panes["window_start"], START_OF_TIME).alias("start"),
+        instants(panes["window_end"], END_OF_TIME).alias("end"),
+        panes["label"].fill_null("null"),
+        panes["diff"].cast(pl.Int64),
+        panes["epoch"].cast(pl.Int64),
+        instants(panes["processing_time"]).alias("fired"),
+        panes["timing"],
+    ]
+    order = ["fired", "epoch", "start", "end", "key", "label"]
+    return panes.select(columns).sort(order, maintain_order=True).with_row_index("id")
+
+
+def _answered(retractions: pl.DataFrame, spoken: pl.DataFrame) -> pl.DataFrame:
+    """The retractions with ``by``, the pane of the same epoch that replaces what is taken back; null where there is none.
+
+    That is the pane of the same window, else the one whose window holds it: sessions that were merged.
+    """
+    new = spoken.select(*_WINDOW, "epoch", by="id").unique(
+        [*_WINDOW, "epoch"], keep="first", maintain_order=True
+    )
+    same = retractions.join(new, on=[*_WINDOW, "epoch"], how="left", maintain_order="left")
+    around = (
+        retractions.select("id", "key", "epoch", "start", "end")
+        .sort("start")
+        .join_asof(
+            new.select("key", "epoch", "start", outer_end="end", outer="by").sort("start"),
+            on="start",
+            by=["key", "epoch"],
+            strategy="backward",
+            check_sortedness=False,
+        )
+    )
+    held = around.filter(pl.col("outer_end") >= pl.col("end")).select("id", "outer")
+    return (
+        same.join(held, on="id", how="left", maintain_order="left")
+        .with_columns(by=pl.coalesce("by", "outer"))
+        .drop("outer")
+    )
+
+
+def _beginnings(spoken: pl.DataFrame, recording: Recording) -> pl.DataFrame:
+    """The panes with ``since``: when the pane before of the same window was spoken, else when its first row came."""
+    before = spoken.with_columns(since=pl.col("fired").shift(1).over(_WINDOW, order_by="id"))
+    first = before.filter(pl.col("since").is_null())
+    arrivals = _first_arrivals(first, recording)
+    known = first.select("id").with_columns(arrivals)
+    return before.join(known, on="id", how="left", maintain_order="left").with_columns(
+        since=pl.min_horizontal(pl.coalesce("since", "arrived", "fired"), "fired")
+    )
+
+
+def _first_arrivals(panes: pl.DataFrame, recording: Recording) -> pl.Series:
+    """For each pane the processing time of the first row inside its window, of its key where rows have keys."""
+    times, arrivals, keys = _sorted_rows(recording)
+    found = np.full(panes.height, END_OF_TIME, np.int64)
+    pane_keys = panes["key"].to_numpy()
+    for key in np.unique(pane_keys):
+        at = np.flatnonzero(pane_keys == key)
+        mine = slice(None) if keys is None else keys == key
+        found[at] = _least_between(
+            times[mine], arrivals[mine], panes["start"].to_numpy()[at], panes["end"].to_numpy()[at]
+        )
+    known = pl.Series("arrived", found)
+    return known.set(known == END_OF_TIME, None)
+
+
+def _sorted_rows(recording: Recording) -> tuple[Instants, Instants, npt.NDArray[np.object_] | None]:
+    rows = recording.rows
+    times = instants(rows["event_time"], END_OF_TIME).to_numpy()
+    order = np.argsort(times, kind="stable")
+    arrivals = instants(rows["processing_time"]).to_numpy()[order]
+    keys = rows["key"].fill_null("").to_numpy()[order] if "key" in rows.columns else None
+    return times[order], arrivals, keys
+
+
+def _least_between(times: Instants, values: Instants, low: Instants, high: Instants) -> Instants:
+    """For each [low, high) the least of the values at sorted times inside; END_OF_TIME where there are none."""
+    if not len(times):
+        return np.full(len(low), END_OF_TIME, np.int64)
+    first, last = np.searchsorted(times, low), np.searchsorted(times, high)
+    # reduceat wants pairs of positions and gives a single value, not none, where they are equal.
+    padded = np.append(values, END_OF_TIME)
+    least = np.minimum.reduceat(padded, np.column_stack([first, np.maximum(last, first)]).ravel())[::2]
+    return np.where(last > first, least, END_OF_TIME)
+
+
+def _ends(spoken: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
+    """The panes with ``gone_at``: the n-th retraction of a value of a window takes back its n-th utterance."""
+    said = [*_WINDOW, "label"]
+    nth = pl.int_range(pl.len()).over(said).alias("nth")
+    gone = retractions.sort("id").select(*said, nth, gone_at="fired")
+    return (
+        spoken.sort("id").with_columns(nth).join(gone, on=[*said, "nth"], how="left", maintain_order="left")
+    )
+
+
+def _thinned(frame: pl.DataFrame, limit: int) -> pl.DataFrame:
+    """So many rows, evenly spread, the first and the last among them."""
+    if frame.height <= limit:
+        return frame
+    return frame[np.linspace(0, frame.height - 1, limit).round().astype(np.int64)]

@@ -1,0 +1,61 @@
+"""Where labels go: the first place at which they cover nothing that was put down before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle on the paper; y grows downwards."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @classmethod
+    def around(cls, x: float, y: float, width: float, height: float) -> Box:
+        """The box of this size whose middle is at (x, y)."""
+        return cls(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """The point in the middle."""
+        return (self.left + self.right) / 2, (self.top + self.bottom) / 2
+
+    @property
+    def area(self) -> float:
+        """Width times height."""
+        return (self.right - self.left) * (self.bottom - self.top)
+
+    def covers(self, other: Box) -> float:
+        """The area that both have."""
+        across = min(self.right, other.right) - max(self.left, other.left)
+        down = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return across * down if across > 0 and down > 0 else 0.0
+
+
+class Placing:
+    """The places that are taken."""
+
+    def __init__(self) -> None:
+        self._taken: list[Box] = []
+
+    def take(self, box: Box) -> None:
+        """From now on this place is taken."""
+        self._taken.append(box)
+
+    def best(self, candidates: Iterable[Box]) -> tuple[Box, float]:
+        """The candidate that covers least, the earlier one of equals, and how much it covers."""
+        found: tuple[Box, float] | None = None
+        for box in candidates:
+            covered = sum(box.covers(other) for other in self._taken)
+            if not covered:
+                return box, 0.0
+            if found is None or covered < found[1]:
+                found = box, covered
+        if found is None:
+            raise ValueError("a label without a candidate for its place")
+        return found

@@ -1,0 +1,227 @@
+"""Panes as rectangles: the window across, upwards from the pane before (or the first row) to the firing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+
+from . import style
+from .dots import shortened
+from .panes import Pane
+from .placing import Box, Placing
+from .plot import Plot
+from .svg import MINUS, TIMES, element, hint, text, width
+
+CROWDED = 40
+"""With more panes than this, a value that finds no free place in its rectangle is only in the hints."""
+
+_LABEL_LENGTH = 14
+_LABEL_HEIGHT = 18
+_RETRACTIONS = 3
+"""So many of the values that a pane takes back are written at it."""
+
+_PADDING, _BETWEEN = 4, 5
+
+
+def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
+    """The rectangles, the newest lowest: a merged session lies behind the sessions that it was merged from."""
+    said = [pane for pane in panes if pane.label is not None]
+    bodies = [
+        _body(plot, pane, nested=_is_nested(pane, said[place + 1 :])) for place, pane in enumerate(said)
+    ]
+    return element("g", *reversed(bodies)) if bodies else ""
+
+
+def _is_nested(pane: Pane, later: Sequence[Pane]) -> bool:
+    """Whether a later rectangle lies around this one; then it would shine through and mix the colours."""
+    return any(
+        other.start <= pane.start and pane.end <= other.end and other.since <= pane.since for other in later
+    )
+
+
+def draw_firings(plot: Plot, panes: Sequence[Pane]) -> str:
+    """The upper edges: the moments at which panes were spoken."""
+    return element(
+        "g", *(_firing(plot, pane) for pane in panes), stroke_width=3 if len(panes) <= CROWDED else 1.5
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels of panes, and how many found no place."""
+
+    drawn: str
+    left_out: int
+
+
+def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
+    """The values, near the upper edge of their rectangles, where they cover nothing else."""
+    drawn, left_out = [], 0
+    for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
+        parts, box, covered = _placed(plot, pane, placing)
+        too_wide = box.right - box.left > plot.x.at(pane.end) - plot.x.at(pane.start)
+        if len(panes) > CROWDED and (covered or too_wide):
+            left_out += 1
+            continue
+        placing.take(box)
+        drawn.append(_label(plot, pane, parts, box))
+    return Labels(element("g", *drawn) if drawn else "", left_out)
+
+
+def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box, float]:
+    """The label, its place and how much that covers: without the word for the timing where only that has room."""
+    parts = _parts(pane)
+    shorter = [part for part in parts if part.size > style.WORD_SIZE]
+    for said in (parts, shorter):
+        box, covered = placing.best(_inside(plot, pane, _size(said)))
+        if not covered:
+            return said, box, 0.0
+    box, covered = placing.best([*_inside(plot, pane, _size(parts)), *_above(plot, pane, _size(parts))])
+    return parts, box, covered
+
+
+def _size(parts: Sequence[_Part]) -> float:
+    """About how wide a label is."""
+    return sum(part.width for part in parts) + _BETWEEN * (len(parts) - 1) + 2 * _PADDING
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of a label."""
+
+    said: str
+    size: float
+    colour: str
+    weight: str = "400"
+    struck: bool = False
+
+    @property
+    def width(self) -> float:
+        """About how wide it is."""
+        return width(self.said, self.size) * (1.0 if self.weight == "400" else 1.08)
+
+
+def _parts(pane: Pane) -> list[_Part]:
+    """The value, what it takes back, and the timing in a word."""
+    colour, parts = style.TIMING_COLOURS[pane.timing], []
+    if pane.label is not None:
+        value, is_gone = _value(shortened(pane.label, _LABEL_LENGTH), pane.diff), pane.gone_at is not None
+        parts.append(_Part(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
+    for gone in pane.takes_back[:_RETRACTIONS]:
+        said = MINUS + shortened(gone.label, _LABEL_LENGTH)
+        parts.append(_Part(said, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
+    if len(pane.takes_back) > _RETRACTIONS:
+        more = f"and {len(pane.takes_back) - _RETRACTIONS} more"
+        parts.append(_Part(more, style.WORD_SIZE, style.TAKEN_BACK))
+    if style.TIMING_WORDS[pane.timing]:
+        parts.append(_Part(style.TIMING_WORDS[pane.timing], style.WORD_SIZE, colour))
+    return parts
+
+
+def _value(label: str, diff: int) -> str:
+    return f"{label} {TIMES}{diff}" if diff > 1 else label
+
+
+def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
+    plate = element(
+        "rect",
+        x=box.left,
+        y=box.top,
+        width=box.right - box.left,
+        height=box.bottom - box.top,
+        rx=4,
+        fill=style.PAPER,
+        fill_opacity="0.82",
+    )
+    x, y, drawn = box.left + _PADDING, box.middle[1] + 5, []
+    for part in parts:
+        drawn.append(text(part.said, x, y, font_size=part.size, fill=part.colour, font_weight=part.weight))
+        if part.struck:
+            drawn.append(
+                element(
+                    "line",
+                    x1=x - 2,
+                    y1=y - 5,
+                    x2=x + part.width + 1,
+                    y2=y - 5,
+                    stroke=part.colour,
+                    stroke_width=1.4,
+                )
+            )
+        x += part.width + _BETWEEN
+    return element("g", hint(pane_hint(plot, pane)), plate, *drawn)
+
+
+def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
+    """Places in the rectangle: under its upper edge, from the middle outwards, then lower."""
+    top, bottom = plot.y.at(pane.fired), plot.y.at(pane.since)
+    y, half = top + 3 + _LABEL_HEIGHT / 2, _LABEL_HEIGHT / 2
+    for step in range(12):
+        if step and y + 8 * step + half > bottom:
+            return
+        for x in _across(plot, pane, size):
+            yield Box.around(x, y + 8 * step, size, _LABEL_HEIGHT)
+
+
+def _above(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
+    """Places on the upper edge of the rectangle, as far as there is paper."""
+    y = plot.y.at(pane.fired) - 3 - _LABEL_HEIGHT / 2
+    if y - _LABEL_HEIGHT / 2 >= plot.top:
+        for x in _across(plot, pane, size):
+            yield Box.around(x, y, size, _LABEL_HEIGHT)
+
+
+def _across(plot: Plot, pane: Pane, size: float) -> Iterator[float]:
+    """Middles of a label between the sides of a rectangle, and of the plot."""
+    left, right = plot.x.at(pane.start), plot.x.at(pane.end)
+    room, border = max(right - left - size - 6, 0) / 2, size / 2 + 2
+    for share in (0, -0.5, 0.5, -1, 1):
+        yield min(max((left + right) / 2 + share * room, plot.left + border), plot.right - border)
+
+
+def _body(plot: Plot, pane: Pane, *, nested: bool) -> str:
+    left, right = plot.x.at(pane.start), plot.x.at(pane.end)
+    top, bottom = plot.y.at(pane.fired), plot.y.at(pane.since)
+    colour = style.TIMING_COLOURS[pane.timing]
+    place = {"x": left, "y": top, "width": max(right - left, 1), "height": max(bottom - top, 1)}
+    tint = element(
+        "rect",
+        hint(pane_hint(plot, pane)),
+        **place,
+        fill=colour,
+        fill_opacity="0.13",
+        stroke=colour,
+        stroke_opacity="0.45",
+        stroke_dasharray="3 3" if pane.gone_at is not None else None,
+    )
+    return (element("rect", **place, fill=style.PAPER) if nested else "") + tint
+
+
+def _firing(plot: Plot, pane: Pane) -> str:
+    y = plot.y.at(pane.fired)
+    colour = style.TAKEN_BACK if pane.label is None else style.TIMING_COLOURS[pane.timing]
+    return element("line", x1=plot.x.at(pane.start), y1=y, x2=plot.x.at(pane.end), y2=y, stroke=colour)
+
+
+def pane_hint(plot: Plot, pane: Pane) -> str:
+    """All that is known of a pane, in lines."""
+    clock = plot.clock
+    lines = [] if pane.label is None else [_value(pane.label, pane.diff)]
+    lines.append(_window(plot, pane.start, pane.end))
+    word = style.TIMING_WORDS[pane.timing]
+    lines.append(f"{word} pane of epoch {pane.epoch}, {clock.text(pane.fired)}".strip())
+    lines += [
+        f"takes back {gone.label} of {_window(plot, gone.start, gone.end)}" for gone in pane.takes_back[:20]
+    ]
+    lines += [f"and {len(pane.takes_back) - 20} more"] if len(pane.takes_back) > 20 else []
+    lines += [f"taken back {clock.text(pane.gone_at)}"] if pane.gone_at is not None else []
+    lines += [f"key {pane.key}"] if pane.key else []
+    return "\n".join(lines)
+
+
+def _window(plot: Plot, start: int, end: int) -> str:
+    if start == START_OF_TIME and end == END_OF_TIME:
+        return "window: all of time"
+    return f"window [{plot.clock.text(start)}, {plot.clock.text(end)})"

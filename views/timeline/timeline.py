@@ -1,0 +1,108 @@
+"""A timeline: a recording and how it is to be drawn, as SVG, as a page, in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import polars as pl
+
+from evercurrent.core.errors import PlanError
+
+from .drawing import Look, draw
+from .gathering import Choice, SourceRows, gathered
+from .recording import Recording
+
+SUFFIXES = (".svg", ".html")
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ margin: 2rem auto; max-width: {width}px; background: #ffffff; }}
+svg {{ display: block; max-width: 100%; height: auto; }}
+svg g:hover > rect[stroke], svg rect[stroke]:hover {{ stroke-width: 2.5; stroke-opacity: 1; }}
+</style>
+</head>
+<body>
+{svg}
+</body>
+</html>
+"""
+
+
+class Timeline:
+    """A run of a view, drawn with event time across and processing time upwards. Made by ``view.timeline()``.
+
+    Input rows are dots, the watermark is a line, panes are rectangles: as wide as their window, and from the pane
+    before, or the first row, up to the moment at which they were spoken. Equal runs give equal text.
+    """
+
+    def __init__(
+        self, recording: Recording, *, title: str = "", subtitle: str = "", look: Look | None = None
+    ) -> None:
+        self.recording = recording
+        self.title = title
+        self.subtitle = subtitle
+        self.look = look or Look()
+
+    def svg(self) -> str:
+        """The drawing as SVG, which needs nothing else: it can be a file, or stand inside a page."""
+        return draw(self.recording, self.title, self.subtitle, self.look)
+
+    def html(self) -> str:
+        """The drawing as a page that needs nothing else."""
+        return _PAGE.format(title=escape(self.title or "timeline"), width=self.look.width, svg=self.svg())
+
+    def save(self, path: str | Path) -> Path:
+        """Write the drawing, as what the suffix says: .svg or .html. Returns the path.
+
+        Raises:
+            PlanError: another suffix.
+        """
+        path = Path(path)
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise PlanError(f"timeline: {path}: the suffix has to be one of {', '.join(SUFFIXES)}")
+        path.write_text(
+            self.html() if suffix == ".html" else self.svg() + "\n", encoding="utf-8", newline="\n"
+        )
+        return path
+
+    def __repr__(self) -> str:
+        """Of what it is, and how much there is to draw."""
+        rows, panes = self.recording.rows.height, self.recording.panes.height
+        return (
+            f"Timeline({self.title!r}: {rows:,} rows, {panes:,} entries of panes; save it as .svg or .html)"
+        )
+
+    def _repr_html_(self) -> str:
+        """The drawing, for notebooks."""
+        return self.svg()
+
+
+def timeline_of(
+    view: str,
+    deltas: pl.DataFrame,
+    sources: Mapping[str, SourceRows],
+    epochs: pl.DataFrame,
+    watermarks: pl.DataFrame,
+    choice: Choice,
+    *,
+    remarks: Sequence[str] = (),
+    title: str | None = None,
+    subtitle: str = "",
+    look: Look | None = None,
+) -> Timeline:
+    """The timeline of a view from plain frames; ``gathered`` says which columns they have.
+
+    Raises:
+        PlanError: a column that the view does not have.
+        InputError: a key of which the view never spoke.
+    """
+    recording = gathered(view, deltas, sources, epochs, watermarks, choice, remarks)
+    return Timeline(recording, title=view if title is None else title, subtitle=subtitle, look=look)

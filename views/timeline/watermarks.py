@@ -1,0 +1,117 @@
+"""The watermark as a stepped line, and the ideal one, at which every row is seen when it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+
+from . import style
+from .plot import Plot
+from .recording import Recording, instants
+from .svg import element, hint, number
+
+MOVES = 600
+"""Of more moves than this only those are drawn that a pixel row can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From ``seen`` on the watermark is this; START_OF_TIME where nothing is known, END_OF_TIME after the last row."""
+
+    seen: int
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far event time was complete in one source."""
+
+    source: str
+    moves: tuple[Move, ...]
+
+
+def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
+    """The watermarks of a recording by source; of more moves than can be seen, the last of each of as many moments."""
+    found = []
+    for source in recording.watermarks["source"].unique(maintain_order=True):
+        moves = recording.watermarks.filter(pl.col("source") == source)
+        seen = instants(moves["processing_time"]).to_numpy()
+        marks = instants(moves["watermark"]).to_numpy()
+        moved = np.flatnonzero(np.diff(marks, prepend=START_OF_TIME))
+        kept = moved[_last_of_moments(seen[moved])] if len(moved) > MOVES else moved
+        found.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
+    return tuple(found)
+
+
+def _last_of_moments(seen: np.ndarray) -> np.ndarray:
+    """The position of the last one in each of ``MOVES`` equal spans of time."""
+    span = max(int(seen[-1] - seen[0]), 1)
+    moment = (seen - seen[0]) * (MOVES - 1) // span if span < END_OF_TIME // MOVES else np.arange(len(seen))
+    return np.flatnonzero(np.diff(moment, append=moment[-1] + 1))
+
+
+def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:
+    """A line that goes up while time passes and to the right where the watermark moves."""
+    points = _points(plot, watermark.moves)
+    if not points:
+        return ""
+    path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    moves = "\n".join(f"{plot.clock.time(move.seen)}: {_told(plot, move)}" for move in watermark.moves[:40])
+    more = f"\nand {len(watermark.moves) - 40} more" if len(watermark.moves) > 40 else ""
+    said = f"watermark of {watermark.source}\n{moves}{more}"
+    return element(
+        "path",
+        hint(said),
+        d=path,
+        fill="none",
+        stroke=colour,
+        stroke_width=1.8,
+        stroke_linejoin="round",
+    )
+
+
+def _points(plot: Plot, moves: Sequence[Move]) -> list[tuple[float, float]]:
+    """The corners of the line: from the left edge, where it begins, to the top, or to the right edge at its end."""
+    if not moves:
+        return []
+    x, points = plot.left, [(plot.left, plot.y.at(moves[0].seen))]
+    for move in moves:
+        y = plot.y.at(move.seen)
+        points += [(x, y), (plot.x.at(move.watermark), y)]
+        x = plot.x.at(move.watermark)
+    if moves[-1].watermark != END_OF_TIME:
+        points.append((x, plot.top))
+    return [point for place, point in enumerate(points) if place == 0 or point != points[place - 1]]
+
+
+def _told(plot: Plot, move: Move) -> str:
+    if move.watermark == END_OF_TIME:
+        return "no more rows"
+    return "nothing is known" if move.watermark == START_OF_TIME else plot.clock.text(move.watermark)
+
+
+def draw_ideal(plot: Plot) -> str:
+    """Event time equals processing time; empty where the axes have no time in common."""
+    if not has_ideal((plot.x.first, plot.x.last), (plot.y.first, plot.y.last)):
+        return ""
+    first, last = max(plot.x.first, plot.y.first), min(plot.x.last, plot.y.last)
+    return element(
+        "line",
+        hint("ideal watermark: every row is seen when it happens"),
+        x1=plot.x.at(first),
+        y1=plot.y.at(first),
+        x2=plot.x.at(last),
+        y2=plot.y.at(last),
+        stroke=style.IDEAL,
+        stroke_width=1.2,
+    )
+
+
+def has_ideal(across: tuple[int, int], up: tuple[int, int]) -> bool:
+    """Whether event time and processing time, from first to last, have time in common."""
+    return max(across[0], up[0]) < min(across[1], up[1])
