@@ -73,3 +73,29 @@ def _visits(generator: np.random.Generator, rows: int, keys: int) -> tuple[Integ
     key = generator.integers(0, keys, visits)[visit]
     arrival = np.argsort(at + generator.integers(0, DISORDER + 1, rows), kind="stable")
     return key[arrival], at[arrival]
+
+
+EPOCH_SECONDS, WINDOW, LATENESS = 60, 600, 600
+WATERMARK_DELAY = 120
+"""The watermark after an epoch is so many seconds behind the end of the minute that the epoch is about."""
+STRAGGLERS = 0.03
+
+
+def write_fixed(file: Path, rows: int, epochs: int, keys: int, seed: int = 40) -> None:
+    """Write two numpy arrays of whole numbers: `rows`, with the columns epoch, key, at and value, and `marks`.
+
+    An epoch is a minute of arrival, and `marks` are the watermarks after each. Most rows are up to
+    `WATERMARK_DELAY` seconds late, which the watermark allows for; `STRAGGLERS` of all are up to `LATENESS`
+    seconds late, and many of those come when the watermark has passed the end of their window. None comes when
+    its window has closed.
+    """
+    generator = np.random.default_rng(seed)
+    epoch = np.repeat(np.arange(epochs), [len(part) for part in np.array_split(np.arange(rows), epochs)])
+    # Arrival begins a window later than event time, so that no row comes from before that.
+    arrival = BEGIN + WINDOW + epoch * EPOCH_SECONDS + generator.integers(0, EPOCH_SECONDS, rows)
+    late = generator.integers(0, WATERMARK_DELAY, rows)
+    straggling = generator.random(rows) < STRAGGLERS
+    late[straggling] = generator.integers(0, LATENESS, int(straggling.sum()))
+    key, value = generator.integers(0, keys, rows), generator.integers(0, 1_000, rows)
+    marks = BEGIN + WINDOW + np.arange(1, epochs + 1) * EPOCH_SECONDS - WATERMARK_DELAY
+    np.savez(file, rows=np.column_stack((epoch, key, arrival - late, value)), marks=marks)

@@ -16,7 +16,7 @@ class Operator(Protocol):
     1. Exact.        After each epoch, the sum of the outputs is the operator applied to the sum of the inputs.
     2. Staged.       ``step`` changes nothing by itself. What must outlive the epoch is staged in a ``State``
                      given at construction; reads show the last commit.
-    3. Quiet.        No input rows, no output rows.
+    3. Quiet.        No input rows, no output rows; unless time alone makes rows come: then it says ``heeds_time``.
     4. Consolidated. An output that claims to be consolidated is: each row once, no zero diff.
     5. Bounded.      Work follows the deltas and the keys that they touch, not the history.
     """

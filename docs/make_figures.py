@@ -30,7 +30,7 @@ class Figure:
     """A run and how it is drawn.
 
     ``curve`` names how the watermark moves; None: it does not, "end": it goes to the end of time when all is read,
-    "ingress": event time is the time of arrival.
+    "ingress": event time is the time of arrival. ``is_small``: to stand beside others.
     """
 
     name: str
@@ -171,12 +171,14 @@ FIGURES = (
         "nothing is late, and everything waits for the 9 (Streaming 102, figure 6 left)",
         totals(FIXED, **WATERMARK, lateness="0s", mode="accumulating"),
         curve="perfect",
+        is_small=True,
     ),
     Figure(
         "s102-06-right-heuristic-watermark",
         "Heuristic watermark",
         "spoken once, and the late 9 is lost (Streaming 102, figure 6 right)",
         totals(FIXED, **WATERMARK, lateness="0s", mode="accumulating"),
+        is_small=True,
     ),
     Figure(
         "s102-07-left-early-and-late",
@@ -213,6 +215,13 @@ FIGURES = (
         rows=SECOND_ORDER,
     ),
     Figure(
+        "s102-13-left-event-time",
+        "Windows of event time, first order",
+        "early and late panes, accumulating (Streaming 102, figure 13 left)",
+        totals(FIXED, **EARLY_AND_LATE, mode="accumulating"),
+        is_small=True,
+    ),
+    Figure(
         "s102-13-right-event-time",
         "Windows of event time, second order",
         "other panes on the way, and in the end the same sums: 14, 22, 3, 12 (Streaming 102, figure 13 right)",
@@ -220,12 +229,14 @@ FIGURES = (
         curve="second",
         rows=SECOND_ORDER,
         until=seen("12:11:00"),
+        is_small=True,
     ),
     Figure(
         "s102-14-left-processing-time",
         "Processing time by a trigger",
         "all of time, every two minutes, discarding (Streaming 102, figure 14 left)",
         totals(ec.global_window(), trigger=ec.every("2m"), mode="discarding"),
+        is_small=True,
     ),
     Figure(
         "s102-14-right-processing-time",
@@ -235,6 +246,7 @@ FIGURES = (
         curve="second",
         rows=SECOND_ORDER,
         until=seen("12:12:00"),
+        is_small=True,
     ),
     Figure(
         "s102-15-left-ingress-time",
@@ -242,6 +254,7 @@ FIGURES = (
         "event time is the time of arrival, windows of two minutes (Streaming 102, figure 15 left)",
         totals(FIXED, **WATERMARK, lateness="0s", mode="accumulating"),
         curve="ingress",
+        is_small=True,
     ),
     Figure(
         "s102-15-right-ingress-time",
@@ -251,6 +264,7 @@ FIGURES = (
         curve="ingress",
         rows=SECOND_ORDER,
         until=seen("12:12:00"),
+        is_small=True,
     ),
     Figure(
         "s102-16-sessions-merging",

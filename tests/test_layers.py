@@ -50,6 +50,7 @@ STAND_ALONE = {"operators", "eventtime"}
 
 FAMILIES = {
     "operators.group_parts": "operators.group",
+    "eventtime.session_batches": "eventtime.sessions",
     "eventtime.session_cells": "eventtime.sessions",
     "eventtime.session_rows": "eventtime.sessions",
     "eventtime.arrival": "eventtime.watermarks",

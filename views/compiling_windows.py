@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -22,10 +21,7 @@ from evercurrent.core.eventtime.triggers import AfterPercentile, every_part
 from evercurrent.core.eventtime.watermarks import Percentile
 from evercurrent.core.eventtime.windows import (
     AssignWindows,
-    Count,
-    Custom,
     Global,
-    LastRows,
     Sliding,
     last_window,
 )
@@ -35,6 +31,7 @@ from evercurrent.core.operators.group import GroupBy, GroupSpec
 from evercurrent.core.operators.group_parts import InputPart
 from evercurrent.core.protocol import State
 
+from .builder import Builder
 from .plan import (
     BOUNDS,
     Assign,
@@ -48,64 +45,58 @@ from .plan import (
     WindowedGroup,
     Windowing,
 )
-from .windowing import HELD, shifted_by_key
-
-if TYPE_CHECKING:
-    from .compiling import Compiler
-
-TIME = "time:"
-"""Column of event time, where windows can only be told once the key is known."""
+from .windowing import HELD, depends_on_key, shifted_by_key
 
 
-def windows_over_time(compiler: Compiler, where: str, node: PlanNode, source: NodeId) -> NodeId:
+def windows_over_time(builder: Builder, where: str, node: PlanNode, source: NodeId) -> NodeId:
     """The operators of a plan node that has to do with event time."""
     (upstream,) = node.inputs
     match node.operation:
         case Assign(window, event_time):
             keys = () if shifted_by_key(window) else None
             assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
-            return compiler.add(node.label, assign, source)
+            return builder.add(node.label, assign, source)
         case Retimed(strict, event_time):
-            return _retimed(compiler, where, node, source, strict, event_time)
+            return _retimed(builder, where, node, source, strict, event_time)
         case InOrder(event_time):
-            name = ", ".join(found.name for found in compiler.plan.sources_of(upstream))
-            clock, appends = compiler.clock_of(upstream), not compiler.plan.may_retract(upstream)
+            name = ", ".join(found.name for found in builder.plan.sources_of(upstream))
+            clock, appends = builder.clock_of(upstream), not builder.plan.may_retract(upstream)
             release = ReleaseInOrder(
                 name,
                 node.schema,
                 event_time.column,
                 clock,
-                compiler.ledger,
+                builder.ledger,
                 shift=event_time.shift,
                 appends=appends,
             )
-            states: list[State] = [release.buffer, release.refused, compiler.ledger]
-            return compiler.add(node.label, release, source, states=states)
+            states: list[State] = [release.buffer, release.refused, builder.ledger]
+            return builder.add(node.label, release, source, states=states)
         case TooLate(windowing, event_time):
-            lateness = _lateness(compiler, where, windowing, event_time, upstream)
-            late = LateRows(node.schema, lateness, compiler.clock_of(upstream), _last_of(windowing))
-            return compiler.add(node.label, late, source)
+            lateness = _lateness(builder, where, windowing, event_time, upstream)
+            late = LateRows(node.schema, lateness, builder.clock_of(upstream), _last_of(windowing))
+            return builder.add(node.label, late, source)
         case WindowedGroup() as grouped:
-            return _WindowedGroup(compiler, where, node, grouped).compile(source)
+            return _WindowedGroup(builder, where, node, grouped).compile(source)
         case _:
             raise AssertionError(node.operation)
 
 
 def _retimed(
-    compiler: Compiler, where: str, node: PlanNode, source: NodeId, strict: bool, event_time: EventTime
+    builder: Builder, where: str, node: PlanNode, source: NodeId, strict: bool, event_time: EventTime
 ) -> NodeId:
     if not strict:
         return source
-    clock = compiler.clock_of(node.inputs[0])
+    clock = builder.clock_of(node.inputs[0])
     require = RequireInTime(where, node.schema, event_time.column, clock)
-    return compiler.add(node.label, require, source)
+    return builder.add(node.label, require, source)
 
 
 def _lateness(
-    compiler: Compiler, where: str, windowing: Windowing, event_time: EventTime, upstream: PlanId
+    builder: Builder, where: str, windowing: Windowing, event_time: EventTime, upstream: PlanId
 ) -> Lateness:
     assert windowing.lateness is not None
-    names = [source.name for source in compiler.plan.sources_of(upstream)]
+    names = [source.name for source in builder.plan.sources_of(upstream)]
     return Lateness(
         where, ", ".join(names), windowing.lateness, event_time=event_time.column, shift=event_time.shift
     )
@@ -122,80 +113,93 @@ def _last_of(windowing: Windowing) -> Callable[[Ints, Ints], Mask] | None:
 class _WindowedGroup:
     """One windowed grouping on its way into the circuit."""
 
-    def __init__(self, compiler: Compiler, where: str, node: PlanNode, grouped: WindowedGroup) -> None:
-        self._compiler = compiler
+    def __init__(self, builder: Builder, where: str, node: PlanNode, grouped: WindowedGroup) -> None:
+        self._builder = builder
         self._where = where
         self._node = node
         self._grouped = grouped
         self._known = grouped.windowing
-        self._place = compiler.place
+        self._place = builder.place
         (self._upstream,) = node.inputs
-        self._clock = compiler.clock_of(self._upstream)
+        self._clock = builder.clock_of(self._upstream)
         self._is_global = isinstance(self._known.window, Global)
         self._are_sessions = isinstance(self._known.window, SessionWindows)
 
     def compile(self, source: NodeId) -> NodeId:
         """All operators, from rows with their first windows to panes."""
-        rows, ends = self._in_windows(self._prepared(self._in_time(source)))
+        rows, ends = self._in_sessions(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
         is_tracked = not self._known.is_refined_only or self._known.lateness is not None
         if not is_tracked:
             return self._aggregated(rows, ends, None)[0]
-        tracker = self._tracker(rows, ends)
-        return self._spoken(*tracker, ends)
+        return self._spoken(*self._tracker(rows, ends), ends)
+
+    def _with_keys(self, source: NodeId) -> NodeId:
+        """The rows with the columns of their keys, where windows can only be told once the key is known."""
+        schema, keys = self._builder.schema_of(source), self._grouped.key_columns
+        own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
+        return self._builder.projected(source, self._where, schema, [*own, *keys])
+
+    def _shifted(self, source: NodeId) -> NodeId:
+        """The rows in windows that are shifted by key."""
+        window, time = self._known.window, self._grouped.event_time
+        if not shifted_by_key(window):
+            return source
+        keyed = self._with_keys(source)
+        types = self._builder.schema_of(keyed)
+        assign = AssignWindows(self._where, types, window, time.column, time.shift, keys=self._grouped.keys)
+        return self._builder.add("shift windows by key", assign, keyed)
 
     def _in_time(self, source: NodeId) -> NodeId:
-        known, compiler = self._known, self._compiler
+        """The rows that do not come too late, and where they hold the watermark if that is asked for."""
+        known, builder = self._known, self._builder
         if known.lateness is not None and not self._is_global:
-            lateness = _lateness(compiler, self._where, known, self._grouped.event_time, self._upstream)
-            drop = DropLate(
-                compiler.schema_of(source), lateness, self._clock, compiler.ledger, _last_of(known)
-            )
-            source = compiler.add("drop late rows", drop, source, states=[compiler.ledger])
+            lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
+            drop = DropLate(builder.schema_of(source), lateness, self._clock, builder.ledger, _last_of(known))
+            source = builder.add("drop late rows", drop, source, states=[builder.ledger])
         if known.stamp == "earliest" and not self._is_global:
-            schema = compiler.schema_of(source)
+            schema = builder.schema_of(source)
             held = pl.Schema({**schema, HELD: schema["window_end"]})
             time = self._grouped.event_time
             # What may be taken back must look the same then: it is dated by itself, whenever it came.
-            takes_back = compiler.plan.may_retract(self._upstream)
+            takes_back = builder.plan.may_retract(self._upstream)
             hold = HoldAt(held, HELD, time.column, time.shift, None if takes_back else self._clock)
-            source = compiler.add("hold the watermark", hold, source)
+            source = builder.add("hold the watermark", hold, source)
         return source
 
-    def _prepared(self, source: NodeId) -> NodeId:
-        grouped, schema = self._grouped, self._compiler.schema_of(source)
-        bounds = () if self._is_global else BOUNDS
-        columns = [Column(name, pl.col(name), copies=name) for name in bounds]
-        time = grouped.event_time
-        if shifted_by_key(self._known.window):
-            columns.append(Column(TIME, pl.col(time.column), copies=time.column))
-        columns = [*grouped.key_columns, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
-        prepared = self._compiler.projected(source, self._where, schema, columns)
-        if shifted_by_key(self._known.window):
-            types = self._compiler.schema_of(prepared)
-            assign = AssignWindows(
-                self._where, types, self._known.window, TIME, time.shift, keys=grouped.keys
-            )
-            prepared = self._compiler.add("shift windows by key", assign, prepared)
-        return prepared
+    def _by_key(self, source: NodeId) -> NodeId:
+        """The rows in windows that depend on the other rows of their key."""
+        builder, window, keys = self._builder, self._known.window, self._grouped.keys
+        if not depends_on_key(window):
+            return source
+        keyed = self._with_keys(source)
+        types = builder.schema_of(keyed)
+        place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
+        return builder.add(
+            self._node.label, WindowByKey(types, spine, rewindow(self._where, window, keys)), place
+        )
 
-    def _in_windows(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
-        """Rows in the windows that they are grouped by, and for sessions their ends."""
-        compiler, window, keys = self._compiler, self._known.window, self._grouped.keys
-        types = compiler.schema_of(prepared)
-        if isinstance(window, SessionWindows):
-            may_retract = compiler.plan.may_retract(self._upstream)
-            self._sessions = Sessions(
-                types, keys, window.gap,
-                lateness=self._known.lateness, clock=self._clock, may_retract=may_retract,
-            )  # fmt: skip
-            rows = compiler.add(self._node.label, self._sessions, prepared, states=self._sessions.states)
-            ends = SessionEnds(self._sessions)
-            return rows, compiler.add("ends of sessions", ends, rows)
-        if isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge):
-            place, spine = compiler.arranged(prepared, types, keys, layout_of(window, types))
-            by_key = WindowByKey(types, spine, rewindow(self._where, window, keys))
-            return compiler.add(self._node.label, by_key, place), None
-        return prepared, None
+    def _prepared(self, source: NodeId) -> NodeId:
+        """What keys, aggregates and triggers need of the rows."""
+        grouped, schema = self._grouped, self._builder.schema_of(source)
+        columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
+        keys = grouped.key_columns
+        if shifted_by_key(self._known.window) or depends_on_key(self._known.window):
+            keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
+        columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
+        return self._builder.projected(source, self._where, schema, columns)
+
+    def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
+        """The rows in their sessions, and the ends of these; rows of other windows as they are."""
+        builder, window = self._builder, self._known.window
+        if not isinstance(window, SessionWindows):
+            return prepared, None
+        self._sessions = Sessions(
+            builder.schema_of(prepared), self._grouped.keys, window.gap,
+            lateness=self._known.lateness, clock=self._clock,
+            may_retract=builder.plan.may_retract(self._upstream),
+        )  # fmt: skip
+        rows = builder.add(self._node.label, self._sessions, prepared, states=self._sessions.states)
+        return rows, builder.add("ends of sessions", SessionEnds(self._sessions), rows)
 
     @property
     def _window_keys(self) -> tuple[str, ...]:
@@ -205,7 +209,7 @@ class _WindowedGroup:
         return (*self._grouped.keys, *(BOUNDS[:1] if self._are_sessions else BOUNDS))
 
     def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
-        compiler, known = self._compiler, self._known
+        builder, known = self._builder, self._known
         tracking = Tracking(
             where=self._where,
             keys=self._window_keys,
@@ -218,15 +222,15 @@ class _WindowedGroup:
             window_start=BOUNDS[0] if known.stamp in ("start", "earliest", "latest") else None,
         )
         tracker = TrackWindows(
-            compiler.schema_of(rows),
+            builder.schema_of(rows),
             tracking,
             self._clock,
             self._sessions if self._are_sessions else None,
             self._percentiles(),
         )
-        compiler.compiled.trackers[self._place] = tracker
+        builder.compiled.trackers[self._place] = tracker
         inputs = [rows] if ends is None else [rows, ends]
-        return compiler.add("track windows", tracker, *inputs, states=tracker.states), tracker
+        return builder.add("track windows", tracker, *inputs, states=tracker.states), tracker
 
     def _percentiles(self) -> dict[float, Clock]:
         """A watermark for each share of the rows that the trigger waits for."""
@@ -234,18 +238,18 @@ class _WindowedGroup:
         return {share: self._percentile(share) for share in shares}
 
     def _percentile(self, share: float) -> Clock:
-        compiler, clocks = self._compiler, []
-        for place, node in enumerate(compiler.plan.nodes):
+        builder, clocks = self._builder, []
+        for place, node in enumerate(builder.plan.nodes):
             source = node.operation
             if not isinstance(source, Input) or source.watermark is None or node.event_time is None:
                 continue
-            if source in compiler.plan.sources_of(self._upstream):
+            if source in builder.plan.sources_of(self._upstream):
                 clock = SourceClock(source.name, Percentile(share))
-                arrive = Arrive(source.name, node.schema, node.event_time.column, compiler.ledger, clock)
-                compiler.add(
+                arrive = Arrive(source.name, node.schema, node.event_time.column, builder.ledger, clock)
+                builder.add(
                     f"{share:.0%} of {source.name}",
                     arrive,
-                    compiler.compiled.outputs[PlanId(place)],
+                    builder.compiled.outputs[PlanId(place)],
                     states=[clock],
                 )
                 clocks.append(clock)
@@ -255,8 +259,8 @@ class _WindowedGroup:
         self, rows: NodeId, ends: NodeId | None, tracker: TrackWindows | None
     ) -> tuple[NodeId, GroupBy]:
         """The grouping by key and window; it speaks for itself where nothing but refinement is asked for."""
-        compiler, grouped, known = self._compiler, self._grouped, self._known
-        types, keys = compiler.schema_of(rows), self._window_keys
+        builder, grouped, known = self._builder, self._grouped, self._known
+        types, keys = builder.schema_of(rows), self._window_keys
         forgets = tracker is not None and (
             known.lateness is not None or (known.mode == "discarding" and not self._are_sessions)
         )
@@ -267,7 +271,7 @@ class _WindowedGroup:
             finished.insert(0, Column(BOUNDS[1], pl.col(BOUNDS[1]), copies=BOUNDS[1]))
         inputs, parts = [rows], []
         for aggregate in aggregates:
-            before, part = compiler.part(
+            before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expiry,
                 of_nothing=known.always and known.mode == "discarding",
             )  # fmt: skip
@@ -279,13 +283,13 @@ class _WindowedGroup:
         is_asked = not known.is_refined_only
         operator = GroupBy(spec, self._rows_schema, parts, expiry=expiry, is_asked=is_asked)
         states = [operator.spine, *(part.spine for part in operator.inverted)]
-        return compiler.add(self._node.label, operator, *inputs, states=states), operator
+        return builder.add(self._node.label, operator, *inputs, states=states), operator
 
     def _pending(self, tracked: NodeId, tracker: TrackWindows) -> NodeId:
         """Of the rows those that were not spoken yet: sessions take theirs along when they merge."""
-        schema = self._compiler.schema_of(tracked)
+        schema = self._builder.schema_of(tracked)
         pending = PendingRows(schema, self._window_keys, BOUNDS[0], tracker, self._sessions)
-        return self._compiler.add("rows not spoken yet", pending, tracked, states=pending.states)
+        return self._builder.add("rows not spoken yet", pending, tracked, states=pending.states)
 
     @property
     def _rows_schema(self) -> pl.Schema:
@@ -304,7 +308,7 @@ class _WindowedGroup:
         return self._grouped.event_time.column if self._known.stamp == "watermark" else None
 
     def _spoken(self, tracked: NodeId, tracker: TrackWindows, ends: NodeId | None) -> NodeId:
-        known, compiler = self._known, self._compiler
+        known, builder = self._known, self._builder
         if known.mode == "discarding" and self._are_sessions:
             tracked = self._pending(tracked, tracker)
         node, operator = self._aggregated(tracked, ends, tracker)
@@ -320,4 +324,4 @@ class _WindowedGroup:
             dated=self._grouped.event_time.column if known.stamp in ("earliest", "latest") else None,
         )
         panes = Panes(self._rows_schema, self._node.schema, spec, tracker, operator, self._clock)
-        return compiler.add(f"panes, {known.mode}", panes, node, states=panes.states)
+        return builder.add(f"panes, {known.mode}", panes, node, states=panes.states)

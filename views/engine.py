@@ -13,17 +13,18 @@ import polars as pl
 
 from evercurrent.core.allocation import expect_large_arrays
 from evercurrent.core.circuit import Evaluated
-from evercurrent.core.clock import END_OF_TIME, Epoch, Now
+from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError, SubscriberError
 from evercurrent.core.eventtime.tracking import TrackWindows
 from evercurrent.core.eventtime.watermarks import Watermark
-from evercurrent.core.instants import time_of
+from evercurrent.core.instants import shown, time_of
 from evercurrent.core.ledger import Ledger, Refused
 from evercurrent.core.schema import listed
 
+from .builder import Compiled
 from .collection import Collection, require_collection
-from .compiling import Compiled, compile_plan
+from .compiling import compile_plan
 from .durations import instant
 from .explain import engine_html, explain_mermaid, explain_text
 from .history import Retain
@@ -161,9 +162,9 @@ class Engine:
         promised = {} if watermark is None else {source: self._instant(source, watermark)}
         if self._gathered is None:
             return self._run({source: [delta]}, at, promised)
-        self._promised |= promised
         if at is not None:
             raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+        self._promise(promised)
         self._gathered.setdefault(source, []).append(delta)
         return self.epoch_number + 1
 
@@ -176,11 +177,15 @@ class Engine:
         promised = {source: self._instant(source, watermark)}
         if self._gathered is None:
             return self._run({}, at, promised)
-        self._promised |= promised
+        if at is not None:
+            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+        self._promise(promised)
         return self.epoch_number + 1
 
     def tick(self, *, at: datetime | None = None) -> int:
         """An epoch without rows: processing time moves on, and what waits for it has its turn."""
+        if self._gathered is not None:
+            raise InputError("an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says")
         return self._run({}, at)
 
     @property
@@ -261,6 +266,16 @@ class Engine:
             self._step(self._compiled, Now(Epoch(0), datetime.fromtimestamp(0, UTC)), {}, {})
         return self._compiled
 
+    def _promise(self, promised: Mapping[str, int]) -> None:
+        """Take watermarks by hand into the open epoch."""
+        for source, watermark in promised.items():
+            if watermark < (known := self._promised.get(source, watermark)):
+                raise InputError(
+                    f"source {source!r}: the watermark cannot move back from {shown(known)} to {shown(watermark)} "
+                    "within an epoch"
+                )
+            self._promised[source] = watermark
+
     def _instant(self, source: str, watermark: datetime | int) -> int:
         """A watermark by hand as an instant."""
         event_time = self._source(source).event_time
@@ -281,17 +296,15 @@ class Engine:
 
     def why(self, view: str, key: object, window: object) -> list[str]:
         """Why windows of a view do not speak; the same as ``View.why``."""
-        compiled = self._current()
-        place = self._grouping(view)
+        compiled, place = self._current(), self._grouping(view)
         operation = self._plan[place].operation
         assert isinstance(operation, WindowedGroup)
-        upstream = compiled.clock(self._plan, self._plan[place].inputs[0])
         if place not in compiled.trackers:
             return ["nothing is held back: every epoch that brings rows is spoken at once"]
         tracker, windows = self._windows_of(view, key, window)
         last = self._log.last
         known = Circumstances(
-            watermark=upstream.before,
+            watermark=tracker.clock.before,
             processing_time=0 if last is None else Now(Epoch(last[0]), last[1]).instant,
             lateness=operation.windowing.lateness,
             held_by=self._held_by(place),
@@ -301,7 +314,9 @@ class Engine:
 
     def watermark_of(self, view: str) -> datetime | int | None:
         """How far the event time of a view's rows is complete; the same as ``View.watermark``."""
-        return _shown_watermark(self._current().clock(self._plan, self.views[view]._place).before)
+        clocks, sources = self._current().clocks, self._plan.sources_of(self.views[view]._place)
+        known = [clocks[source.name].before for source in sources if source.name in clocks]
+        return _shown_watermark(min(known, default=START_OF_TIME))
 
     def _held_by(self, place: PlanId) -> tuple[str, ...]:
         """What holds the watermark of a node, in words: that of its sources that is the least."""

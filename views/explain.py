@@ -8,8 +8,8 @@ from html import escape
 
 from evercurrent.core.circuit import Node
 
+from .builder import Compiled
 from .collection import Collection
-from .compiling import Compiled
 from .plan import Input, Plan, PlanId
 
 

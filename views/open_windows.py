@@ -14,7 +14,7 @@ from evercurrent.core.kernels import Keys
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.schema import listed
 
-from .compiling import Compiled
+from .builder import Compiled
 from .plan import BOUNDS, Plan, PlanId, WindowedGroup
 
 

@@ -11,13 +11,14 @@ import polars as pl
 
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError, first_line
-from evercurrent.core.eventtime.watermarks import ByHand, IngressTime, Watermark
+from evercurrent.core.eventtime.watermarks import IngressTime, Watermark
 from evercurrent.core.kernels import Ints
 from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
 
 from .collection import Collection
 from .expressions import declared_schema
 from .plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from .watermarks import declared_watermark
 from .windowing import require_time
 
 DIFF_LIMIT = 2**31
@@ -99,29 +100,11 @@ def declare(
     if event_time is not None:
         require_columns(where, types, [event_time])
         require_time(where, event_time, types[event_time])
-    specification = _watermark(where, types, event_time, watermark, kind)
+    specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
     declared = Input(name, kind, keys, strict, trusted, specification, bounded)
     timed = None if event_time is None else EventTime(event_time)
     place = plan.add(PlanNode(declared, (), types, where, timed))
     return Source(plan, place, declared)
-
-
-def _watermark(
-    where: str, types: pl.Schema, event_time: str | None, watermark: Watermark | None, kind: SourceKind
-) -> Watermark | None:
-    """The specification of a source's watermark: by hand, if nothing else is given for its event time."""
-    if event_time is None:
-        if watermark is not None:
-            raise PlanError(f"{where}: watermark= goes with event_time=, the column that it is about")
-        return None
-    if watermark is None:
-        return ByHand()
-    if not isinstance(watermark, Watermark):
-        raise PlanError(
-            f"{where}: watermark={watermark!r} is none; there are ascending, bounded_delay, perfect and others"
-        )
-    watermark.require(where, types, appends=kind == "append")
-    return watermark
 
 
 def accepted(source: Source, data: Any) -> Delta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 import polars as pl
 
@@ -22,7 +23,16 @@ from evercurrent.core.eventtime.triggers import (
     waits_for_watermark_only,
 )
 from evercurrent.core.eventtime.watermarks import IngressTime
-from evercurrent.core.eventtime.windows import Custom, Fixed, Given, Global, Sessions, Window
+from evercurrent.core.eventtime.windows import (
+    Count,
+    Custom,
+    Fixed,
+    Given,
+    Global,
+    LastRows,
+    Sessions,
+    Window,
+)
 from evercurrent.core.schema import listed, require_columns
 
 from .aggregation import aggregation
@@ -188,6 +198,11 @@ def windowed_group(
     if not is_global:
         require_bounds(where, schema)
     check_trigger(where, plan, place, known)
+    if depends_on_key(known.window) and known.lateness is not None:
+        raise PlanError(
+            f"{where}: these windows depend on all rows of their key, so that none can be forgotten; leave out "
+            ".lateness(...), or use fixed, sliding, calendar or session windows"
+        )
     _check_discarding(where, plan, place, known)
     stamped, dated = _stamped(where, schema, event_time, known)
     names = tuple(key.name for key in keys)
@@ -323,3 +338,8 @@ def require_time(where: str, name: str, dtype: pl.DataType) -> None:
 def shifted_by_key(window: Window) -> bool:
     """Whether the windows can only be told once the key is known."""
     return isinstance(window, Fixed) and window.shifted_by_key
+
+
+def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
+    """Whether the windows of a row depend on the other rows of its key, sessions aside."""
+    return isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge is not None)

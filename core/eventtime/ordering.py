@@ -197,6 +197,8 @@ class ReleaseInOrder:
     to (``appends``). Cost: the rows that come and those that are released.
     """
 
+    heeds_time = True
+
     def __init__(
         self,
         source: str,

@@ -84,6 +84,8 @@ class Panes:
     Cost: the windows that fire, close or merge.
     """
 
+    heeds_time = True
+
     def __init__(
         self, rows: pl.Schema, schema: pl.Schema, spec: PaneSpec, fired: Fired, grouped: Grouped, clock: Clock
     ) -> None:

@@ -61,6 +61,8 @@ class PendingRows:
     Cost: the delta, the pending rows of sessions that spoke or merged.
     """
 
+    heeds_time = True
+
     def __init__(
         self, schema: pl.Schema, keys: Sequence[str], start: str, fired: Fired, merging: Merging
     ) -> None:

@@ -136,14 +136,16 @@ class Cells:
     @property
     def moved(self) -> Mask:
         """Which cells hold rows of before and are in a session with another start now."""
-        return self.was.exists & self.now.exists & (self.was.start != self.now.start)
+        moved: Mask = self.was.exists & self.now.exists & (self.was.start != self.now.start)
+        return moved
 
     @property
     def changed(self) -> Mask:
         """Which cells are not as they were."""
         was, now = self.was, self.now
         differs = (was.first != now.first) | (was.last != now.last) | (was.start != now.start)
-        return (was.exists != now.exists) | (now.exists & differs)
+        changed: Mask = (was.exists != now.exists) | (now.exists & differs)
+        return changed
 
     def open_ends(self) -> Index:
         """The cells that moved, and of which it is not known whether they take others along."""
@@ -195,11 +197,13 @@ class CellState:
             for name, column in added.sums.items():
                 total = totals.setdefault(name, np.zeros(len(words), np.int64))
                 total[hit] += column[position]
-        zeros = np.zeros(len(words), np.int64) if len(totals) < 3 else None
-        kept = totals.get(LAST, zeros)
-        last = kept + ZERO
-        first = last - totals.get(SPAN, zeros)
-        return Extents(kept != 0, first, last, first - totals.get(BACK, zeros))
+        if LAST not in totals:
+            nothing = np.zeros(len(words), np.int64)
+            return Extents(np.zeros(len(words), np.bool_), nothing, nothing, nothing)
+        last = totals[LAST] + ZERO
+        first = last - totals[SPAN] if SPAN in totals else last
+        start = first - totals[BACK] if BACK in totals else first
+        return Extents(totals[LAST] != 0, first, last, start)
 
     def run(self, keys: Keys, cells: Cells) -> Run:
         """The run that makes the cells what they are now."""
@@ -214,6 +218,41 @@ class CellState:
         """The run that takes these cells away."""
         kept = {name: -column for name, column in _kept(extents).items()}
         return make_run(self.spine.layout, words, pl.DataFrame(), kept)
+
+    def with_neighbours(self, keys: Keys, cells: Cells) -> Cells:
+        """The touched cells, and those beside them to which they may be linked, or were."""
+        was, now = cells.was, cells.now
+        turned = was.exists != now.exists
+        begins = turned | (now.exists & (was.first != now.first))
+        ends = turned | (now.exists & (was.last != now.last))
+        follows = cells.follows
+        followed = np.append(follows[1:], False)
+        earlier = np.flatnonzero(begins & ~follows)
+        later = np.flatnonzero(ends & ~followed)
+        # Where one cell lies between two touched ones, it is asked for once.
+        between = np.zeros(len(cells), np.bool_)
+        between[later] = True
+        shared = between[earlier - 1] & (earlier > 0)
+        shared &= (cells.key[earlier] == cells.key[earlier - 1]) & (
+            cells.number[earlier] == cells.number[earlier - 1] + 2
+        )
+        earlier = earlier[~shared]
+        beside = np.concatenate([later, earlier])
+        number = cells.number[beside]
+        number[: len(later)] += 1
+        number[len(later) :] -= 1
+        found = self.look_up(self.words(keys.take(cells.key[beside]), number))
+        there = np.flatnonzero(found.exists)
+        cells = replace(cells, settled=ends)
+        if not len(there):
+            return cells
+        neighbours = Cells.untouched(
+            cells.key[beside[there]], number[there], found.take(there), np.zeros(len(there), np.bool_)
+        )
+        # Where two come to stand between the same cells, the one behind the first goes first.
+        places = beside[there] + (there < len(later))
+        order = np.insert(np.arange(len(cells)), places, len(cells) + np.arange(len(places)))
+        return Cells.concat([cells, neighbours]).take(order)
 
     def whole_sessions(self, keys: Keys, cells: Cells) -> Cells:
         """The cells, connected, and behind each that moved all others that move with it.

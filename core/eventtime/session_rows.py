@@ -116,8 +116,8 @@ class RowState:
         """Which entries are of the cell that they were found for, and not of one that shares its upper half."""
         owners = found.owners
         words = key_words([found.rows.get_column(name) for name in self._keys], len(found))
-        meant = (words.first == keys.first[owners]) & (self.instants(found) // self._gap == number[owners])
-        if words.second is None and keys.second is None:
-            return meant
-        same: Mask = words.seconds() == keys.seconds()[owners]
-        return meant & same
+        meant: Mask = words.first == keys.first[owners]
+        if words.second is not None or keys.second is not None:
+            meant &= words.seconds() == keys.seconds()[owners]
+        meant &= self.instants(found) // self._gap == number[owners]
+        return meant

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from ..clock import Clock, Now
 from ..delta import Delta
-from ..grouping import DenseGroups, Groups, Segments, group
-from ..kernels import Index, Ints, Keys, Mask, expand, gather, key_words, physical, stack
+from ..kernels import Index, Ints, Keys, Mask, expand, gather, key_words, stack
 from ..protocol import State
 from ..run import Run, empty_run
 from ..timers import Timers
-from .session_cells import Cells, CellState, Extents
+from .session_batches import Batch
+from .session_cells import Cells, CellState
 from .session_rows import RowState
 
 START, END = "window_start", "window_end"
-
-FOREVER = np.iinfo(np.int64).max
-
-WORD = 64
-"""Bits into which key, cell and position of a row are packed, where there is room for all three."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,31 +27,6 @@ class Moves:
 
     old: Keys
     new: Keys
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Batch:
-    """The rows of an epoch, brought together by key and cell.
-
-    ``keys`` are the words of the different keys, and ``rows_of_keys`` a row of each. ``segments`` are the cells
-    that rows came for, ascending by the number of the key and of the cell.
-    """
-
-    frame: pl.DataFrame
-    diffs: Ints
-    instants: Ints
-    keys: Keys
-    rows_of_keys: Index
-    segments: Segments
-    key: Index
-    number: Ints
-
-    def of_rows(self, values: Ints) -> Ints:
-        """A value for each cell as a value for each row."""
-        counts = np.diff(self.segments.starts, append=len(self.diffs))
-        spread = np.empty(len(self.diffs), values.dtype)
-        spread[self.segments.order] = np.repeat(values, counts)
-        return spread
 
 
 class Sessions:
@@ -96,7 +66,7 @@ class Sessions:
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
         self._timers = Timers()
         self._nothing = Delta.empty(self.schema)
-        self._changes: tuple[_Batch, Cells] | None = None
+        self._changes: tuple[Batch, Cells] | None = None
 
     @property
     def states(self) -> list[State]:
@@ -111,15 +81,13 @@ class Sessions:
         if not len(delta):
             self._stage(None, None)
             return self._nothing
-        batch = self._batch(delta)
+        batch = Batch.of(delta.frame, delta.diffs, list(self.keys), START, self._gap)
         words = self._cells.words(batch.keys.take(batch.key), batch.number)
         rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
-        added = self._rows.run(
-            now.epoch, batch.of_rows(words.first.view(np.int64)).view(np.uint64), rows, batch.diffs
-        )
-        cells = self._cells.whole_sessions(
-            batch.keys, self._with_neighbours(batch, self._touched(batch, words, added))
-        )
+        added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
+        cells = batch.touched(self._cells.look_up(words))
+        cells = batch.without_retracted(cells, words.first, self._rows, added)
+        cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))
         self._changes = batch, cells
         run = self._cells.run(batch.keys, cells)
         self._set_timers(batch, cells)
@@ -134,104 +102,7 @@ class Sessions:
         assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
         return delta
 
-    def _batch(self, delta: Delta) -> _Batch:
-        frame = delta.frame
-        words = key_words([frame.get_column(name) for name in self.keys], len(delta))
-        groups = group(words)
-        instants = physical(frame.get_column(START))
-        order, starts, key, number = _by_cell(_numbers(groups), len(groups), instants // self._gap)
-        rows_of_keys = groups.first_entries
-        return _Batch(
-            frame, delta.diffs, instants, groups.keys, rows_of_keys, Segments(order, starts), key, number
-        )
-
-    def _touched(self, batch: _Batch, words: Keys, added: Run) -> Cells:
-        """The cells that rows came for, as they were and with the rows that they have now."""
-        was = self._cells.look_up(words)
-        order, starts = batch.segments.order, batch.segments.starts
-        instants = batch.instants[order]
-        if not self._may_retract or (batch.diffs > 0).all():
-            first, last = np.minimum.reduceat(instants, starts), np.maximum.reduceat(instants, starts)
-            exists, keeps = np.ones(len(starts), np.bool_), was.exists
-        else:
-            comes = batch.diffs[order] > 0
-            first = np.minimum.reduceat(np.where(comes, instants, FOREVER), starts)
-            last = np.maximum.reduceat(np.where(comes, instants, -FOREVER), starts)
-            exists, keeps = was.exists | (last != -FOREVER), was.exists
-        first = np.where(was.exists, np.minimum(first, was.first), first)
-        last = np.where(was.exists, np.maximum(last, was.last), last)
-        now = Extents(exists, first, last, was.start)
-        cells = Cells(
-            batch.key, batch.number, np.arange(len(starts)), was, now, keeps, np.zeros(len(starts), np.bool_)
-        )
-        return self._without_retracted(batch, cells, words, added)
-
-    def _without_retracted(self, batch: _Batch, cells: Cells, words: Keys, added: Run) -> Cells:
-        """The cells with first and last instants that are still there, where rows at either end went."""
-        order, starts = batch.segments.order, batch.segments.starts
-        goes = batch.diffs[order] < 0
-        if not goes.any():
-            return cells
-        owners = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))[goes]
-        instants = batch.instants[order][goes]
-        at_end = (instants <= cells.was.first[owners]) | (instants >= cells.was.last[owners])
-        asked = np.unique(owners[at_end])
-        if not len(asked):
-            return cells
-        where = words.first[asked], batch.keys.take(cells.key[asked]), cells.number[asked]
-        old = self._rows.read(*where, self._rows.spine.runs, whole=False)
-        new = self._rows.read(*where, [added], whole=False)
-        groups = group(Keys.concat([old.words, new.words]))
-        before = groups.sums(np.concatenate([old.diffs, np.zeros_like(new.diffs)]))
-        after = groups.sums(np.concatenate([old.diffs, new.diffs]))
-        entries = groups.first_entries[after > 0]
-        owners = asked[np.concatenate([old.owners, new.owners])]
-        instants = np.concatenate([self._rows.instants(old), self._rows.instants(new)])[entries]
-        keeps, exists = cells.keeps.copy(), cells.now.exists.copy()
-        first, last = cells.now.first.copy(), cells.now.last.copy()
-        keeps[asked], exists[asked], first[asked], last[asked] = False, False, FOREVER, -FOREVER
-        keeps[owners[groups.first_entries[(before > 0) & (after > 0)]]] = True
-        exists[owners[entries]] = True
-        np.minimum.at(first, owners[entries], instants)
-        np.maximum.at(last, owners[entries], instants)
-        return replace(cells, keeps=keeps, now=Extents(exists, first, last, cells.now.start))
-
-    def _with_neighbours(self, batch: _Batch, cells: Cells) -> Cells:
-        """The touched cells, and those beside them to which they may be linked, or were."""
-        was, now = cells.was, cells.now
-        turned = was.exists != now.exists
-        begins = turned | (now.exists & (was.first != now.first))
-        ends = turned | (now.exists & (was.last != now.last))
-        follows = cells.follows
-        followed = np.append(follows[1:], False)
-        earlier = np.flatnonzero(begins & ~follows)
-        later = np.flatnonzero(ends & ~followed)
-        # Where one cell lies between two touched ones, it is asked for once.
-        between = np.zeros(len(cells), np.bool_)
-        between[later] = True
-        shared = between[earlier - 1] & (earlier > 0)
-        shared &= (cells.key[earlier] == cells.key[earlier - 1]) & (
-            cells.number[earlier] == cells.number[earlier - 1] + 2
-        )
-        earlier = earlier[~shared]
-        beside = np.concatenate([later, earlier])
-        number = cells.number[beside]
-        number[: len(later)] += 1
-        number[len(later) :] -= 1
-        found = self._cells.look_up(self._cells.words(batch.keys.take(cells.key[beside]), number))
-        there = np.flatnonzero(found.exists)
-        cells = replace(cells, settled=ends)
-        if not len(there):
-            return cells
-        neighbours = Cells.untouched(
-            cells.key[beside[there]], number[there], found.take(there), np.zeros(len(there), np.bool_)
-        )
-        # Where two come to stand between the same cells, the one behind the first goes first.
-        places = beside[there] + (there < len(later))
-        order = _inserted(len(cells), places)
-        return Cells.concat([cells, neighbours]).take(order)
-
-    def _output(self, batch: _Batch, cells: Cells, rows: pl.DataFrame) -> Delta:
+    def _output(self, batch: Batch, cells: Cells, rows: pl.DataFrame) -> Delta:
         """The rows that came or went, in their sessions now, and the rows of before that moved."""
         starts = np.empty(len(batch.segments), np.int64)
         own = cells.touched >= 0
@@ -257,7 +128,7 @@ class Sessions:
 
     # Closing
 
-    def _set_timers(self, batch: _Batch, cells: Cells) -> None:
+    def _set_timers(self, batch: Batch, cells: Cells) -> None:
         """Have every cell with which a session ends now looked at again when it may close."""
         if self._lateness is None:
             return
@@ -341,10 +212,10 @@ class Sessions:
         old, new = cells.was.start[starts[went]], cells.now.start[heir[went]]
         return Moves(self._ids(batch, keys, old), self._ids(batch, keys, new))
 
-    def _ids(self, batch: _Batch, keys: Index, starts: Ints) -> Keys:
+    def _ids(self, batch: Batch, keys: Index, starts: Ints) -> Keys:
         return key_words(self._sessions(batch, keys, starts).get_columns(), len(keys))
 
-    def _sessions(self, batch: _Batch, keys: Index, starts: Ints) -> pl.DataFrame:
+    def _sessions(self, batch: Batch, keys: Index, starts: Ints) -> pl.DataFrame:
         """Sessions by the numbers of their keys and their starts, as key columns and ``window_start``."""
         columns = pl.DataFrame([batch.frame.get_column(name) for name in self.keys])
         named = gather(columns, batch.rows_of_keys[keys]).get_columns() if self.keys else []
@@ -391,49 +262,9 @@ class SessionEnds:
         return self._nothing if ends is None else ends
 
 
-def _numbers(groups: Groups) -> Index:
-    """The number of the group of each entry."""
-    if isinstance(groups, DenseGroups):
-        rank = np.zeros(len(groups.counts), np.intp)
-        rank[groups.used] = np.arange(len(groups))
-        return rank[groups.codes]
-    numbers = np.empty(len(groups.order), np.intp)
-    numbers[groups.order] = np.repeat(
-        np.arange(len(groups)), np.diff(groups.starts, append=len(groups.order))
-    )
-    return numbers
-
-
-def _by_cell(keys: Index, count: int, cells: Ints) -> tuple[Index, Index, Index, Ints]:
-    """Rows in the order of their keys and cells: positions, where each cell begins, and the key and cell of each.
-
-    Key, cell and position are packed into one word and sorted by value where they have room in it.
-    """
-    least = int(cells.min())
-    low, middle = len(keys).bit_length(), (int(cells.max()) - least).bit_length()
-    if low + middle + count.bit_length() > WORD:
-        order = np.lexsort((cells, keys))
-        starts = np.flatnonzero(_differs(keys[order], cells[order]))
-        return order, starts, keys[order[starts]], cells[order[starts]]
-    packed = (keys << (low + middle)) | ((cells - least) << low) | np.arange(len(keys))
-    packed = packed.view(np.uint64)
-    packed.sort()
-    order = (packed & np.uint64((1 << low) - 1)).view(np.int64)
-    packed >>= np.uint64(low)
-    starts = np.flatnonzero(np.concatenate(([True], packed[1:] != packed[:-1])))
-    packed = packed[starts]
-    key = (packed >> np.uint64(middle)).view(np.int64)
-    return order, starts, key, (packed & np.uint64((1 << middle) - 1)).view(np.int64) + least
-
-
 def _differs(keys: Index, starts: Ints) -> Mask:
     """Where a key and instant differ from those before; true for the first."""
     differs = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=differs[1:])
     differs[1:] |= starts[1:] != starts[:-1]
     return differs
-
-
-def _inserted(size: int, places: Index) -> Index:
-    """The order in which further entries, which stand behind ``size`` others, come to stand at these places."""
-    return np.insert(np.arange(size), places, size + np.arange(len(places)))

@@ -12,6 +12,7 @@ from evercurrent.core.errors import (
     RetractionError,
     SubscriberError,
 )
+from evercurrent.core.eventtime.rewindow import merge_overlapping
 from evercurrent.views.aggregation import aggregate
 from evercurrent.views.collection import Collection, GroupedCollection, concat
 from evercurrent.views.engine import Engine
@@ -104,6 +105,7 @@ __all__ = [
     "global_window",
     "ingress_time",
     "last_rows",
+    "merge_overlapping",
     "pattern",
     "percentile_watermark",
     "perfect",

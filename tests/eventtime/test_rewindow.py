@@ -240,9 +240,6 @@ def test_a015_sessions_and_the_generic_way_give_the_same_deltas(history: list[li
         assert optimised == generic
 
 
-@pytest.mark.xfail(
-    strict=True, reason="rows are arranged after all but the columns that are read have been left out"
-)
 def test_ties_of_windows_by_rows_do_not_depend_on_what_is_aggregated() -> None:
     """The last row of an instant is the last by the whole row, not by the columns that a view reads."""
     engine = ec.Engine()

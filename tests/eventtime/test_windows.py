@@ -320,7 +320,6 @@ def test_a082_bounds_differ_by_key_and_every_row_is_in_one_window() -> None:
     assert found.filter(~pl.col("at").is_between("window_start", "window_end", closed="left")).height == 0
 
 
-@pytest.mark.xfail(strict=True, reason="lateness is judged by the windows before they are shifted")
 def test_a082_a_row_is_late_when_the_window_of_its_key_is_closed() -> None:
     engine = ec.Engine()
     source = engine.source("hits", {"ip": pl.String, "at": pl.Datetime("us")}, event_time="at")

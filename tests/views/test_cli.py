@@ -58,6 +58,11 @@ days = words.window(ec.fixed("1d")).trigger(ec.after_watermark(late=ec.each_row(
 engine.view("days", days.group_by("word").agg(n=pl.len()))
 """
 
+SECONDS = """
+days = words.window(ec.fixed("1d")).trigger(ec.every("1s")).accumulate("retracting")
+engine.view("days", days.group_by("word").agg(n=pl.len()))
+"""
+
 TWO = """
 import polars as pl
 
@@ -438,6 +443,16 @@ class TestProcess:
             "half",
             "second",
         ]
+
+    def test_time_goes_on_while_nothing_comes(self, start, words, rows, tmp_path):
+        words.write_text(WORDS + SECONDS)
+        deltas = tmp_path / "deltas.jsonl"
+        process = start("run", words, "--input", f"words={rows}", "--follow", "--deltas", f"days={deltas}")
+        wait_for(lambda: deltas.exists() and deltas.read_text().count("\n") == 3, process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert re.search(r"epochs +1\n", out)
 
     def test_stopping_before_the_end_says_so(self, start, words):
         words.write_text(SLOW)

@@ -122,7 +122,9 @@ def test_a_retraction_of_what_is_not_there_is_refused_into_the_ledger_and_the_re
     assert sorted(kept.select("_epoch", "k", "x", "_diff").rows()) == [(2, 1, "a", -2), (2, 9, "z", -1)]
     assert all("not there" in reason for reason in kept["reason"])
     everything = engine.ledger()
-    assert everything.columns == ["_epoch", "source", "reason", "_diff", "row"]
+    assert everything.columns == [
+        "_epoch", "source", "reason", "window_start", "window_end", "watermark", "_diff", "row",
+    ]  # fmt: skip
     assert everything["source"].to_list() == ["orders", "orders"]
     assert pl.Series(everything["row"]).str.json_path_match("$.x").sort().to_list() == ["a", "z"]
 

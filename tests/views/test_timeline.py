@@ -5,159 +5,41 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import pairwise
-from typing import Any
 
 import polars as pl
 import pytest
 
+from drawings import (
+    CURVE,
+    MARKS,
+    RETRACTING,
+    SESSIONS,
+    TEN,
+    US,
+    Drawn,
+    Spoken,
+    at,
+    marks_of,
+    micros,
+    on,
+    panes_frame,
+    recorded,
+    rows_of,
+)
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import InputError, PlanError
-from evercurrent.views.timeline import Choice, Look, Recording, SourceRows, Timeline, timeline_of
+from evercurrent.core.errors import PlanError
+from evercurrent.views.timeline import Look, Recording, Timeline
 from evercurrent.views.timeline.axes import ClockFace, Scale
 from evercurrent.views.timeline.dots import dots_of
-from evercurrent.views.timeline.gathering import gathered
 from evercurrent.views.timeline.labels import labels
 from evercurrent.views.timeline.panes import Pane, panes_of
 from evercurrent.views.timeline.placing import Box, Placing
 from evercurrent.views.timeline.recording import instants
 from evercurrent.views.timeline.svg import MINUS, TIMES
 
-US = pl.Datetime("us")
-UTC_US = pl.Datetime("us", "UTC")
-ROWS = {
-    "event_time": US,
-    "processing_time": UTC_US,
-    "label": pl.String,
-    "diff": pl.Int64,
-    "source": pl.String,
-}
-MARKS = {"processing_time": UTC_US, "watermark": US, "source": pl.String}
-PANES = {
-    "window_start": US,
-    "window_end": US,
-    "label": pl.String,
-    "diff": pl.Int64,
-    "epoch": pl.UInt64,
-    "processing_time": UTC_US,
-    "timing": pl.String,
-}
 EARLY, ON_TIME, LATE = "#d68a0c", "#2a72b5", "#b0307a"
-
-
-def on(clock: str) -> datetime:
-    return datetime.fromisoformat(f"2015-08-31T{clock}")
-
-
-def at(clock: str) -> datetime:
-    return on(clock).replace(tzinfo=UTC)
-
-
-def micros(clock: str) -> int:
-    return round(at(clock).timestamp() * 1_000_000)
-
-
-TEN = [
-    ("5", "12:00:26", "12:05:19"),
-    ("7", "12:02:24", "12:05:39"),
-    ("3", "12:03:39", "12:06:13"),
-    ("4", "12:03:53", "12:06:26"),
-    ("3", "12:04:19", "12:06:39"),
-    ("8", "12:03:06", "12:07:06"),
-    ("3", "12:06:39", "12:07:19"),
-    ("9", "12:01:25", "12:08:19"),
-    ("8", "12:07:26", "12:08:39"),
-    ("1", "12:07:46", "12:08:59"),
-]
-CURVE = [
-    ("12:06:00", "12:02:00"),
-    ("12:07:30", "12:04:00"),
-    ("12:07:40", "12:06:00"),
-    ("12:09:30", "12:08:30"),
-]
-
-Spoken = tuple[str | None, str | None, str, int, str, str | None]
-RETRACTING: list[Spoken] = [
-    ("12:00:00", "12:02:00", "5", 1, "12:06:00", "ON_TIME"),
-    ("12:02:00", "12:04:00", "7", 1, "12:06:00", "EARLY"),
-    ("12:02:00", "12:04:00", "7", -1, "12:07:00", "EARLY"),
-    ("12:02:00", "12:04:00", "14", 1, "12:07:00", "EARLY"),
-    ("12:02:00", "12:04:00", "14", -1, "12:07:30", "EARLY"),
-    ("12:02:00", "12:04:00", "22", 1, "12:07:30", "ON_TIME"),
-    ("12:00:00", "12:02:00", "5", -1, "12:08:19", "ON_TIME"),
-    ("12:00:00", "12:02:00", "14", 1, "12:08:19", "LATE"),
-]
-SESSIONS: list[Spoken] = [
-    ("12:00:26", "12:01:26", "5", 1, "12:06:00", "ON_TIME"),
-    ("12:02:24", "12:03:24", "7", 1, "12:06:00", "EARLY"),
-    ("12:03:39", "12:05:19", "10", 1, "12:07:00", "EARLY"),
-    ("12:02:24", "12:03:24", "7", -1, "12:07:40", "EARLY"),
-    ("12:03:39", "12:05:19", "10", -1, "12:07:40", "EARLY"),
-    ("12:02:24", "12:05:19", "25", 1, "12:07:40", "ON_TIME"),
-    ("12:00:26", "12:01:26", "5", -1, "12:08:19", "ON_TIME"),
-    ("12:02:24", "12:05:19", "25", -1, "12:08:19", "ON_TIME"),
-    ("12:00:26", "12:05:19", "39", 1, "12:08:19", "LATE"),
-]
-
-
-def rows_of(rows: Sequence[tuple[str, str, str]], diff: int = 1) -> pl.DataFrame:
-    made = [(on(event), at(seen), label, diff, "scores") for label, event, seen in rows]
-    return pl.DataFrame(made, schema=ROWS, orient="row")
-
-
-def marks_of(moves: Sequence[tuple[str, str]], source: str = "scores") -> pl.DataFrame:
-    return pl.DataFrame([(at(seen), on(mark), source) for seen, mark in moves], schema=MARKS, orient="row")
-
-
-def panes_frame(spoken: Sequence[Spoken]) -> pl.DataFrame:
-    """Panes that are spoken at one time are of one epoch."""
-    epochs = {seen: number for number, seen in enumerate(dict.fromkeys(each[4] for each in spoken), 1)}
-    made = [
-        (start and on(start), end and on(end), label, diff, epochs[seen], at(seen), timing)
-        for start, end, label, diff, seen, timing in spoken
-    ]
-    return pl.DataFrame(made, schema=PANES, orient="row")
-
-
-def recorded(spoken: Sequence[Spoken] = RETRACTING, **more: Any) -> Recording:
-    return Recording(rows_of(TEN), marks_of(CURVE), panes_frame(spoken), **more)
-
-
-class Drawn:
-    """A drawing, read back."""
-
-    def __init__(self, recording: Recording, **look: Any) -> None:
-        self.svg = Timeline(recording, title="totals", subtitle="a run", look=Look(**look)).svg()
-        self.root = ET.fromstring(re.sub(r' xmlns="[^"]*"', "", self.svg, count=1))
-
-    @property
-    def texts(self) -> list[str]:
-        return ["".join(each.itertext()) for each in self.root.iter("text")]
-
-    def tick(self, text: str, axis: str) -> float:
-        """The place of a tick with this text: of event time for x, of processing time for y."""
-        anchor = "middle" if axis == "x" else "end"
-        (found,) = {
-            float(each.get(axis, "nan")) - (4 if axis == "y" else 0)
-            for each in self.root.iter("text")
-            if each.text == text and each.get("text-anchor") == anchor
-        }
-        return found
-
-    def hinted(self, tag: str, first: str, *more: str) -> list[ET.Element]:
-        """The elements of this tag whose hint begins with the first text and has the others."""
-        return [
-            each
-            for each in self.root.iter(tag)
-            if (hint := each.findtext("title") or "").startswith(first) and all(word in hint for word in more)
-        ]
-
-    def place(self, first: str, *more: str) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of the rectangle of the pane with these in its hint."""
-        (found,) = self.hinted("rect", first, *more)
-        left, top, wide, high = (float(found.get(name, "nan")) for name in ("x", "y", "width", "height"))
-        return left, top, left + wide, top + high
 
 
 class TestRectangles:
@@ -433,6 +315,12 @@ class TestDrawing:
         ]
         assert "<title>a &lt; b &amp; c</title>" in told.html()
 
+    def test_what_cannot_stand_in_xml_is_replaced(self):
+        drawn = Drawn(
+            Recording(rows_of([("a\x00\x1b", "12:01:00", "12:06:00")]), marks_of([]), panes_frame([]))
+        )
+        assert "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}" in drawn.texts
+
     def test_several_keys_have_axes_of_their_own(self):
         names = ["ada", "ben", "eve"]
         frames = [
@@ -569,129 +457,6 @@ class TestPlacing:
         placing.take(Box(0, 0, 10, 10))
         assert placing.best([Box(5, 5, 15, 15), Box(10, 0, 20, 10)]) == (Box(10, 0, 20, 10), 0.0)
         assert placing.best([Box(0, 0, 10, 10), Box(9, 9, 19, 19)]) == (Box(9, 9, 19, 19), 1.0)
-
-
-SOURCE = pl.DataFrame(
-    {
-        "team": ["a", "b", "a", "a"],
-        "value": [5, 6, 7, 8],
-        "at": [on("12:00:26"), on("12:00:30"), on("12:02:24"), on("12:01:00")],
-        "_epoch": pl.Series([1, 1, 2, 4], dtype=pl.UInt64),
-        "_diff": [1, 1, 1, 1],
-    }
-)
-EPOCHS = pl.DataFrame(
-    {
-        "_epoch": pl.Series([1, 2, 3, 4], dtype=pl.UInt64),
-        "processing_time": [at("12:05:00"), at("12:06:00"), at("12:07:00"), at("12:08:00")],
-    }
-)
-LOG = pl.DataFrame(
-    {
-        "_epoch": pl.Series([1, 2, 3, 4], dtype=pl.UInt64),
-        "source": ["scores"] * 4,
-        "watermark": [None, on("12:02:00"), on("12:02:00"), on("12:04:00")],
-    }
-)
-DELTAS = pl.DataFrame(
-    {
-        "team": ["a", "b", "a", "a", "a"],
-        "window_start": [on("12:00:00")] * 5,
-        "window_end": [on("12:02:00")] * 5,
-        "total": [5, 6, 5, 13, 13],
-        "_epoch": pl.Series([1, 2, 4, 4, 4], dtype=pl.UInt64),
-        "_diff": [1, 1, -1, 1, 0],
-    }
-).filter(pl.col("_diff") != 0)
-
-
-class TestGathering:
-    def made(self, **choice: Any) -> Recording:
-        sources = {"scores": SourceRows(SOURCE, "at")}
-        return gathered(
-            "totals",
-            DELTAS,
-            sources,
-            EPOCHS,
-            LOG,
-            Choice(**{"value": "total", "keys": ("team",), "label": "value", **choice}),
-        )
-
-    def test_rows_have_the_time_of_their_epoch_and_their_key(self):
-        rows = self.made().rows
-        assert rows.select("label", "processing_time", "key", "source").rows()[0] == (
-            "5",
-            at("12:05:00"),
-            "a",
-            "scores",
-        )
-        assert rows["standing"].to_list() == [None, None, None, "late"]
-
-    def test_only_moves_of_the_watermark_are_kept(self):
-        moves = self.made().watermarks
-        assert moves.select("processing_time", "watermark").rows() == [
-            (at("12:06:00"), on("12:02:00")),
-            (at("12:08:00"), on("12:04:00")),
-        ]
-
-    def test_without_timing_panes_are_timed_by_the_watermark(self):
-        timed = self.made().panes.select("label", "diff", "timing").rows()
-        assert timed == [("5", 1, "EARLY"), ("6", 1, "ON_TIME"), ("5", -1, "LATE"), ("13", 1, "LATE")]
-
-    def test_the_least_watermark_of_several_sources_counts(self):
-        log = pl.concat([LOG, LOG.with_columns(source=pl.lit("others"), watermark=pl.lit(None, US))])
-        sources = {"scores": SourceRows(SOURCE, "at")}
-        panes = gathered("totals", DELTAS, sources, EPOCHS, log, Choice("total", ("team",))).panes
-        assert set(panes["timing"]) == {"EARLY"}
-
-    def test_the_timing_of_the_view_goes_first(self):
-        deltas = DELTAS.with_columns(timing=pl.lit("LATE"))
-        panes = gathered("totals", deltas, {}, EPOCHS, LOG, Choice("total", ("team",))).panes
-        assert set(panes["timing"]) == {"LATE"}
-
-    def test_one_key(self):
-        recording = self.made(key=("b",))
-        assert recording.rows["label"].to_list() == ["6"]
-        assert recording.panes["label"].to_list() == ["6"]
-
-    def test_a_key_of_which_nothing_was_said(self):
-        with pytest.raises(InputError, match=r"said nothing of the key \('c',\); its keys are 'a', 'b'"):
-            self.made(key=("c",))
-
-    def test_a_column_that_is_not_there(self):
-        with pytest.raises(PlanError, match="timeline of view 'totals': unknown column 'sum'"):
-            self.made(value="sum")
-
-    def test_rows_of_the_ledger_are_refused(self):
-        refused = SOURCE.filter(pl.col("value") == 8).drop("_diff")
-        sources = {"scores": SourceRows(SOURCE, "at", refused, unrecorded=2)}
-        recording = gathered("totals", DELTAS, sources, EPOCHS, LOG, Choice("total", ("team",)))
-        assert recording.rows["standing"].to_list() == [None, None, None, "refused"]
-        assert recording.unrecorded_rows == 2
-
-    def test_sources_of_other_units_and_dates_stand_side_by_side(self):
-        days = pl.DataFrame(
-            {"at": [date(2015, 8, 31)], "_epoch": pl.Series([1], dtype=pl.UInt64), "_diff": [1]}
-        )
-        zoned = SOURCE.with_columns(pl.col("at").dt.cast_time_unit("ms").dt.replace_time_zone("UTC"))
-        sources = {"scores": SourceRows(zoned, "at"), "days": SourceRows(days, "at")}
-        rows = gathered("totals", DELTAS, sources, EPOCHS, LOG, Choice("total", ("team",))).rows
-        assert rows.schema["event_time"] == UTC_US
-        assert rows["event_time"][-1] == at("00:00:00")
-        assert rows["key"].to_list() == ["a", "b", "a", "a", None]
-
-    def test_a_view_without_windows_is_about_all_of_time(self):
-        deltas = DELTAS.drop("window_start", "window_end")
-        panes = gathered("totals", deltas, {}, EPOCHS, LOG, Choice("total", ("team",))).panes
-        assert panes["window_start"].null_count() == panes.height
-
-    def test_is_drawn(self):
-        sources = {"scores": SourceRows(SOURCE, "at")}
-        told = timeline_of(
-            "totals", DELTAS, sources, EPOCHS, LOG, Choice("total", ("team",), ("a",), "value")
-        )
-        assert told.title == "totals"
-        assert f"{MINUS}5" in Drawn(told.recording).texts
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command ``evercurrent``: run an application over files, explain it, list the bundled ones.
+"""The command ``evercurrent``: run an application over files, draw or explain it, list the bundled ones.
 
 Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds the traceback), 2 wrong usage,
 130 stopped by Ctrl-C before the input ended.
@@ -19,14 +19,14 @@ from rich.text import Text
 from evercurrent.core.schema import DIFF, EPOCH, listed
 
 from ..delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
-from ..files import Reader
-from .applications import Application, ApplicationError, bundled, load
-from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
-from .guards import Stop, errors_said, stoppable
+from .applications import Application, bundled, load
+from .guards import errors_said, stoppable
+from .inputs import feed_of, pairs
 from .options import App, BatchRows, Debug, Deltas, Follow, Format, Inputs, Output, PlanFormat, Show
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
 from .summaries import summary
+from .timeline import draw_timeline
 
 __all__ = ["app"]
 
@@ -37,10 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-READ_ROWS = 10_000
-"""So many rows are read at once for an application that lets them arrive in another order."""
 
 
 def _say_version(asked: bool) -> None:
@@ -75,8 +71,8 @@ def run(
 
     Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C at once.
     """
-    paths = _pairs("--input", "SOURCE=PATH", inputs or [])
-    delta_paths = _pairs("--deltas", "VIEW=PATH", deltas or [])
+    paths = pairs("--input", "SOURCE=PATH", inputs or [])
+    delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [])
     _check_usage(paths, delta_paths, follow)
     with errors_said(debug), stoppable() as stop, ExitStack() as open_files:
         application = load(name)
@@ -90,7 +86,7 @@ def run(
             )
             for each in (shown_name, *(application.beside if show is None else ()))
         )
-        feed = _feed(application, paths, batch_rows, follow, stop)
+        feed = feed_of(application, paths, batch_rows, follow, stop)
         files = {
             each: open_files.enter_context(_delta_file(application, each, found[0]))
             for each, found in delta_paths.items()
@@ -117,6 +113,9 @@ def run(
             _print(console, found)
         if stop.asked and not follow:
             raise typer.Exit(130)
+
+
+app.command("timeline")(draw_timeline)
 
 
 @app.command()
@@ -152,17 +151,6 @@ def _print(console: Console, said: RenderableType) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _pairs(option: str, form: str, given: list[str]) -> dict[str, list[Path]]:
-    """``NAME=PATH`` as names and paths; wrong usage otherwise."""
-    pairs: dict[str, list[Path]] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not (name and equals and path):
-            raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
-        pairs.setdefault(name, []).append(Path(path))
-    return pairs
-
-
 def _check_usage(paths: dict[str, list[Path]], delta_paths: dict[str, list[Path]], follow: bool) -> None:
     if follow and not paths:
         raise typer.BadParameter("needs an --input to follow", param_hint="--follow")
@@ -173,42 +161,6 @@ def _check_usage(paths: dict[str, list[Path]], delta_paths: dict[str, list[Path]
             raise typer.BadParameter(
                 f"{found[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}", param_hint="--deltas"
             )
-
-
-def _feed(
-    application: Application,
-    paths: dict[str, list[Path]],
-    batch_rows: int,
-    follow: bool,
-    stop: Stop,
-) -> Feed:
-    sources = application.engine.sources
-    if unknown := [name for name in paths if name not in sources]:
-        raise ApplicationError(
-            f"{application.name}: there is no source {listed(unknown)}; there are {listed(sources)}: "
-            "correct the name in --input"
-        )
-    if paths:
-        arrivals = None if follow else application.arrivals
-        readers = {
-            name: Reader(
-                name,
-                found,
-                sources[name].schema,
-                diffs=sources[name].kind != "append",
-                batch_rows=batch_rows if arrivals is None else max(batch_rows, READ_ROWS),
-            )
-            for name, found in paths.items()
-        }
-        files = FileFeed(readers, follow=follow, stop=stop)
-        return files if arrivals is None else ArrivingFeed(files, arrivals, batch_rows)
-    if application.inputs is None:
-        first = next(iter(sources), "SOURCE")
-        raise ApplicationError(
-            f"{application.name}: there is nothing to read: the application makes no input of its own; "
-            f"give --input {first}=PATH"
-        )
-    return MadeFeed(application.inputs(batch_rows), application.input_rows)
 
 
 def _delta_file(application: Application, view: str, path: Path) -> DeltaFile:

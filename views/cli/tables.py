@@ -33,7 +33,7 @@ def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None, bar: s
     )
     shown = rows.head(limit)
     for name, dtype in shown.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", no_wrap=True)
+        _add_column(table, name, dtype)
     bars: list[list[Bar]] = [[]] * shown.height
     if bar is not None:
         table.add_column()
@@ -41,7 +41,7 @@ def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None, bar: s
         longest = max(lengths, default=0.0) or 1.0
         bars = [[Bar(longest, 0, length, width=BAR, color="cyan")] for length in lengths]
     for line, drawn in zip(texts(shown).iter_rows(), bars, strict=True):
-        table.add_row(*map(Text, line), *drawn)
+        table.add_row(*map(_cell, line), *drawn)
     return table
 
 
@@ -53,12 +53,22 @@ def changes_table(deltas: pl.DataFrame, limit: int) -> Table:
     table.add_column("epoch", justify="right", style="dim")
     table.add_column("", justify="right")
     for name in columns:
-        table.add_column(name, justify="right" if shown.schema[name].is_numeric() else "left", no_wrap=True)
+        _add_column(table, name, shown.schema[name])
     lines = texts(shown.select(columns)).iter_rows()
     for epoch, diff, line in zip(shown[EPOCH], shown[DIFF], lines, strict=True):
         style = "green" if diff > 0 else "red"
-        table.add_row(str(epoch), Text(f"{diff:+d}", style), *(Text(value, style) for value in line))
+        table.add_row(str(epoch), Text(f"{diff:+d}", style), *(_cell(value, style) for value in line))
     return table
+
+
+def _add_column(table: Table, name: str, dtype: pl.DataType) -> None:
+    """A column that, where there is no room, is cut if it holds texts; half a number would be a wrong one."""
+    is_number = dtype.is_numeric()
+    table.add_column(_cell(name), justify="right" if is_number else "left", no_wrap=is_number)
+
+
+def _cell(value: str, style: str = "") -> Text:
+    return Text(value, style, no_wrap=True, overflow="ellipsis")
 
 
 def texts(rows: pl.DataFrame) -> pl.DataFrame:

@@ -40,11 +40,15 @@ class SourceRows:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a view is drawn: the column written at its panes, the columns of its key, and one key or all of them."""
+    """What of a view is drawn: the column written at its panes, the columns of its key, and one key or all of them.
+
+    ``is_timed``: its panes are early, on time or late.
+    """
 
     value: str
     keys: tuple[str, ...] = ()
     key: tuple[object, ...] | None = None
+    is_timed: bool = True
 
 
 def gathered(
@@ -205,6 +209,7 @@ def _panes(
     choice: Choice,
 ) -> pl.DataFrame:
     """The deltas of the view in the form of a recording."""
+    timed = timed if choice.is_timed else timed.clear()
     spoken = deltas.filter(_is_chosen(choice)).join(epochs, on=EPOCH, how="semi")
     if choice.key is not None and deltas.height and not spoken.height:
         known = key_labels(deltas.select(choice.keys).unique().sort(choice.keys), choice.keys)

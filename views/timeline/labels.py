@@ -18,6 +18,8 @@ def labels(column: pl.Series) -> pl.Series:
     dtype, named = column.dtype, column.alias("value")
     if dtype.is_float():
         written = named.round_sig_figs(4).cast(pl.String).str.strip_suffix(".0")
+    elif isinstance(dtype, pl.Datetime):
+        written = named.dt.to_string("%Y-%m-%d %H:%M:%S%.f").str.replace(r"\.0+$", "")
     elif dtype.is_nested():
         written = named.to_frame().to_struct("row").struct.json_encode()
         written = written.str.strip_prefix('{"value":').str.strip_suffix("}")

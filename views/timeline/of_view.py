@@ -55,8 +55,9 @@ def timeline_of_view(
         InputError: a key of which the view never spoke.
     """
     where = f"timeline of view {name!r}"
-    keys = _keys(plan, place)
-    choice = Choice(_value(where, plan[place].schema, keys, value), keys, _key(where, keys, key))
+    keys = pane_keys(plan, place)
+    schema, is_timed = plan[place].schema, isinstance(_grouping(plan, place), WindowedGroup)
+    choice = Choice(_value(where, schema, keys, value), keys, _key(where, keys, key), is_timed)
     sources = _sources(where, plan, place, kept, label or None, choice)
     log = kept.run_log
     timed = log.watermarks().filter(pl.col("source").is_in(list(sources)))
@@ -85,16 +86,21 @@ def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
         wanted.extend(new)
 
 
-def _keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
+def pane_keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
     """The key of the panes, as far as the view still has its columns: that of the nearest grouping."""
-    at = place
-    while not isinstance(plan[at].operation, Group | WindowedGroup):
-        if len(plan[at].inputs) != 1:
-            return ()
-        (at,) = plan[at].inputs
-    operation = plan[at].operation
-    assert isinstance(operation, Group | WindowedGroup)
-    return tuple(name for name in operation.keys if name in plan[place].schema and name not in BOUNDS)
+    grouping = _grouping(plan, place)
+    keys = () if grouping is None else grouping.keys
+    return tuple(name for name in keys if name in plan[place].schema and name not in BOUNDS)
+
+
+def _grouping(plan: Plan, place: PlanId) -> Group | WindowedGroup | None:
+    """The grouping nearest to a place, if there is one and only one way to it."""
+    while len(plan[place].inputs) == 1:
+        operation = plan[place].operation
+        if isinstance(operation, Group | WindowedGroup):
+            return operation
+        (place,) = plan[place].inputs
+    return None
 
 
 def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None) -> str:

@@ -17,6 +17,9 @@ from .svg import MINUS, TIMES, element, hint, text, width
 CROWDED = 40
 """With more panes than this, a value that finds no free place in its rectangle is only in the hints."""
 
+HIDDEN = 0.3
+"""A value that would cover others with so much of its own place is only in the hints, however few panes there are."""
+
 _LABEL_LENGTH = 14
 _LABEL_HEIGHT = 18
 _RETRACTIONS = 3
@@ -62,7 +65,7 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
     for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
         parts, box, covered = _placed(plot, pane, placing)
         too_wide = box.right - box.left > plot.x.at(pane.end) - plot.x.at(pane.start)
-        if len(panes) > CROWDED and (covered or too_wide):
+        if covered > HIDDEN * box.area or (len(panes) > CROWDED and (covered or too_wide)):
             left_out += 1
             continue
         placing.take(box)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 _NARROW, _WIDE = frozenset("iljtfrI.,:;|!'()[] "), frozenset(f"mwMW@%{MINUS}{TIMES}…")
 
@@ -20,11 +22,16 @@ def number(value: float) -> str:
     return str(int(rounded)) if rounded == int(rounded) else str(rounded)
 
 
+def escaped(said: str) -> str:
+    """A text as it stands in XML; what cannot stand there is a replacement character."""
+    return escape(_NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", said))
+
+
 def element(name: str, *inside: str, **attributes: str | float | None) -> str:
     """An element with what is inside it. ``class_`` and ``stroke_width`` are written ``class`` and ``stroke-width``;
     an attribute that is None is left out."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(value) if isinstance(value, str) else number(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(value) if isinstance(value, str) else number(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -33,17 +40,12 @@ def element(name: str, *inside: str, **attributes: str | float | None) -> str:
 
 def text(said: str, x: float, y: float, **attributes: str | float | None) -> str:
     """A line of text; ``text_anchor`` says which end of it is at x."""
-    return element("text", escape(said), x=x, y=y, **attributes)
-
-
-def span(said: str, **attributes: str | float | None) -> str:
-    """A part of a line of text."""
-    return element("tspan", escape(said), **attributes)
+    return element("text", escaped(said), x=x, y=y, **attributes)
 
 
 def hint(said: str) -> str:
     """What a browser shows while the pointer rests on the element that this is put into, first."""
-    return element("title", escape(said))
+    return element("title", escaped(said))
 
 
 def width(said: str, size: float) -> float:

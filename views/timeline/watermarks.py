@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
@@ -48,11 +49,11 @@ def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
     return tuple(found)
 
 
-def _last_of_moments(seen: np.ndarray) -> np.ndarray:
+def _last_of_moments(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The position of the last one in each of ``MOVES`` equal spans of time."""
-    span = max(int(seen[-1] - seen[0]), 1)
-    moment = (seen - seen[0]) * (MOVES - 1) // span if span < END_OF_TIME // MOVES else np.arange(len(seen))
-    return np.flatnonzero(np.diff(moment, append=moment[-1] + 1))
+    share = (seen - seen[0]) / max(int(seen[-1] - seen[0]), 1)
+    moment = (share * (MOVES - 1)).astype(np.int64)
+    return np.flatnonzero(np.diff(moment, append=MOVES))
 
 
 def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:

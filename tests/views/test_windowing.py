@@ -1,0 +1,293 @@
+"""The four questions as calls: what they make of a collection, what is refused and why, and what ``why`` says."""
+
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+
+NOON = datetime(2026, 1, 1, 12)
+AT = NOON.replace(tzinfo=UTC)
+COLUMNS = {"k": pl.String, "v": pl.Int64, "t": pl.Datetime("us")}
+
+
+def rows_of(engine: ec.Engine, name: str = "rows", **options: object) -> ec.Source:
+    return engine.source(name, COLUMNS, event_time="t", **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def engine() -> ec.Engine:
+    return ec.Engine()
+
+
+@pytest.fixture
+def rows(engine: ec.Engine) -> ec.Source:
+    return rows_of(engine)
+
+
+def total(windowed: ec.Collection) -> ec.Collection:
+    return windowed.group_by("k").agg(v=pl.col("v").sum())
+
+
+def seconds(*after: float) -> list[datetime]:
+    return [NOON + timedelta(seconds=second) for second in after]
+
+
+REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
+    "no window": (lambda rows: rows.window("1m"), "is no window; there are fixed"),  # type: ignore[arg-type]
+    "no such timestamp": (
+        lambda rows: rows.window(ec.fixed("1m"), timestamp="middle"),  # type: ignore[arg-type]
+        "unknown timestamp='middle'",
+    ),
+    "no bounds to inherit": (lambda rows: rows.window(), "'window_start', 'window_end' is not there"),
+    "no event time": (lambda rows: rows.drop("t").window(ec.fixed("1m")), "there is no event time"),
+    "no trigger": (lambda rows: rows.window(ec.fixed("1m")).trigger("1m"), "is no trigger"),  # type: ignore[arg-type]
+    "two triggers": (
+        lambda rows: rows.window(ec.fixed("1m")).trigger(ec.every("1m"), early=ec.every("1m")),
+        "not both",
+    ),
+    "trigger column": (
+        lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.punctuation("flush"))),
+        "unknown column 'flush'",
+    ),
+    "trigger column type": (
+        lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.punctuation("v"))),
+        "wants a Boolean",
+    ),
+    "bytes of a time": (
+        lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.after_bytes(9, "t"))),
+        "bytes are counted of texts",
+    ),
+    "unknown mode": (lambda rows: rows.accumulate("adding"), "unknown mode 'adding'"),  # type: ignore[arg-type]
+    "regrouping": (
+        lambda rows: rows.accumulate("retracting", allow_regrouping=True),
+        "goes with accumulating",
+    ),
+    "negative lateness": (lambda rows: rows.lateness("-1s"), "negative"),
+    "global and watermark only": (
+        lambda rows: total(rows.window(ec.global_window()).trigger(ec.repeat(ec.after_watermark()))),
+        "does not end, so it would never speak",
+    ),
+    "finishing trigger": (
+        lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_count(2))),
+        r"finishes, .* never be spoken; put it into repeat",
+    ),
+    "no late part": (
+        lambda rows: total(rows.window(ec.fixed("1m")).trigger(early=ec.every("1m")).lateness("1h")),
+        "give late=",
+    ),
+    "accumulating regrouped": (
+        lambda rows: (
+            total(rows.window(ec.fixed("1m")).accumulate("accumulating")).group_by("v").agg(pl.len())
+        ),
+        "count twice",
+    ),
+    "counted windows close": (
+        lambda rows: total(rows.window(ec.count_window(2)).lateness("1m")),
+        "depend on all rows of their key",
+    ),
+    "cut windows": (lambda rows: rows.window(ec.fixed("1m")).top_k(1, by="v"), "rows of windows are not cut"),
+    "names of bounds": (
+        lambda rows: rows.window(ec.fixed("1m")).group_by("k").agg(window_end=pl.len()),
+        "'window_end'",
+    ),
+    "names of pane information": (
+        lambda rows: rows.window(ec.fixed("1m")).with_pane_info().group_by("k").agg(timing=pl.len()),
+        "'timing' is a column of the pane information",
+    ),
+    "nothing is late": (lambda rows: rows.window(ec.fixed("1m")).late_rows(), "no row is ever too late"),
+    "event time of text": (lambda rows: rows.with_event_time("k"), "'k' is String"),
+    "order without time": (lambda rows: rows.drop("t").order_by_time(), "no column of event time"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_work_is_refused_where_it_is_declared(
+    rows: ec.Source, make: Callable[[ec.Source], object], said: str
+) -> None:
+    with pytest.raises(ec.PlanError, match=said):
+        make(rows)
+
+
+def test_discarding_sessions_of_rows_that_may_go_are_refused(engine: ec.Engine) -> None:
+    rows = rows_of(engine, kind="diffs")
+    with pytest.raises(ec.PlanError, match="rows may be taken back here"):
+        total(rows.window(ec.sessions("1m")).accumulate("discarding"))
+
+
+def test_event_time_and_ingress_time_do_not_mix(engine: ec.Engine) -> None:
+    """A034: mixing the time of arrival with event time is refused when it is declared."""
+    both = rows_of(engine).concat(rows_of(engine, "arriving", watermark=ec.ingress_time()))
+    with pytest.raises(ec.PlanError, match="'arriving' are dated by their arrival, those of 'rows'"):
+        both.window(ec.fixed("1m"))
+
+
+def test_a_select_keeps_the_windows(engine: ec.Engine, rows: ec.Source) -> None:
+    """A012: windows are assigned anywhere before the grouping, operators in between leave them in place."""
+    near = rows.window(ec.sessions("10s")).group_by("k").agg(v=pl.col("v").sum())
+    windowed = rows.window(ec.sessions("10s")).filter(pl.col("v") > 0).select("k", "v").rename({"v": "w"})
+    far = windowed.group_by("k").agg(v=pl.col("w").sum())
+    views = engine.view("near", near), engine.view("far", far)
+    engine.push("rows", {"k": ["a", "a", "a"], "v": [1, 2, 4], "t": seconds(0, 5, 60)})
+    found = [view.read().sort("window_start").rows() for view in views]
+    assert found[0] == found[1]
+    assert [row[-1] for row in found[0]] == [3, 4]
+
+
+def test_accumulating_panes_are_regrouped_by_who_insists(engine: ec.Engine, rows: ec.Source) -> None:
+    panes = total(rows.window(ec.fixed("1m")).accumulate("accumulating", allow_regrouping=True))
+    view = engine.view("twice", panes.group_by("k").agg(v=pl.col("v").sum()))
+    for value in (1, 2):
+        engine.push("rows", {"k": ["a"], "v": [value], "t": seconds(0)})
+    assert view.read()["v"].to_list() == [1 + 3]
+
+
+@pytest.mark.parametrize(
+    ("reader", "mode", "fits"),
+    [
+        ("summing", "discarding", True),
+        ("summing", "accumulating", False),
+        ("summing", "retracting", True),
+        ("overwriting", "discarding", False),
+        ("overwriting", "accumulating", True),
+        ("overwriting", "retracting", True),
+        ("log", "discarding", True),
+        ("log", "accumulating", False),
+        ("log", "retracting", True),
+        ("deltas", "accumulating", True),
+    ],
+)
+def test_a147_readers_and_modes(
+    engine: ec.Engine, rows: ec.Source, reader: str, mode: str, fits: bool
+) -> None:
+    """A147: the mode has to match the sink; a mismatch is named where it is declared."""
+    view = engine.view("sums", total(rows.window(ec.fixed("1m")).accumulate(mode)))  # type: ignore[arg-type]
+    if fits:
+        view.subscribe(print, reader=reader)  # type: ignore[arg-type]
+        return
+    with pytest.raises(ec.PlanError, match=f"{mode} panes: .*declare the view with .accumulate"):
+        view.subscribe(print, reader=reader)  # type: ignore[arg-type]
+
+
+def test_a_log_of_accumulating_panes_that_say_which_they_are(engine: ec.Engine, rows: ec.Source) -> None:
+    panes = rows.window(ec.fixed("1m")).accumulate("accumulating").with_pane_info()
+    engine.view("sums", total(panes)).subscribe(print, reader="log")
+    with pytest.raises(ec.PlanError, match="unknown reader='file'"):
+        engine.views["sums"].subscribe(print, reader="file")  # type: ignore[arg-type]
+
+
+def test_an_outer_join_of_streams_without_end_warns(engine: ec.Engine, rows: ec.Source) -> None:
+    """A020: an unwindowed outer join grows with every row; inner joins, bounded input and joins by window do not warn."""
+    other = rows_of(engine, "other")
+    with pytest.warns(ec.GrowthWarning, match=r"'rows', 'other' does not end.*about \d+ bytes"):
+        rows.join(other, on="k", how="left")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows.join(other, on="k")
+        rows.window(ec.fixed("1m")).join(
+            other.window(ec.fixed("1m")), on=["k", "window_start", "window_end"], how="full"
+        )
+        bounded = rows_of(engine, "bounded", bounded=True)
+        bounded.join(rows_of(engine, "bounded too", bounded=True), on="k", how="left")
+        total(rows.window(ec.fixed("1m"))).join(total(other.window(ec.fixed("1m"))), on="k", how="left")
+
+
+# Watermarks by hand
+
+
+def test_a_watermark_by_hand_never_moves_back(engine: ec.Engine, rows: ec.Source) -> None:
+    engine.view("rows", rows)
+    engine.advance("rows", NOON)
+    with pytest.raises(ec.InputError, match="cannot move back from 2026-01-01 12:00:00 UTC"):
+        engine.advance("rows", NOON - timedelta(seconds=1))
+    assert engine.epoch_number == 1
+    with engine.epoch():
+        engine.advance("rows", NOON)
+        with pytest.raises(ec.InputError, match="within an epoch"):
+            engine.advance("rows", NOON - timedelta(hours=1))
+    assert engine.watermarks == {"rows": NOON.replace(tzinfo=UTC)}
+    engine.advance("rows", ec.END_OF_TIME)
+    assert engine.watermarks == {"rows": ec.END_OF_TIME}
+    assert engine.views["rows"].watermark == ec.END_OF_TIME
+
+
+def test_a_watermark_needs_event_time(engine: ec.Engine) -> None:
+    engine.source("plain", {"v": pl.Int64})
+    with pytest.raises(ec.InputError, match="'plain' has no event time"):
+        engine.advance("plain", NOON)
+    with pytest.raises(ec.PlanError, match="event_time="):
+        engine.source("other", {"v": pl.Int64}, watermark=ec.ascending())
+
+
+def test_a_null_event_time_goes_to_the_ledger(engine: ec.Engine, rows: ec.Source) -> None:
+    view = engine.view("sums", total(rows.window(ec.fixed("1m"))))
+    engine.push("rows", {"k": ["a", "b"], "v": [1, 2], "t": [NOON, None]})
+    assert view.read()["k"].to_list() == ["a"]
+    assert "'t' is null" in engine.ledger()["reason"][0]
+
+
+# Late rows
+
+
+def test_late_rows_are_in_the_ledger_and_can_be_read_and_replayed(engine: ec.Engine, rows: ec.Source) -> None:
+    closing = rows.window(ec.fixed("1m")).lateness("30s")
+    sums, late = engine.view("sums", total(closing)), engine.view("late", closing.late_rows())
+    engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(0)}, watermark=NOON + timedelta(seconds=89))
+    engine.push("rows", {"k": ["a"], "v": [2], "t": seconds(59)})
+    engine.advance("rows", NOON + timedelta(seconds=90))
+    engine.push("rows", {"k": ["a"], "v": [4], "t": seconds(59)})
+    assert sums.read()["v"].to_list() == [3]
+    assert late.read()["v"].to_list() == [4]
+    (entry,) = engine.ledger().to_dicts()
+    assert entry["window_end"] == AT + timedelta(minutes=1)
+    assert entry["watermark"] == AT + timedelta(seconds=90)
+    assert "too late for view 'sums'" in entry["reason"]
+    mended = engine.ledger("rows").select("k", "v", pl.col("t").dt.offset_by("1m"))
+    engine.push("rows", mended)
+    assert sorted(sums.read()["v"].to_list()) == [3, 4]
+
+
+# Why
+
+
+def test_why_says_what_is_waited_for_and_who_holds_the_watermark(engine: ec.Engine) -> None:
+    rows = rows_of(engine, watermark=ec.bounded_delay("10s"))
+    waiting = rows.window(ec.fixed("1m")).trigger(
+        early=ec.any_of(ec.at_period("1m"), ec.after_count(5)), late=ec.each_row()
+    )
+    view = engine.view("sums", total(waiting.lateness("1h")))
+    engine.push("rows", {"k": ["a", "a", "b"], "v": [1, 2, 3], "t": seconds(1, 30, 2)}, at=AT)
+    said = view.why("a", NOON)
+    assert said.splitlines()[0] == "k a, window_start 2026-01-01 12:00:00, window_end 2026-01-01 12:01:00"
+    for line in (
+        "the window ends at 2026-01-01 12:01:00 UTC, and the watermark is at 2026-01-01 12:00:20 UTC, 40s before it",
+        "for the watermark to reach 2026-01-01 12:01:00 UTC",
+        "for processing time to reach 2026-01-01 12:01:00 UTC",
+        "for 3 more rows: 2 of 5 are there",
+        "the watermark of source 'rows' is at 2026-01-01 12:00:20 UTC",
+        "it closes when the watermark reaches 2026-01-01 13:01:00 UTC",
+    ):
+        assert line in said
+    engine.push("rows", {"k": ["b"], "v": [3], "t": seconds(75)}, at=AT)
+    assert "has spoken on time; nothing has changed" in view.why("a")
+    assert "there is no open window of that key" in view.why("nobody")
+
+
+def test_why_of_a_view_that_does_not_wait(engine: ec.Engine, rows: ec.Source) -> None:
+    view, plain = engine.view("sums", total(rows.window(ec.fixed("1m")))), engine.view("plain", rows)
+    assert "every epoch that brings rows is spoken at once" in view.why()
+    with pytest.raises(ec.InputError, match="is not grouped by windows"):
+        plain.why()
+    with pytest.raises(ec.InputError, match="give it a trigger"):
+        view.fire()
+
+
+def test_why_of_one_window_over_all_time(engine: ec.Engine, rows: ec.Source) -> None:
+    view = engine.view("sums", total(rows.trigger(ec.repeat(ec.after_count(3)))))
+    engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(1)})
+    assert "for 2 more rows: 1 of 3 are there" in view.why("a")
+    with pytest.raises(ec.InputError, match="one window over all of time"):
+        view.why(window=NOON)

@@ -1,0 +1,247 @@
+"""What circuits are built of: arrangements, projections and aggregates that several operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import polars as pl
+
+from evercurrent.core.aggregates import (
+    Additive,
+    Aggregate,
+    Column,
+    Custom,
+    Distinct,
+    Pick,
+    Told,
+    Whole,
+)
+from evercurrent.core.circuit import Circuit, NodeId
+from evercurrent.core.clock import Clock, Earliest, Still
+from evercurrent.core.eventtime.arrival import SourceClock
+from evercurrent.core.eventtime.tracking import TrackWindows
+from evercurrent.core.expiry import Expiry
+from evercurrent.core.kernels import computed, with_plain_zeros
+from evercurrent.core.ledger import Ledger
+from evercurrent.core.operators.arrange import Arrange
+from evercurrent.core.operators.distinct import Distinct as DistinctRows
+from evercurrent.core.operators.group_parts import (
+    AdditivePart,
+    InputPart,
+    InvertedPart,
+    Part,
+    PickPart,
+    RecomputedPart,
+    WholePart,
+)
+from evercurrent.core.operators.linear import FrameFunction, Linear
+from evercurrent.core.protocol import Operator, State
+from evercurrent.core.run import Layout
+from evercurrent.core.schema import DIFF, Order
+from evercurrent.core.spine import Spine
+
+from .expressions import Expression
+from .plan import (
+    Input,
+    Plan,
+    PlanId,
+)
+
+
+class Readable(Protocol):
+    """A state from which the contents of a collection can be read."""
+
+    spine: Spine
+
+    def contents(self) -> pl.DataFrame:
+        """All rows."""
+        ...
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A circuit with the way back to the plan.
+
+    ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
+    ``contents`` where a view's rows are read, ``clocks`` the watermark of each source with event time,
+    ``trackers`` what keeps the windows of a grouping.
+    """
+
+    circuit: Circuit
+    ledger: Ledger
+    outputs: dict[PlanId, NodeId] = field(default_factory=dict)
+    parts: dict[PlanId, list[NodeId]] = field(default_factory=dict)
+    contents: dict[str, Readable] = field(default_factory=dict)
+    clocks: dict[str, SourceClock] = field(default_factory=dict)
+    trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
+
+
+class Builder:
+    """A circuit under construction: what operators of several kinds of plan nodes are made of, each made once."""
+
+    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+        self.plan = plan
+        self.ledger = ledger
+        self.compiled = Compiled(Circuit(), ledger)
+        self._shared: dict[Any, tuple[NodeId, Any]] = {}
+        self._clocks: dict[PlanId, Clock | None] = {}
+        self.place = PlanId(0)
+
+    def add(self, name: str, operator: Operator, *inputs: NodeId, states: Sequence[State] = ()) -> NodeId:
+        made = self.compiled.circuit.add(name, operator, *inputs, states=states)
+        self.compiled.parts.setdefault(self.place, []).append(made)
+        return made
+
+    def schema_of(self, node: NodeId) -> pl.Schema:
+        """The data columns that a circuit node gives."""
+        return self.compiled.circuit.nodes[node].operator.schema
+
+    def once(self, key: Any, make: Callable[[], tuple[NodeId, Any]]) -> tuple[NodeId, Any]:
+        """What was made under this key before, or else now: arrangements are shared by (collection, key)."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        return self._shared[key]
+
+    def clock_of(self, place: PlanId) -> Clock:
+        """How far the event time of a collection is complete: the least of its sources' watermarks, as far as held."""
+        return self._clock_of(place) or Still()
+
+    def _clock_of(self, place: PlanId) -> Clock | None:
+        if place not in self._clocks:
+            self._clocks[place] = self._found_clock(place)
+        return self._clocks[place]
+
+    def _found_clock(self, place: PlanId) -> Clock | None:
+        node = self.plan[place]
+        if isinstance(node.operation, Input):
+            return self.compiled.clocks.get(node.operation.name)
+        if place in self.compiled.trackers:
+            hold = self.compiled.trackers[place].hold
+            hold.is_wanted = True
+            return hold
+        found = list(dict.fromkeys(clock for source in node.inputs if (clock := self._clock_of(source))))
+        return Earliest(found) if len(found) > 1 else found[0] if found else None
+
+    def distinct(self, source: NodeId, schema: pl.Schema) -> NodeId:
+        def make() -> tuple[NodeId, DistinctRows]:
+            distinct = DistinctRows(schema)
+            return self.add(
+                f"unique {', '.join(schema)}", distinct, source, states=[distinct.spine]
+            ), distinct
+
+        return self.once(("distinct", source, tuple(schema.items())), make)[0]
+
+    def arranged(
+        self,
+        source: NodeId,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        layout: Layout,
+        where: str | None = None,
+        *,
+        skip_null_keys: bool = False,
+        expiry: Expiry | None = None,
+    ) -> tuple[NodeId, Spine]:
+        def make() -> tuple[NodeId, Spine]:
+            arrange = Arrange(schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expiry=expiry)
+            order = "".join(f", order {part.column}" for part in layout.order)
+            name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
+            return self.add(name, arrange, source, states=[arrange.spine]), arrange.spine
+
+        return self.once(("arrange", source, tuple(keys), layout, where, skip_null_keys), make)
+
+    def projected(self, source: NodeId, where: str, schema: pl.Schema, columns: Sequence[Column]) -> NodeId:
+        """These columns of a node, made once for all that ask for the same."""
+        if [column.copies for column in columns] == schema.names() and all(
+            c.copies == c.name for c in columns
+        ):
+            return source
+        types = schema.to_frame().select([column.expr.alias(column.name) for column in columns]).schema
+        key = ("project", source, tuple((column.name, Expression(column.expr)) for column in columns))
+
+        def make() -> tuple[NodeId, None]:
+            linear = Linear(where, types, selecting(columns), keeps_rows_apart=False)
+            return self.add(f"prepare {', '.join(types)}", linear, source), None
+
+        return self.once(key, make)[0]
+
+    def part(
+        self,
+        aggregate: Aggregate,
+        prepared: NodeId,
+        types: pl.Schema,
+        keys: tuple[str, ...],
+        where: str,
+        expiry: Expiry | None = None,
+        *,
+        of_nothing: bool = False,
+    ) -> tuple[NodeId, Part]:
+        """What keeps one aggregate, and the last node that was made for it.
+
+        ``of_nothing``: groups of no rows are asked for too. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
+        a user's aggregate is computed from them.
+        """
+        if expiry is not None and isinstance(aggregate, Distinct):
+            counted = pl.col(aggregate.input).n_unique()
+            aggregate = Whole(aggregate.output, aggregate.dtype, (aggregate.input,), counted)
+        if expiry is not None and isinstance(aggregate, Custom):
+            aggregate = replace(aggregate, remove=None)
+        match aggregate:
+            case Told():
+                return prepared, InputPart(aggregate)
+            case Additive(input=name):
+                return prepared, AdditivePart(aggregate, types[name] if name else None)
+            case Distinct(input=name):
+                pairs = [
+                    Column(column, pl.col(column), copies=column) for column in dict.fromkeys((*keys, name))
+                ]
+                projected = self.projected(prepared, where, types, pairs)
+                schema = self.schema_of(projected)
+                return self.distinct(projected, schema), InputPart(aggregate)
+            case Pick(input=name, order=order):
+                node, spine = self._ordered(prepared, types, keys, [name], order, aggregate.where, expiry)
+                return node, PickPart(aggregate, spine)
+            case Whole(inputs=names, order=order):
+                node, spine = self._ordered(prepared, types, keys, names, order, None, expiry)
+                return node, WholePart(aggregate, spine, keyless=of_nothing or not keys)
+            case Custom(input=name, remove=None):
+                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expiry)
+                return node, RecomputedPart(aggregate, spine, keyless=of_nothing or not keys)
+            case Custom():
+                return prepared, InvertedPart(aggregate, keyless=of_nothing or not keys)
+
+    def _ordered(
+        self,
+        prepared: NodeId,
+        types: pl.Schema,
+        keys: tuple[str, ...],
+        names: Sequence[str],
+        order: tuple[Order, ...],
+        where: str | None,
+        expiry: Expiry | None,
+    ) -> tuple[NodeId, Spine]:
+        """An arrangement of these columns by group, in this order and then by the columns themselves."""
+        payload = {name: types[name] for name in (*(part.column for part in order), *names)}
+        implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
+        layout = Layout(pl.Schema(payload), by_row=True, order=implied)
+        return self.arranged(prepared, types, keys, layout, where, expiry=expiry)
+
+
+def selecting(columns: Sequence[Column]) -> FrameFunction:
+    """A function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
+    exprs = [column.expr.alias(column.name) for column in columns if column.copies is None]
+    exprs += [pl.col(DIFF)] if exprs else []
+
+    def select(frame: pl.DataFrame) -> pl.DataFrame:
+        made = computed(frame, exprs) if exprs else frame
+        taken = [
+            with_plain_zeros(made.get_column(column.name))
+            if column.copies is None
+            else frame.get_column(column.copies).alias(column.name)
+            for column in columns
+        ]
+        return pl.DataFrame([*taken, frame.get_column(DIFF)])
+
+    return select

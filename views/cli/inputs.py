@@ -1,0 +1,67 @@
+"""What a command reads: ``--input SOURCE=PATH``, or what the application makes itself."""
+
+from pathlib import Path
+
+import typer
+
+from evercurrent.core.schema import listed
+
+from ..files import Reader
+from .applications import Application, ApplicationError
+from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
+from .guards import Stop
+
+READ_ROWS = 10_000
+"""So many rows are read at once for an application that lets them arrive in another order."""
+
+
+def pairs(option: str, form: str, given: list[str]) -> dict[str, list[Path]]:
+    """``NAME=PATH`` as names and paths; wrong usage otherwise."""
+    pairs: dict[str, list[Path]] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
+        pairs.setdefault(name, []).append(Path(path))
+    return pairs
+
+
+def feed_of(
+    application: Application,
+    paths: dict[str, list[Path]],
+    batch_rows: int,
+    follow: bool,
+    stop: Stop,
+) -> Feed:
+    """The rows of the files given for sources, or those that the application makes.
+
+    Raises:
+        ApplicationError: a source that there is not, or nothing to read.
+    """
+    sources = application.engine.sources
+    if unknown := [name for name in paths if name not in sources]:
+        raise ApplicationError(
+            f"{application.name}: there is no source {listed(unknown)}; there are {listed(sources)}: "
+            "correct the name in --input"
+        )
+    if paths:
+        arrivals = None if follow else application.arrivals
+        readers = {
+            name: Reader(
+                name,
+                found,
+                sources[name].schema,
+                diffs=sources[name].kind != "append",
+                batch_rows=batch_rows if arrivals is None else max(batch_rows, READ_ROWS),
+            )
+            for name, found in paths.items()
+        }
+        files = FileFeed(readers, follow=follow, stop=stop)
+        return files if arrivals is None else ArrivingFeed(files, arrivals, batch_rows)
+    if application.inputs is None:
+        first = next(iter(sources), "SOURCE")
+        raise ApplicationError(
+            f"{application.name}: there is nothing to read: the application makes no input of its own; "
+            f"give --input {first}=PATH"
+        )
+    return MadeFeed(application.inputs(batch_rows), application.input_rows)

@@ -1,0 +1,117 @@
+"""``evercurrent timeline APP``: run an application over its input and draw what happened."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+from rich.console import Console
+
+from evercurrent.core.schema import listed
+
+from ..timeline.of_view import pane_keys
+from ..timeline.timeline import SUFFIXES
+from .applications import Application, ApplicationError, load
+from .guards import errors_said, stoppable
+from .inputs import feed_of, pairs
+from .options import App, BatchRows, Debug, Inputs
+from .runs import Run
+from .screens import LiveScreen, PlainScreen, Screen, Shown
+
+Drawing = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Where to write the drawing: .svg, or a page as .html."
+    ),
+]
+OfView = Annotated[
+    str | None,
+    typer.Option("--show", metavar="VIEW", help="The view to draw; the application has its own choice."),
+]
+Value = Annotated[
+    str | None,
+    typer.Option("--value", metavar="COLUMN", help="The column of the view that is written at panes."),
+]
+Label = Annotated[
+    str | None,
+    typer.Option("--label", metavar="COLUMN", help="The column of a source that is written at its rows."),
+]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="VALUE",
+        help="Draw this key of the view alone. For a key of several columns give it again, in their order.",
+    ),
+]
+Title = Annotated[str | None, typer.Option("--title", help="What stands above the drawing.")]
+Wide = Annotated[int, typer.Option("--width", min=200, metavar="PIXELS", help="How wide the drawing is.")]
+Rows = Annotated[int, typer.Option("--rows", min=0, metavar="N", help="The most rows that are drawn.")]
+Panes = Annotated[int, typer.Option("--panes", min=0, metavar="N", help="The most panes that are drawn.")]
+
+
+def draw_timeline(
+    name: App,
+    output: Drawing,
+    inputs: Inputs = None,
+    batch_rows: BatchRows = 10_000,
+    show: OfView = None,
+    value: Value = None,
+    label: Label = None,
+    key: Keys = None,
+    title: Title = None,
+    width: Wide = 900,
+    rows: Rows = 2000,
+    panes: Panes = 300,
+    debug: Debug = False,
+) -> None:
+    """Run APP over its input, and draw a view of it: event time across, processing time up, panes as rectangles.
+
+    Ctrl-C ends the run after the current epoch; what has happened until then is drawn.
+    """
+    if output.suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(
+            f"{output}: the suffix has to be one of {listed(SUFFIXES)}", param_hint="--output"
+        )
+    paths = pairs("--input", "SOURCE=PATH", inputs or [])
+    with errors_said(debug), stoppable() as stop:
+        application = load(name)
+        view = application.engine.views[application.showing(show)]
+        application.engine.run_log.records_rows = True
+        chosen = _key(application, view.name, key)
+        shown = Shown(view.name, view.read, application.order.get(view.name, ()))
+        console = Console()
+        screen: Screen = LiveScreen(console, shown) if console.is_terminal else PlainScreen(console, shown)
+        feed = feed_of(application, paths, batch_rows, follow=False, stop=stop)
+        Run(application, feed, screen, shown, {}, stop).go()
+        options: dict[str, Any] = {"title": title, "width": width, "rows": rows, "panes": panes}
+        drawn = view.timeline(value, label=label, key=chosen, **options)
+        typer.echo(str(drawn.save(output)))
+
+
+def _key(application: Application, view: str, given: list[str] | None) -> tuple[object, ...] | None:
+    """The chosen key, each value as one of its column's type.
+
+    Raises:
+        ApplicationError: another number of values than the key has columns, or one that is not of the type.
+    """
+    if not given:
+        return None
+    found = application.engine.views[view]
+    names = pane_keys(found._plan, found._place)
+    if len(given) != len(names):
+        raise ApplicationError(
+            f"{application.name}: --key is given {len(given)} times; the key of view {view!r} is {listed(names)}"
+        )
+    return tuple(
+        _typed(view, name, found.schema[name], text) for name, text in zip(names, given, strict=True)
+    )
+
+
+def _typed(view: str, name: str, dtype: pl.DataType, text: str) -> object:
+    try:
+        return pl.Series([text]).cast(dtype).item()
+    except pl.exceptions.PolarsError as error:
+        raise ApplicationError(
+            f"view {view!r}: --key {text!r} is no {dtype}, as column {name!r} is"
+        ) from error
