@@ -99,3 +99,53 @@ def write_fixed(file: Path, rows: int, epochs: int, keys: int, seed: int = 40) -
     key, value = generator.integers(0, keys, rows), generator.integers(0, 1_000, rows)
     marks = BEGIN + WINDOW + np.arange(1, epochs + 1) * EPOCH_SECONDS - WATERMARK_DELAY
     np.savez(file, rows=np.column_stack((epoch, key, arrival - late, value)), marks=marks)
+
+
+MINUTE = 60
+"""Seconds; an epoch of `Minutes` is about one, and windows and gaps of sessions over it are as long."""
+TIMED_ROWS = {"key": pl.Int64, "at": pl.Datetime("us", "UTC"), "value": pl.Int64}
+
+
+class Minutes:
+    """Rows minute by minute, of which some begin windows, or sessions, and as many go into those that are open.
+
+    In each minute `rows / 2` keys of `keys` are seen, at any second of it; one in ten was seen two minutes
+    before, so that some of its sessions meet. As many rows come late: less than a minute after a row of any of
+    the `memory` minutes before.
+    """
+
+    def __init__(self, rows: int, keys: int, memory: int, seed: int = 50) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.fresh = rows // 2
+        self.keys = keys
+        self.memory = memory
+        self.minute = 0
+        self.seen: list[Integers] = []
+        self.begun: list[Integers] = []
+
+    def fresh_rows(self, minutes: int) -> pl.DataFrame:
+        """The rows of the coming minutes, without late ones."""
+        first = self.minute
+        for _ in range(minutes):
+            key = self.generator.choice(self.keys, self.fresh, replace=False)
+            if self.minute >= 2:
+                again = self.fresh // 10
+                key[:again] = self.seen[self.minute - 2][-again:]
+            self.seen.append(key)
+            self.begun.append(BEGIN + MINUTE * self.minute + self.generator.integers(0, MINUTE, self.fresh))
+            self.minute += 1
+        return self._frame(np.concatenate(self.seen[first:]), np.concatenate(self.begun[first:]))
+
+    def rows(self) -> pl.DataFrame:
+        """The rows of the coming minute, late ones among them."""
+        minute = self.generator.integers(max(self.minute - self.memory, 0), self.minute, self.fresh)
+        place = self.generator.integers(0, self.fresh, self.fresh)
+        key = np.stack(self.seen)[minute, place]
+        at = np.stack(self.begun)[minute, place] + self.generator.integers(0, MINUTE, self.fresh)
+        return pl.concat([self.fresh_rows(1), self._frame(key, at)])
+
+    def _frame(self, key: Integers, at: Integers) -> pl.DataFrame:
+        value = self.generator.integers(0, 1_000, len(key))
+        times = (at * 1_000_000).astype("datetime64[us]")
+        frame = pl.DataFrame({"key": key, "at": times, "value": value})
+        return frame.with_columns(pl.col("at").dt.replace_time_zone("UTC"))

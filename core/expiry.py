@@ -66,7 +66,7 @@ def payload_of(spine: Spine, delta: Run, keys: Keys) -> pl.DataFrame:
             found[hit] = height + np.arange(len(hit))
             parts.append(gather(run.payload, position))
             height += len(hit)
-    none = spine.layout.payload.to_frame()
-    if not parts:
-        return none.clear(len(keys))
-    return gather(stack([*parts, none.clear(1)]), np.where(found < 0, height, found))
+    if height and (found >= 0).all():
+        return gather(stack(parts), found)
+    nulls = [pl.Series(name, [None], dtype) for name, dtype in spine.layout.payload.items()]
+    return gather(stack([*parts, pl.DataFrame(nulls)]), np.where(found < 0, height, found))

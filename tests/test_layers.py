@@ -52,6 +52,7 @@ FAMILIES = {
     "operators.group_parts": "operators.group",
     "eventtime.session_batches": "eventtime.sessions",
     "eventtime.session_cells": "eventtime.sessions",
+    "eventtime.session_changes": "eventtime.sessions",
     "eventtime.session_rows": "eventtime.sessions",
     "eventtime.arrival": "eventtime.watermarks",
     "eventtime.partition_watermarks": "eventtime.watermarks",

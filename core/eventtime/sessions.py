@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from ..clock import Clock, Now
 from ..delta import Delta
-from ..kernels import Index, Ints, Keys, Mask, expand, gather, key_words, stack
+from ..kernels import Ints, expand, stack
 from ..protocol import State
 from ..run import Run, empty_run
 from ..timers import Timers
 from .session_batches import Batch
 from .session_cells import Cells, CellState
+from .session_changes import Changes, Moves
 from .session_rows import RowState
 
 START, END = "window_start", "window_end"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moves:
-    """Sessions that went into others: the words of each as it was, and of the one that its rows are in now."""
-
-    old: Keys
-    new: Keys
 
 
 class Sessions:
@@ -57,7 +49,8 @@ class Sessions:
         may_retract: bool,
     ) -> None:
         self.schema = pl.Schema({name: dtype for name, dtype in schema.items() if name != END})
-        self.keys = pl.Schema({name: schema[name] for name in keys})
+        self.ids = pl.Schema({name: schema[name] for name in (*keys, START)})
+        self._keys = tuple(keys)
         self._gap = gap
         self._lateness = lateness
         self._clock = clock
@@ -66,7 +59,7 @@ class Sessions:
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
         self._timers = Timers()
         self._nothing = Delta.empty(self.schema)
-        self._changes: tuple[Batch, Cells] | None = None
+        self._changes: Changes | None = None
 
     @property
     def states(self) -> list[State]:
@@ -81,14 +74,14 @@ class Sessions:
         if not len(delta):
             self._stage(None, None)
             return self._nothing
-        batch = Batch.of(delta.frame, delta.diffs, list(self.keys), START, self._gap)
+        batch = Batch.of(delta.frame, delta.diffs, self._keys, START, self._gap)
         words = self._cells.words(batch.keys.take(batch.key), batch.number)
         rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
         added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
         cells = batch.touched(self._cells.look_up(words))
         cells = batch.without_retracted(cells, words.first, self._rows, added)
         cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))
-        self._changes = batch, cells
+        self._changes = Changes(batch, cells, self.ids)
         run = self._cells.run(batch.keys, cells)
         self._set_timers(batch, cells)
         self._stage(run, added)
@@ -120,11 +113,8 @@ class Sessions:
         return Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
 
     def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
-        column = self._start_column(starts)
+        column = pl.Series(START, starts).cast(self.schema[START])
         return pl.DataFrame([column if one.name == START else one for one in rows.get_columns()])
-
-    def _start_column(self, starts: Ints) -> pl.Series:
-        return pl.Series(START, starts).cast(self.schema[START])
 
     # Closing
 
@@ -182,7 +172,7 @@ class Sessions:
     @property
     def arrivals(self) -> int:
         """So many leading entries of the output are rows that came or went in this epoch; the rest have moved."""
-        return 0 if self._changes is None else len(self._changes[0].diffs)
+        return 0 if self._changes is None else len(self._changes.batch.diffs)
 
     @property
     def moves(self) -> Moves | None:
@@ -191,55 +181,11 @@ class Sessions:
         Of a session that is split, the part with its start is still that session. If no part has it, the session went
         where the earliest of its rows went.
         """
-        if self._changes is None:
-            return None
-        batch, cells = self._changes
-        concerned = np.zeros(len(batch.keys), np.bool_)
-        concerned[
-            cells.key[cells.was.exists & (~cells.now.exists | (cells.now.start != cells.was.start))]
-        ] = True
-        cells = cells.take(np.flatnonzero(concerned[cells.key] & cells.was.exists))
-        if not len(cells):
-            return None
-        starts = np.flatnonzero(_differs(cells.key, cells.was.start))
-        stays = np.logical_or.reduceat(cells.now.exists & (cells.now.start == cells.was.start), starts)
-        heirs = np.where(cells.now.exists & cells.keeps, np.arange(len(cells)), len(cells))
-        heir = np.minimum.reduceat(heirs, starts)
-        went = np.flatnonzero(~stays & (heir < len(cells)))
-        if not len(went):
-            return None
-        keys = cells.key[starts[went]]
-        old, new = cells.was.start[starts[went]], cells.now.start[heir[went]]
-        return Moves(self._ids(batch, keys, old), self._ids(batch, keys, new))
+        return None if self._changes is None else self._changes.moves
 
-    def _ids(self, batch: Batch, keys: Index, starts: Ints) -> Keys:
-        return key_words(self._sessions(batch, keys, starts).get_columns(), len(keys))
-
-    def _sessions(self, batch: Batch, keys: Index, starts: Ints) -> pl.DataFrame:
-        """Sessions by the numbers of their keys and their starts, as key columns and ``window_start``."""
-        columns = pl.DataFrame([batch.frame.get_column(name) for name in self.keys])
-        named = gather(columns, batch.rows_of_keys[keys]).get_columns() if self.keys else []
-        return pl.DataFrame([*named, self._start_column(starts)])
-
-    def ends(self) -> Delta | None:
-        """How far the end of each session moved in this epoch, in microseconds, from and to 0 where it was not or is not."""
-        if self._changes is None:
-            return None
-        batch, cells = self._changes
-        tails = np.empty(2 * len(cells), np.bool_)
-        tails[::2], tails[1::2] = cells.tails(cells.now, self._gap), cells.tails(cells.was, self._gap)
-        places = np.flatnonzero(tails)
-        if not len(places):
-            return None
-        cell, old = places >> 1, (places & 1).astype(np.bool_)
-        starts = np.where(old, cells.was.start[cell], cells.now.start[cell])
-        ends = np.where(old, -(cells.was.last[cell] + self._gap), cells.now.last[cell] + self._gap)
-        keys = cells.key[cell]
-        first = np.flatnonzero(_differs(keys, starts))
-        moved = np.add.reduceat(ends, first)
-        turned = np.flatnonzero(moved)
-        first = first[turned]
-        return Delta.of(self._sessions(batch, keys[first], starts[first]), moved[turned])
+    def ends(self) -> Delta:
+        """How far the ends of sessions moved in this epoch: what ``SessionEnds`` says."""
+        return Delta.empty(self.ids) if self._changes is None else self._changes.ends(self._gap)
 
 
 class SessionEnds:
@@ -252,19 +198,9 @@ class SessionEnds:
     """
 
     def __init__(self, sessions: Sessions) -> None:
-        self.schema = pl.Schema({**sessions.keys, START: sessions.schema[START]})
+        self.schema = sessions.ids
         self._sessions = sessions
-        self._nothing = Delta.empty(self.schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change of the ends."""
-        ends = self._sessions.ends()
-        return self._nothing if ends is None else ends
-
-
-def _differs(keys: Index, starts: Ints) -> Mask:
-    """Where a key and instant differ from those before; true for the first."""
-    differs = np.ones(len(keys), np.bool_)
-    np.not_equal(keys[1:], keys[:-1], out=differs[1:])
-    differs[1:] |= starts[1:] != starts[:-1]
-    return differs
+        return self._sessions.ends()

@@ -258,6 +258,7 @@ class TestWatermarks:
         moves = marks_of([("12:05:00", "12:00:00")]).with_columns(watermark=pl.lit(None, US))
         drawn = Drawn(Recording(rows_of(TEN), moves, panes_frame([])))
         assert not drawn.hinted("path", "watermark of scores")
+        assert "watermark" not in drawn.texts
 
     def test_each_source_has_its_own(self):
         moves = pl.concat([marks_of(CURVE), marks_of(CURVE[:2], "others")])

@@ -37,7 +37,7 @@ class Watermark:
 
 
 def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
-    """The watermarks of a recording by source; of more moves than can be seen, the last of each of as many moments."""
+    """The watermarks of a recording by source, those that moved; of more moves than can be seen, the last of each of as many moments."""
     found = []
     for source in recording.watermarks["source"].unique(maintain_order=True):
         moves = recording.watermarks.filter(pl.col("source") == source)
@@ -45,7 +45,8 @@ def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
         marks = instants(moves["watermark"]).to_numpy()
         moved = np.flatnonzero(np.diff(marks, prepend=START_OF_TIME))
         kept = moved[_last_of_moments(seen[moved])] if len(moved) > MOVES else moved
-        found.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
+        if len(kept):
+            found.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
     return tuple(found)
 
 
