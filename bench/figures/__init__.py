@@ -1,6 +1,6 @@
 """One file per question: which programs run, what they are compared with, what the targets are."""
 
-from bench.figures import chain, memory, one_row, retail, state
+from bench.figures import chain, fixed_windows, memory, one_row, open_windows, retail, sessions, state
 
 FIGURES = {
     "chain": chain.measure,
@@ -8,4 +8,7 @@ FIGURES = {
     "one-row": one_row.measure,
     "memory": memory.measure,
     "retail": retail.measure,
+    "sessions": sessions.measure,
+    "open-windows": open_windows.measure,
+    "fixed-windows": fixed_windows.measure,
 }

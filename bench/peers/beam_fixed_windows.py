@@ -22,6 +22,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import apache_beam as beam  # type: ignore[import-not-found]
@@ -92,7 +93,10 @@ class CountAndSum(beam.CombineFn):  # type: ignore[misc]
 
 class Collect(beam.DoFn):  # type: ignore[misc]
     def process(
-        self, element: tuple[int, Summary], window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
+        self,
+        element: tuple[int, Summary],
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
     ) -> None:
         key, summary = element
         Progress.panes.append(((key, int(window.start)), summary, PaneInfoTiming.to_string(pane.timing)))
@@ -160,7 +164,7 @@ def main(file: str, form: str, most: int, size: int, lateness: int, limit: float
     edges = np.searchsorted(table[:, 0], np.arange(len(marks) + 1))
     epochs = [
         [(key, at, value) for key, at, value in table[start:end, 1:].tolist()]
-        for start, end in zip(edges[:-1], edges[1:], strict=True)
+        for start, end in pairwise(edges)
     ]
     Progress.limit = limit
     if form == "stream":

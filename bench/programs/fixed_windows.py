@@ -55,12 +55,13 @@ def main(file: Path, size: timedelta, lateness: timedelta, shows_plan: bool) -> 
         .trigger(early=ec.every_epoch(), late=ec.each_row(), always=True)
         .accumulate("accumulating")
         .lateness(lateness)
+        .with_pane_info()
     )
     sums = engine.view("sums", windowed.group_by("key").agg(n=pl.len(), total=pl.col("value").sum()))
 
     started = time.perf_counter()
     for frame, mark in zip(frames, marks, strict=True):
-        engine.push("hits", frame, watermark=mark, at=mark)
+        engine.push("hits", frame, watermark=mark)
     seconds = time.perf_counter() - started
 
     contents, rows = sums.read(), pl.concat(frames)
@@ -75,7 +76,7 @@ def main(file: Path, size: timedelta, lateness: timedelta, shows_plan: bool) -> 
         seconds=seconds,
         rows=rows.height,
         epochs=len(frames),
-        panes=contents.height,
+        panes=dict(contents["timing"].value_counts().rows()),
         version=version("evercurrent"),
     )
 

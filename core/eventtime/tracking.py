@@ -377,8 +377,9 @@ class TrackWindows:
             self._trigger.observe(_without_rows(moment), is_open & ~closed)
         past = moment.is_past
         timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
-        after[PAST] = np.where(fires & past, 1, after[PAST])
         after[PENDING] = np.where(fires, 0, after[PENDING])
+        # What comes when the end has been passed and nothing was left to say is late.
+        after[PAST] = np.where(past & (fires | (after[PENDING] == 0)), 1, after[PAST])
         gone = closed | (is_open & (after[ROWS] == 0) & (after[PENDING] == 0))
         after[OPEN] = np.where(gone, 0, after[OPEN])
         places = np.flatnonzero(fires)

@@ -8,15 +8,16 @@ An epoch: rows (judged against the watermark before it), then the watermark, the
 
 Choices where the texts leave room:
 
-- An epoch's change is consolidated first: a row that comes and goes within it was never there.
+- An epoch's change is consolidated first: a row that comes and goes within it was never there. (Whether it was
+  *seen* is left open: the random histories have no such row.)
 - A window is there while it holds rows or has something to say. One whose rows have all been retracted speaks once
   more, only to take back (retracting), and is forgotten with its trigger and its indices.
 - Something to say: rows came or went since the last firing, or the bounds changed. A firing that says nothing
   (equal value) is a firing all the same, and the first one after the end is the on-time one.
 - A session keeps its trigger while its start stays. If its start is no start any more, the session that has the
-  first of its remaining rows takes over trigger and panes; if no row is left, it stays as an empty window, with
-  the end it had, until it has taken back what it said.
-- Rows that go are counted for the session that held them.
+  first of its remaining rows takes over trigger and panes. If no row is left, there is no session that could wait:
+  what it said is taken back in the same epoch.
+- Rows that go are counted for the session that held them. A session that was split off has seen its rows come.
 - The panes of a session that another one replaced are taken back when that one speaks, not before. If it speaks
   of the same bounds with the same value as a pane that is still said, that pane stands.
 - ``ON_TIME`` can be said of a session that changed behind the watermark only if nothing that it came from has been
@@ -376,6 +377,7 @@ class Simulator:
         old = self.open.get(key, {})
         rows = sorted([*arrivals, *(held for window in old.values() for held in window.rows)], key=_instant)
         sessions = {session[0].instant: session for session in _cut(rows, gap)}
+        arrived = {id(held) for held in arrivals}
         home = {id(held): start for start, session in sessions.items() for held in session}
         self.open[key] = {start: window for start, window in old.items() if not window.rows}
         replaced: dict[int, list[Open]] = {}
@@ -388,7 +390,9 @@ class Simulator:
             window = old.get(start) or self._new(key, bounds, before)
             if start in replaced:
                 window.absorb(replaced[start], is_new=start not in old)
-            _settle(window, bounds, session, {id(held) for held in arrivals}, before)
+            elif start not in old:
+                window.came += sum(id(held) not in arrived for held in session)
+            _settle(window, bounds, session, arrived, before)
             self.open[key][start] = window
 
     # Triggers and panes
@@ -401,11 +405,14 @@ class Simulator:
         ready = window.trigger.ready(seen)
         if ready:
             window.trigger.fire(seen)
-        if ready or (closes and (window.pending or always)):
+        is_gone = isinstance(self.pipeline.window, Sessions) and not window.rows
+        if ready or is_gone or (closes and (window.pending or always)):
             timing = "EARLY" if not seen.is_past else "LATE" if window.is_past_said else "ON_TIME"
             window.is_past_said |= seen.is_past
             window.pending = False
             self._speak(window, timing, seen, told, is_last=closes)
+        # What comes when the end has been passed and nothing was left to say is late.
+        window.is_past_said |= seen.is_past and not window.pending
         if always:
             window.trigger.observe(seen.without_rows())
         window.came, window.added, window.is_changed = 0, (), False

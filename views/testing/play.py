@@ -203,9 +203,10 @@ class Play:
             return self._cell(said, instants[name]) if name in instants else said
 
         columns = [*schema, *[DIFF] * max(map(len, rows), default=0)]
+        signed = {DIFF: 1} if any(isinstance(row, Mapping) and DIFF in row for row in rows) else {}
         return [
-            {name: cell(name, said) for name, said in row.items()}
-            if isinstance(row, Mapping)
+            {name: cell(name, said) for name, said in (row | signed | row).items()}
+            if isinstance(row, dict)
             else tuple(map(cell, columns, row))
             for row in rows
         ]
