@@ -20,7 +20,7 @@ BEGIN = 1_767_225_600
 
 HITS = {"key": pl.Int64, "at": pl.Int64}
 GAP, DISORDER = 1_800, 300
-VISITS_A_DAY_SECONDS = 86_400
+DAY_SECONDS = 86_400
 PAGES, BETWEEN_PAGES = 5, 300
 
 
@@ -37,8 +37,8 @@ def write_sessions(folder: Path, rows: int, keys: int, files: int, seed: int = 3
     """Write the hits of one day, out of order by up to `DISORDER` seconds, as slices by arrival.
 
     A key pays visits at any time of the day; a visit has pages (geometric, `PAGES` on average) with pauses
-    between them (exponential, `BETWEEN_PAGES` seconds on average). So most sessions have several rows, one in
-    three goes over the end of a file, some visits meet and are one session, and some pauses end one.
+    between them (exponential, `BETWEEN_PAGES` seconds on average). So most sessions have several rows; more
+    than one in four go over the end of a file; some visits meet and are one, and some pauses end one.
     """
     folder.mkdir(parents=True)
     key, at = _visits(np.random.default_rng(seed), rows, keys)
@@ -65,7 +65,7 @@ def _visits(generator: np.random.Generator, rows: int, keys: int) -> tuple[Integ
     pages = generator.geometric(1 / PAGES, rows)
     pages = pages[: int(np.searchsorted(np.cumsum(pages), rows)) + 1]
     visits = len(pages)
-    begin = generator.integers(0, VISITS_A_DAY_SECONDS, visits)
+    begin = generator.integers(0, DAY_SECONDS, visits)
     visit = np.repeat(np.arange(visits), pages)[:rows]
     since = np.cumsum(generator.exponential(BETWEEN_PAGES, rows).astype(np.int64))
     # The pauses of all visits were added up in one go: each visit counts from its own first page.

@@ -562,7 +562,7 @@ class GroupedCollection:
         where = of._where(method)
         if of._windowing is not None:
             raise PlanError(
-                f"{where}: rows of windows are not cut; aggregate them, as with .agg(pl.col('x').top_k(3)), "
+                f"{where}: rows of windows are not cut; aggregate them, as with .agg(pl.col('x').top_k(3).implode()), "
                 f"or aggregate first and then cut by the bounds: .group_by('window_start').{method}(...)"
             )
         operation = first_rows(

@@ -281,7 +281,10 @@ class _WindowedGroup:
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), tuple(finished))
         is_asked = not known.is_refined_only
-        operator = GroupBy(spec, self._rows_schema, parts, expiry=expiry, is_asked=is_asked)
+        differences = known.mode == "discarding" and builder.plan.may_retract(self._upstream)
+        operator = GroupBy(
+            spec, self._rows_schema, parts, expiry=expiry, is_asked=is_asked, of_differences=differences
+        )
         states = [operator.spine, *(part.spine for part in operator.inverted)]
         return builder.add(self._node.label, operator, *inputs, states=states), operator
 

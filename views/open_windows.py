@@ -10,7 +10,7 @@ import polars as pl
 
 from evercurrent.core.errors import InputError
 from evercurrent.core.eventtime.tracking import END, OPEN, PENDING, TrackWindows
-from evercurrent.core.kernels import Keys
+from evercurrent.core.kernels import Keys, gather
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.schema import listed
 
@@ -44,7 +44,7 @@ class OpenWindows:
             wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
         places = np.flatnonzero(wanted.to_numpy())
         state = {name: column[places] for name, column in self.state.items()}
-        return OpenWindows(self.keys.take(places), self.frame[places], state)
+        return OpenWindows(self.keys.take(places), gather(self.frame, places), state)
 
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:

@@ -65,7 +65,7 @@ def why_lines(
     lines = []
     for number in range(min(len(windows.keys), MOST)):
         state = {name: int(column[number]) for name, column in windows.state.items()}
-        row = windows.frame.row(number, named=True)
+        row = windows.frame.row(number, named=True) if windows.frame.width else {}
         lines.append(", ".join(f"{name} {value}" for name, value in row.items()) or "all rows")
         lines += [f"  {line}" for line in why_open(operation.windowing.trigger, state, known)]
     if len(windows.keys) > MOST:

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import polars as pl
 
-from evercurrent.core.aggregates import Column
+from evercurrent.core.aggregates import Additive, Aggregation, Column
 from evercurrent.core.errors import PlanError
 from evercurrent.core.eventtime.panes import PANE_INFO, Mode
 from evercurrent.core.eventtime.tracking import TRIGGER_INPUT
@@ -216,6 +216,7 @@ def windowed_group(
         where, inside, (*names, *bounds), aggs, {**named_aggs, **stamped},
         None if event_time is None else event_time.column,
     )  # fmt: skip
+    _check_differences(where, plan, place, known, compiled)
     key_types = output_schema(schema, keys, where) if keys else pl.Schema()
     columns = {**key_types, **{name: schema[name] for name in bounds}, **compiled.schema}
     if known.stamp == "watermark":
@@ -301,6 +302,24 @@ def _check_discarding(where: str, plan: Plan, place: PlanId, known: Windowing) -
         raise PlanError(
             f"{where}: discarding panes of windows that merge forget their rows, and rows may be taken back here, "
             "which can split such a window; use .accumulate('retracting')"
+        )
+
+
+def _check_differences(
+    where: str, plan: Plan, place: PlanId, known: Windowing, compiled: Aggregation
+) -> None:
+    """Check that what went can be taken off a pane that has forgotten it."""
+    if known.mode != "discarding" or not plan.may_retract(place):
+        return
+    linear = {
+        aggregate.output
+        for aggregate in compiled.aggregates
+        if isinstance(aggregate, Additive) and aggregate.kind in ("len", "count", "null_count", "sum")
+    }
+    if others := [column.name for column in compiled.finished if column.copies not in linear]:
+        raise PlanError(
+            f"{where}: {listed(others)}: discarding panes forget their rows, and of rows that may be taken back later they "
+            "can tell sums and counts only, as differences; use .accumulate('retracting')"
         )
 
 

@@ -49,6 +49,7 @@ def measure(settings: Settings) -> Figure:
             for field, word in MEASURES.items():
                 ratios = {f"/ {FEW:,} open": ratio(several, few, field)}
                 lines.append(Line(f"{label}, {word} push", "ms", spread(several, field), ratios, note))
+                note = ""
     other = f"the target is about {MANY:,} pairs" if settings.quick else ""
     verdicts = tuple(
         judge(

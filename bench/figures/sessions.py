@@ -74,7 +74,8 @@ def _line(label: str, outcomes: dict[str, list[Outcome]]) -> Line:
     reply = several[-1].reply
     notes = [f"version {reply['version']}"]
     if "epochs" in reply:
-        notes.append(f"epochs {reply['epochs']}, {reply['changes']:,} changes")
+        folded = "" if reply["epochs"] >= FILES else ": files folded together, not kept current per file"
+        notes += [f"epochs {reply['epochs']}{folded}", f"{reply['changes']:,} changes"]
     ratios = {
         "/ evercurrent": ratio(several, outcomes[OURS], "seconds"),
         "/ floor": ratio(several, outcomes[FLOOR], "seconds"),

@@ -1,1 +1,1 @@
-"""Other engines on the chain, one program each, each run by the interpreter of its own environment."""
+"""Other engines on the same questions, one program each, each run by the interpreter of its own environment."""

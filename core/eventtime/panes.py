@@ -45,8 +45,8 @@ PANES, ON_TIME_PANES, BOUND = "panes", "on time", "end"
 class Grouped(Protocol):
     """Who knows the row of a group as it is now."""
 
-    def rows(self, keys: Keys, *, also_absent: bool = False) -> tuple[Mask, pl.DataFrame]:
-        """Which of these ascending, distinct groups are there, and their rows."""
+    def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
+        """Which of these ascending, distinct groups are there, or are in ``even``, and their rows."""
         ...
 
 
@@ -80,7 +80,7 @@ class Panes:
     Discarding: the row of what came since the last pane. Accumulating: the row as it is now. Retracting: the
     row as it is now, after minus every row that it replaces: the last pane of the window, and those of all the
     windows that merged into it. A row that has not changed is not said again, unless ``always``.
-    State: what was last said of every open window, by window; discarding keeps none of it.
+    State: what was last said of every open window, by window; discarding keeps none of it, nor does accumulating ``always``.
     Cost: the windows that fire, close or merge.
     """
 
@@ -98,8 +98,12 @@ class Panes:
         self.spoken = Spine(Layout(schema, by_row=True))
         self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})))
         self._nothing = Delta.empty(schema)
-        self._compared = [name for name in rows if name not in spec.keys]
+        # A session may be filed under its words and have begun elsewhere when it last spoke.
+        fixed = spec.keys if spec.window_end is None else spec.keys[:-1]
+        self._compared = [name for name in rows if name not in fixed]
         self._is_counted = spec.info or spec.always
+        # Where nothing is taken back and nothing is left unsaid, it does not matter what was said before.
+        self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always)
 
     @property
     def states(self) -> list[State]:
@@ -109,21 +113,23 @@ class Panes:
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The panes of the windows that fire in this epoch."""
         firing = self._fired.firing
-        if not (len(firing.keys) or len(firing.closed) or firing.moves is not None):
+        if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
             return self._nothing
-        discards = self._spec.mode == "discarding"
-        exists, rows = self._grouped.rows(firing.keys, also_absent=discards and self._spec.always)
-        if discards and self._spec.always:
-            rows = self._dated(self._with_known_names(firing.keys, rows))
-        said = _Said.none(self._rows) if discards else self._said(firing)
-        speaks = exists.copy() if discards else self._speaks(firing, exists, rows, said)
+        is_log = self._is_log
+        # A window that holds rows speaks, even of no rows since the last time.
+        even = firing.holds_rows if self._spec.mode == "discarding" and self._spec.always else None
+        exists, rows = self._grouped.rows(firing.keys, even=even)
+        if even is not None:
+            rows = self._dated(self._with_known_names(firing.keys.take(np.flatnonzero(exists)), rows))
+        said = _Said.none(self._rows) if is_log else self._said(firing)
+        speaks = exists.copy() if is_log else self._speaks(firing, exists, rows, said)
         if self._spec.always:
-            speaks |= exists | discards
+            speaks |= exists
         # The place of each speaking window that has a row among the rows, which are of those that exist.
         place = np.cumsum(exists) - 1
         new = gather(rows, place[speaks & exists])
         panes = self._written(now, firing, np.flatnonzero(speaks & exists), new)
-        if discards:
+        if is_log:
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
         return self._spoken(firing, speaks, speaks & exists, said, panes)
 
@@ -196,7 +202,7 @@ class Panes:
     def _counted(self, firing: Firing, places: Index, rows: pl.DataFrame) -> dict[str, Ints]:
         """How many panes the speaking windows had before, with these bounds; counts the ones of now."""
         moves = firing.moves
-        gone = [firing.closed] if moves is None else [firing.closed, moves.old]
+        gone = [firing.over] if moves is None else [firing.over, moves.old]
         keys = group(Keys.concat([firing.keys, *gone])).keys
         before = self.counts.totals(keys)
         nothing = np.zeros(len(keys), np.int64)
@@ -266,13 +272,13 @@ class Panes:
         panes: pl.DataFrame,
         joined: Index,
     ) -> None:
-        """Stage what was last said: by window, and nothing of a window that is closed."""
+        """Stage what was last said: by window, and nothing of a window that is over."""
         own, moved = said.own, said.moved
-        over = np.flatnonzero(speaks[said.places] | firing.is_last[said.places])
-        stays = np.flatnonzero(~firing.is_last[has_row])
+        over = np.flatnonzero(speaks[said.places] | firing.is_over[said.places])
+        stays = np.flatnonzero(~firing.is_over[has_row])
         carried = np.setdiff1d(np.arange(len(moved.owners)), joined)
-        quiet = _quiet_closed(firing)
-        silent = all_rows(self.spoken, quiet)
+        quiet = _quiet_ends(firing)
+        silent = all_rows(self.spoken, quiet) if len(quiet) else _nobody(own)
         entries = [
             (firing.keys.take(own.owners[over]), gather(own.payload, over), -own.diffs[over]),
             (said.moved_keys, moved.payload, -moved.diffs),
@@ -320,10 +326,10 @@ def _nobody(like: Found) -> Found:
     return Found(np.zeros(0, np.intp), like.payload.clear(), np.zeros(0, np.int64))
 
 
-def _quiet_closed(firing: Firing) -> Keys:
-    """The windows that close without firing."""
-    places = places_among(firing.closed, firing.keys)
-    return firing.closed.take(np.flatnonzero(places < 0))
+def _quiet_ends(firing: Firing) -> Keys:
+    """The windows that are over without firing."""
+    places = places_among(firing.over, firing.keys)
+    return firing.over.take(np.flatnonzero(places < 0))
 
 
 def _instants(name: str, instants: list[int], height: int, dtype: pl.DataType) -> pl.Series:

@@ -11,7 +11,7 @@ import polars as pl
 
 from ..clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ..delta import Delta
-from ..grouping import Groups, group
+from ..grouping import Groups, consolidated_rows, group
 from ..kernels import Index, Ints, Keys, Mask, expand, key_words, physical
 from ..protocol import State
 from ..run import Layout, run_of_groups
@@ -51,14 +51,18 @@ class Firing:
     """What becomes of windows at the end of an epoch.
 
     ``keys`` are those that speak, ascending, with their ``timing``, and whether it ``is_last``. ``closed`` are
-    those that are over, ``expired`` those whose rows are forgotten: the closed ones and, where panes discard,
+    those that the watermark has closed, ``over`` also those that have lost all their rows and said so; which of those
+    that speak ``holds_rows``, and which ``is_over``. ``expired`` are those whose rows are forgotten: the closed ones and, where panes discard,
     all that speak.
     """
 
     keys: Keys = NO_KEYS
     timing: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     is_last: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    holds_rows: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    is_over: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     closed: Keys = NO_KEYS
+    over: Keys = NO_KEYS
     expired: Keys = NO_KEYS
     moves: Merges | None = None
 
@@ -262,7 +266,7 @@ class TrackWindows:
         touched[own] = touched[told] = touched[new] = touched[old] = True
         self._set_ends(after, own, told, rows, ends)
         after[OPEN] = np.where(touched | was_open, 1, 0)
-        changed_end = touched & (after[END] != before.get(END, nothing))
+        changed_end = touched & (~was_open | (after[END] != before.get(END, nothing)))
         open_again = after[END] > self.clock.before
         state = {name: before[name].copy() for name in before if name not in after}
         after[PAST] = self._merged(state, after, old, new, was_open)
@@ -324,19 +328,24 @@ class TrackWindows:
         state: dict[str, Ints],
     ) -> Moment:
         size = len(active.groups)
-        arrivals = len(rows) if self._merging is None else self._merging.arrivals
-        came, counts = own[:arrivals], np.abs(rows.diffs[:arrivals])
+        # What came for a window that is part of another one now came for that one.
+        heirs = np.arange(size)
+        heirs[active.places[2]] = active.places[3]
+        entries, diffs = self._news(rows, heirs[own])
+        came, counts = heirs[own[entries]], np.abs(diffs)
         signalled = _at(active.places[-1], size)
-        added = np.maximum(rows.diffs[:arrivals], 0)
+        added = np.maximum(diffs, 0)
         inputs = {
-            name: _sums(came, added * physical(rows.frame.get_column(TRIGGER_INPUT + name))[:arrivals], size)
+            name: _sums(came, added * physical(rows.frame.get_column(TRIGGER_INPUT + name))[entries], size)
             for name in self._inputs
         }
         return Moment(
             ends=after[END],
             rows=_sums(came, counts, size),
             inputs=inputs,
-            patterns={names: self._pattern(names, rows, came, size) for names in self._patterns},
+            patterns={
+                names: self._pattern(names, rows, entries, diffs, came, size) for names in self._patterns
+            },
             signalled=signalled,
             pending=after[PENDING] != 0,
             watermark_before=self.clock.before,
@@ -347,16 +356,28 @@ class TrackWindows:
             state=state,
         )
 
+    def _news(self, rows: Delta, places: Index) -> tuple[Index, Ints]:
+        """Which entries are news of a window, and how many rows came or went: not rows that moved with their session.
+
+        Where a session may have been split, these are told by what a window has now and had before.
+        """
+        if self._merging is None:
+            return np.arange(len(rows)), rows.diffs
+        arrivals = self._merging.arrivals
+        if (rows.diffs[:arrivals] > 0).all():
+            return np.arange(arrivals), rows.diffs[:arrivals]
+        start = self._tracking.keys[-1]
+        columns = [column for column in rows.rows.get_columns() if column.name != start]
+        kept, diffs = consolidated_rows(pl.DataFrame([pl.Series(start, places), *columns]), rows.diffs)
+        return np.arange(len(rows)) if kept is None else kept, diffs
+
     def _pattern(
-        self, names: tuple[str, str], rows: Delta, came: Index, size: int
+        self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, came: Index, size: int
     ) -> tuple[Mask, Mask, Mask]:
         """Which windows had a start row, a stop row, and a stop row after a start row."""
-        start, stop = (
-            physical(rows.frame.get_column(TRIGGER_INPUT + name))[: len(came)] != 0 for name in names
-        )
-        added = rows.diffs[: len(came)] > 0
+        start, stop = (physical(rows.frame.get_column(TRIGGER_INPUT + name))[entries] != 0 for name in names)
         first, last = np.full(size, len(came)), np.full(size, -1)
-        begins, ends = np.flatnonzero(start & added), np.flatnonzero(stop & added)
+        begins, ends = np.flatnonzero(start & (diffs > 0)), np.flatnonzero(stop & (diffs > 0))
         np.minimum.at(first, came[begins], begins)
         np.maximum.at(last, came[ends], ends)
         return first < len(came), last >= 0, first < last
@@ -369,6 +390,9 @@ class TrackWindows:
         closed = self._closing(after[END]) <= watermark if tracking.lateness is not None else moment.none
         closed &= is_open
         fires = closed & (moment.pending | tracking.always)
+        if self._merging is not None:
+            # A session without rows is none, and cannot wait: what it said is taken back.
+            fires |= is_open & (after[ROWS] == 0)
         ready = self._trigger.ready(moment) & is_open
         self._trigger.fire(moment, ready)
         fires |= ready
@@ -388,7 +412,10 @@ class TrackWindows:
             keys.take(places),
             timing[places],
             closed[places],
+            after[ROWS][places] != 0,
+            gone[places],
             keys.take(np.flatnonzero(closed)),
+            keys.take(np.flatnonzero(gone)),
             keys.take(np.flatnonzero(expired)),
             None if self._merging is None else self._merging.moves,
         )

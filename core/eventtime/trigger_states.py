@@ -395,12 +395,15 @@ class _AllOf(Part):
     def flags(self) -> list[str]:
         return [f"{self.place}done", *(f"{part.place}was ready" for part in self.parts)]
 
+    def observe(self, moment: Moment, on: Mask) -> None:
+        for part in self.parts:
+            part.observe(moment, on)
+            moment.put(f"{part.place}was ready", on & part.ready(moment), 1)
+
     def ready(self, moment: Moment) -> Mask:
         ready = ~moment.none
         for part in self.parts:
-            name = f"{part.place}was ready"
-            moment.put(name, part.ready(moment), 1)
-            ready &= moment.get(name) != 0
+            ready &= moment.get(f"{part.place}was ready") != 0
         return ready & ~self.finished(moment)
 
     def fire(self, moment: Moment, on: Mask) -> None:

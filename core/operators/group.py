@@ -59,7 +59,8 @@ class GroupBy:
     ``Distinct`` of (key, value) pairs whose values are counted, or tells a number by key. State: the additive
     columns by key; what cannot be inverted is read from arrangements. For every touched key the row before is
     retracted and the row after added, where they differ; unless ``is_asked``: then nothing is said here, and
-    who wants to know asks for ``rows``. Without key columns there is one row, also of no rows. Keys that expire
+    who wants to know asks for ``rows``. ``of_differences``: groups hold what came less what went, and are there while
+    any of it, or the number of rows, is not zero. Without key columns there is one row, also of no rows. Keys that expire
     are forgotten when the epoch is over, without a word.
     Cost: the delta and the touched groups, plus what the arrangements say.
     """
@@ -72,8 +73,10 @@ class GroupBy:
         *,
         expiry: Expiry | None = None,
         is_asked: bool = False,
+        of_differences: bool = False,
     ) -> None:
         self.schema = schema
+        self._of_differences = of_differences
         self._expiry = expiry
         self._is_asked = is_asked
         self._spec = spec
@@ -119,17 +122,26 @@ class GroupBy:
         )
         return self._difference(change, names)
 
-    def rows(self, keys: Keys, *, also_absent: bool = False) -> tuple[Mask, pl.DataFrame]:
+    def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
         """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
 
-        ``also_absent``: also the rows of no rows of the groups that are not there. Cost: the groups asked for.
+        Of the groups in ``even`` also the rows of no rows, if they are not there. Cost: the groups asked for.
         """
         sums = self.spine.totals(keys, with_delta=True)
-        exists = np.ones(len(keys), np.bool_) if also_absent else self._exists(sums, len(keys))
+        exists = self._exists(sums, len(keys))
+        exists = exists if even is None else exists | even
         change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
         values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         names = self._key_columns(keys.take(change.groups), self.spine.delta)
-        return exists, pl.DataFrame(self._finished(names, values, len(change)))
+        rows = self._finished(names, values, len(change))
+        if self._of_differences:
+            says = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
+            for column in rows[len(names) :]:
+                says |= (column.fill_null(0) != 0).to_numpy()
+            says |= False if even is None else even[exists]
+            exists[exists] = says
+            return exists, keep(pl.DataFrame(rows), says)
+        return exists, pl.DataFrame(rows)
 
     def names(self, keys: Keys) -> pl.DataFrame:
         """The key columns of these ascending, distinct groups, as of the last commit; nulls for those that are not there."""
@@ -224,6 +236,11 @@ class GroupBy:
     def _exists(self, sums: Sums, height: int) -> Mask:
         if self._has_first_row:
             return np.ones(height, np.bool_)
+        if self._of_differences:
+            changed = np.zeros(height, np.bool_)
+            for column in sums.values():
+                changed |= column != 0
+            return changed
         lengths = sums.get(LENGTH)
         return np.zeros(height, np.bool_) if lengths is None else lengths != 0
 

@@ -38,7 +38,9 @@ def check(run: Run) -> Both:
         for frame in both.view.deltas(since=pushed - 1):
             assert_consolidated(frame, pushed)
         delta = both.delta(both.view, pushed, columns)
-        assert delta == told.delta, f"epoch {number}:\n engine    {dict(delta)}\n simulator {dict(told.delta)}"
+        assert delta == told.delta, (
+            f"epoch {number}:\n engine    {dict(delta)}\n simulator {dict(told.delta)}"
+        )
         held = both.counted(both.view.read(), columns)
         assert held == both.simulator.contents, (
             f"after epoch {number}:\n engine holds {dict(held)}\n simulator    {dict(both.simulator.contents)}"

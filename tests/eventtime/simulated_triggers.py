@@ -289,7 +289,9 @@ class AllOf(Trigger):
         return self.children
 
     def wants(self, seen: Seen) -> bool:
-        self.latched = [was or part.ready(seen) for was, part in zip(self.latched, self.children, strict=True)]
+        self.latched = [
+            was or part.ready(seen) for was, part in zip(self.latched, self.children, strict=True)
+        ]
         return all(self.latched)
 
     def anew(self) -> None:

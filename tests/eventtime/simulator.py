@@ -17,21 +17,22 @@ Choices where the texts leave room:
 - A session keeps its trigger while its start stays. If its start is no start any more, the session that has the
   first of its remaining rows takes over trigger and panes. If no row is left, there is no session that could wait:
   what it said is taken back in the same epoch.
-- Rows that go are counted for the session that held them. A session that was split off has seen its rows come.
+- Rows that go are counted for the session that held them, also those that go to a session that was split off; that one
+  has seen them come.
 - The panes of a session that another one replaced are taken back when that one speaks, not before. If it speaks
   of the same bounds with the same value as a pane that is still said, that pane stands.
 - ``ON_TIME`` can be said of a session that changed behind the watermark only if nothing that it came from has been
   said since the watermark passed; behind a watermark a new one is late.
 - The index of panes begins anew if the bounds are not those of the window's last pane.
 - Discarding: a pane is of the rows that came since the last firing less those that went, whatever session they were
-  in then. Under ``always`` a pane of no rows is spoken too, as long as the window holds rows.
+  in then; if all of that and the number of rows is zero, there is nothing to say. Under ``always`` a pane of no rows is spoken too, as long as the window holds rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from eventtime.simulated_triggers import EveryEpoch, Row, Seen, Trigger
@@ -256,7 +257,9 @@ class Open:
             self.came += other.came
         self.change()
 
-    def seen(self, before: int, watermark: int, processing_time: int, *, always: bool, signalled: bool) -> Seen:
+    def seen(
+        self, before: int, watermark: int, processing_time: int, *, always: bool, signalled: bool
+    ) -> Seen:
         """The epoch as the trigger sees it."""
         return Seen(
             end=self.end,
@@ -364,7 +367,9 @@ class Simulator:
 
     def _take(self, key: Key, bounds: Bounds, row: Row) -> None:
         windows = self.open.get(key, {})
-        looked_at = list(windows.values()) if isinstance(self.pipeline.window, Sessions) else [windows[bounds[0]]]
+        looked_at = (
+            list(windows.values()) if isinstance(self.pipeline.window, Sessions) else [windows[bounds[0]]]
+        )
         found = [(window, held) for window in looked_at for held in window.rows if held.row == row]
         assert found, f"{row} is retracted and is not there"
         window, held = min(found, key=lambda pair: pair[1].is_said)
@@ -388,10 +393,12 @@ class Simulator:
         for start, session in sessions.items():
             bounds = (start, session[-1].instant + gap)
             window = old.get(start) or self._new(key, bounds, before)
+            joined = [*([window] if start in old else []), *replaced.get(start, [])]
+            held_before = {id(held) for each in joined for held in each.rows}
             if start in replaced:
                 window.absorb(replaced[start], is_new=start not in old)
-            elif start not in old:
-                window.came += sum(id(held) not in arrived for held in session)
+            window.came += len(held_before ^ ({id(held) for held in session} - arrived))
+            window.added += tuple(held.row for held in session if id(held) not in held_before | arrived)
             _settle(window, bounds, session, arrived, before)
             self.open[key][start] = window
 
@@ -453,7 +460,9 @@ class Simulator:
             return None
         if not gone:
             return self._computed(came)
-        return tuple(map(_minus, self._computed(came), self._computed(gone)))
+        differences = tuple(map(_minus, self._computed(came), self._computed(gone)))
+        says = any(differences) or len(came) != len(gone) or self.pipeline.always
+        return differences if says else None
 
     def _computed(self, rows: list[Row]) -> Output:
         return tuple(aggregate(rows) for aggregate in self.pipeline.aggregates.values())
@@ -523,5 +532,14 @@ def _settle(window: Open, bounds: Bounds, session: list[Held], arrived: set[int]
 
 
 def _minus(came: Any, gone: Any) -> Any:
-    assert isinstance(came, int) and isinstance(gone, int), "only what adds up can be taken back from a discarding pane"
-    return came - gone
+    """What adds up is all that can be taken back from a discarding pane."""
+    difference: int = came - gone
+    return difference
+
+
+def batch(pipeline: Pipeline, rows: Iterable[tuple[Row, int]]) -> Counter[Output]:
+    """What is computed of all rows at once: the results that every order, split and trigger must come to."""
+    plain = replace(
+        pipeline, trigger=EveryEpoch(), mode="retracting", lateness=None, always=False, pane_info=False
+    )
+    return Simulator(plain).step(rows).delta

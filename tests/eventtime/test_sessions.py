@@ -175,7 +175,7 @@ class Running:
             self.rows[row, start] += diff
             if not self.rows[row, start]:
                 del self.rows[row, start]
-        for session, moved in self.moved_ends(out[1]):
+        for session, moved in self.moved_ends(out[1]).items():
             self.totals[session] += moved
             if not self.totals[session]:
                 del self.totals[session]
@@ -188,10 +188,11 @@ class Running:
             yield (tuple(key), int(instant), text), start, diff
             assert y == 0.5
 
-    def moved_ends(self, out: Delta) -> Iterator[tuple[Id, int]]:
-        frame = out.frame.with_columns(pl.col("window_start").to_physical())
+    def moved_ends(self, out: Delta) -> dict[Id, int]:
+        frame, moved = out.frame.with_columns(pl.col("window_start").to_physical()), Counter[Id]()
         for *key, start, diff in frame.iter_rows():
-            yield (tuple(key), start), diff
+            moved[tuple(key), start] += diff
+        return {session: diff for session, diff in moved.items() if diff}
 
     def moves(self, ids: Sequence[Id]) -> dict[Id, Id]:
         """The moves of the last epoch, told apart by the words of these ids."""
@@ -213,6 +214,12 @@ class Running:
     @property
     def entries(self) -> list[int]:
         return [state.entries for state in self.states]
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept."""
+        rows = self.states[1]
+        return sum(int(run.sums[DIFF].sum()) for run in rows.runs)
 
     @property
     def touched(self) -> int:
@@ -271,6 +278,10 @@ def histories(draw: st.DrawFn, *, retract: bool) -> tuple[int, list[list[tuple[R
     rows = st.builds(row, st.sampled_from([0, 1, None]), instants, TEXTS)
     held: Counter[Row] = Counter()
     epochs = []
+    if draw(st.booleans()):
+        # A long session to begin with.
+        epochs.append(plus(*(row(0, instant) for instant in range(-far, far, max(1, gap - 1)))))
+        held.update(each for each, _ in epochs[0])
     for _ in range(draw(st.integers(1, 6))):
         entries: list[tuple[Row, int]] = []
         for _ in range(draw(st.integers(0, 9))):
@@ -291,7 +302,7 @@ SETTINGS = st.sampled_from(["usual", "tiny", "colliding", "unpacked"])
 
 @contextmanager
 def ways(setting: str) -> Iterator[None]:
-    """The code as it is; with little data on the ways of much; with first words that collide; without packed sorts."""
+    """The code as it is; with little data on the ways of much; with words that agree in part; without packed sorts."""
     with (
         patch.multiple(
             spine_module, FLOOR=1 if setting != "usual" else 512, FAN=2 if setting != "usual" else 4
@@ -308,6 +319,8 @@ def ways(setting: str) -> Iterator[None]:
             yield
             return
         with (
+            patch.multiple(cells_module, CELL=np.uint64(1)),
+            patch.multiple(rows_module, LOW=np.uint64(2**63 - 1)),
             patch.object(batches_module, "key_words", colliding),
             patch.object(rows_module, "key_words", colliding),
         ):
@@ -325,7 +338,7 @@ def colliding(columns: Sequence[pl.Series], height: int) -> Keys:
 @given(history=histories(retract=True), setting=SETTINGS)
 def test_rows_that_come_and_go(history: tuple[int, list[list[tuple[Row, int]]]], setting: str) -> None:
     gap, epochs = history
-    with ways("usual" if setting == "colliding" else setting):
+    with ways(setting):
         running, oracle = Running(gap), Oracle(gap)
         for entries in epochs:
             check(running, oracle, entries)
@@ -337,7 +350,7 @@ def test_rows_that_come_and_go(history: tuple[int, list[list[tuple[Row, int]]]],
 @given(history=histories(retract=False), setting=SETTINGS)
 def test_rows_that_only_come(history: tuple[int, list[list[tuple[Row, int]]]], setting: str) -> None:
     gap, epochs = history
-    with ways("usual" if setting == "colliding" else setting):
+    with ways(setting):
         running, oracle = Running(gap, may_retract=False, time_zone="Europe/Berlin"), Oracle(gap)
         for entries in epochs:
             check(running, oracle, entries)
@@ -385,7 +398,7 @@ def test_what_closes_is_forgotten(
 ) -> None:
     """With a watermark that moves on, in epochs with rows and without, and rows that are late left out."""
     gap, epochs = history
-    with ways("usual" if setting == "colliding" else setting):
+    with ways(setting):
         running, oracle = Running(gap, lateness=lateness), Oracle(gap)
         watermark = START_OF_TIME
         for number, entries in enumerate(epochs):
@@ -396,21 +409,27 @@ def test_what_closes_is_forgotten(
                     accepted.append((each, diff))
                     left[each] += diff
             watermark = max(watermark, -45) + steps[number]
-            before, rows_before = oracle.ends(), Counter(running.rows)
+            before = oracle.ends()
             moves = oracle.change(accepted)
             out = running.push(accepted, watermark)
             assert running.moves([*(before | oracle.ends())]) == moves
-            assert Counter(dict(running.moved_ends(out[1]))) == changes(before, oracle.ends())
+            assert running.moved_ends(out[1]) == changes(before, oracle.ends())
             rows_now = Oracle(gap, plain(oracle.rows)).started()
             assert {each: count for each, count in running.rows.items() if each in rows_now} == rows_now
-            assert rows_before is not running.rows
             oracle.close(watermark - lateness)
+            assert running.kept == sum(oracle.rows.values())
             running.rows = Counter(Oracle(gap, plain(oracle.rows)).started())
             if steps[-1 - number] < 4:
                 watermark += 3
                 assert [len(out) for out in running.push([], watermark)] == [0, 0]
                 oracle.close(watermark - lateness)
+                assert running.kept == sum(oracle.rows.values())
                 running.rows = Counter(Oracle(gap, plain(oracle.rows)).started())
+        for instant in sorted({end for end in oracle.ends().values() if end + lateness > watermark}):
+            for at in (instant - 1, instant):
+                running.push([], max(watermark, at + lateness))
+                oracle.close(max(watermark - lateness, at))
+                assert running.kept == sum(oracle.rows.values())
         running.push([], END_OF_TIME)
         assert running.entries == [0, 0, 0]
 
@@ -444,9 +463,7 @@ def steps(running: Running, *epochs: Sequence[tuple[Row, int]]) -> list[tuple[An
         rows, ends = running.push(entries)
         moves = running.moves([*(ids | oracle.ends())])
         shown = {(old[0][0], old[1]): new[1] for old, new in moves.items()}
-        moved: Counter[Any] = Counter()
-        for (key, start), diff in running.moved_ends(ends):
-            moved[key[0], start] += diff
+        moved = {(key[0], start): diff for (key, start), diff in running.moved_ends(ends).items()}
         found.append((started(running, rows), moved, shown))
     return found
 
@@ -590,6 +607,25 @@ def test_a_row_that_comes_and_goes_in_one_epoch_joins_nothing() -> None:
     assert found[1] == ({}, {}, {})
 
 
+def test_rows_that_are_gone_are_not_spoken_of_again() -> None:
+    running = Running(10, lateness=0)
+    running.push(plus(row(0, 5), row(0, 7), row(0, 8)))
+    running.push(minus(row(0, 7)))
+    assert len(running.push(plus(row(0, 4)))[0]) == 1 + 2 * 2
+    running.push([], 18)
+    running.push(plus(row(0, 9)))
+    rows, _ = running.push([*plus(row(0, 8, "again"))])
+    assert len(rows) == 1 + 2 * 1
+
+
+def test_a_long_session_moves_though_rows_come_for_it_in_many_places() -> None:
+    running, oracle = Running(10), Oracle(10)
+    check(running, oracle, plus(*(row(0, 5 * n) for n in range(200))))
+    inside = [row(0, instant, "inside") for instant in (37, 42, 251, 333, 338, 801, 992, 999)]
+    check(running, oracle, plus(row(0, -4), *inside))
+    check(running, oracle, minus(row(0, -4), row(0, 0), row(0, 5), row(0, 10), *inside))
+
+
 def test_a_retraction_where_none_was_announced_is_a_bug() -> None:
     running = Running(10, may_retract=False)
     running.push(plus(row(0, 1)))
@@ -606,14 +642,14 @@ def test_a_session_that_ends_at_the_watermark_closes() -> None:
     # A row that is not late itself begins anew, though it would have been of the session that closed.
     rows, ends = running.push(plus(row(0, 3)), 17)
     assert started(running, rows) == {(0, 3, 3): 1}
-    assert [*running.moved_ends(ends)] == [(((0,), 3), 13)]
+    assert running.moved_ends(ends) == {((0,), 3): 13}
 
 
 def test_a_session_that_is_over_as_it_comes_is_not_kept() -> None:
     running = Running(10, lateness=0)
     rows, ends = running.push(plus(row(0, 1), row(0, 9), row(0, 30)), 25)
     assert started(running, rows) == {(0, 1, 1): 1, (0, 9, 1): 1, (0, 30, 30): 1}
-    assert sorted(running.moved_ends(ends)) == [(((0,), 1), 19), (((0,), 30), 40)]
+    assert running.moved_ends(ends) == {((0,), 1): 19, ((0,), 30): 40}
     running.push([], 40)
     assert running.entries == [0, 0, 0]
 

@@ -111,7 +111,11 @@ def history_of(case: dict[str, Any]) -> list[tuple[int, list[sim.Row], int | Non
     if "micro_batch" in case["trigger"]:
         minutes = range(seconds("12:06:00"), seconds("12:10:00"), 60)
         return [
-            (end, [row for at, rows in sorted(arrivals.items()) if end - 60 <= at < end for row in rows], None)
+            (
+                end,
+                [row for at, rows in sorted(arrivals.items()) if end - 60 <= at < end for row in rows],
+                None,
+            )
             for end in minutes
         ]
     curve = {
@@ -205,7 +209,9 @@ def panes_of(case: dict[str, Any]) -> list[Pane]:
 
 
 def matches(pane: Pane, wanted: dict[str, Any], combiner: str) -> bool:
-    stamp = {"output_at_earliest": pane.earliest, "output_at_latest": pane.latest}.get(combiner, pane.bounds[1] - 1)
+    stamp = {"output_at_earliest": pane.earliest, "output_at_latest": pane.latest}.get(
+        combiner, pane.bounds[1] - 1
+    )
     found = {
         "window": list(pane.bounds),
         "values": list(pane.values[0]),
@@ -305,7 +311,9 @@ def test_sliding_windows_by_hand() -> None:
 def test_lateness_by_hand() -> None:
     """A148, A149: late rows within the horizon are spoken of, others refused; then nothing is remembered."""
     trigger = when.AfterWatermark(late=when.AfterCount(1))
-    simulator = Simulator(sums(sim.fixed(10), trigger=trigger, mode="accumulating", lateness=5, pane_info=True))
+    simulator = Simulator(
+        sums(sim.fixed(10), trigger=trigger, mode="accumulating", lateness=5, pane_info=True)
+    )
     row = {"t": 1, "v": 1}
     steps = [
         simulator.step([(row, 1)], 10, 100),

@@ -275,7 +275,9 @@ def test_a_trigger_of_ones_own_that_fails_changes_nothing() -> None:
     )
     engine, rows = opened(ec.repeat(trigger))
     declare(engine, rows)
-    with pytest.raises(ec.InputError, match=r"trigger 'broken': a hook raised TypeError.*nothing has changed"):
+    with pytest.raises(
+        ec.InputError, match=r"trigger 'broken': a hook raised TypeError.*nothing has changed"
+    ):
         spoken(engine, [{"v": [1]}])
     assert engine.epoch_number == 0
 

@@ -1,13 +1,12 @@
 """An epoch that fails anywhere changes nothing and says nothing, and the same input then succeeds."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import assume, given
 
+from faults import FaultError, raising_node, raising_state
 from harness import Running, circuit_of, contents
 from oracle import TooLargeError
 from strategies import Case, Program, cases, of_profile
@@ -35,52 +34,6 @@ EVERY_OPERATOR = Case(
         {"a": [((1, 1), -1), ((3, 3), 1), ((9, 9), -1)], "b": [((1, 0.5), -1), ((2, 2.5), 1)]},
     ],
 )
-
-
-class FaultError(Exception):
-    """Raised on purpose."""
-
-
-class Raising:
-    """An operator that raises, before or after the one that it stands for has done its work."""
-
-    def __init__(self, operator: Any, *, after: bool) -> None:
-        self.schema = operator.schema
-        self._operator = operator
-        self._after = after
-
-    def step(self, *given: Any) -> Any:
-        if self._after:
-            self._operator.step(*given)
-        raise FaultError
-
-
-@contextmanager
-def raising_node(node: Any, *, after: bool) -> Iterator[None]:
-    operator = node.operator
-    node.operator = Raising(operator, after=after)
-    try:
-        yield
-    finally:
-        node.operator = operator
-
-
-@contextmanager
-def raising_state(state: Any, *, after: bool) -> Iterator[list[bool]]:
-    """The state raises when something is staged in it; the list tells whether it was asked to."""
-    stage, asked = state.stage, []
-
-    def raising(*given: Any) -> None:
-        asked.append(True)
-        if after:
-            stage(*given)
-        raise FaultError
-
-    state.stage = raising
-    try:
-        yield asked
-    finally:
-        del state.stage
 
 
 def observed(running: Running) -> tuple[Any, ...]:

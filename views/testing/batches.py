@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import polars as pl
 
@@ -32,10 +33,21 @@ class Batch:
         return engine.epoch_number
 
     def __repr__(self) -> str:
-        """As Hypothesis prints it."""
-        rows = {source: frame.rows() for source, frame in self.rows.items()}
-        return f"Batch(at={self.at}, rows={rows}, watermarks={dict(self.watermarks)})"
+        """Processing time, rows as tuples, and watermarks."""
+        parts = [f"at {self.at:%Y-%m-%d %H:%M:%S}"]
+        parts += [f"{source}: {list(map(_shown, frame.to_dicts()))}" for source, frame in self.rows.items()]
+        parts += [f"watermark of {source}: {to:%H:%M:%S}" for source, to in self.watermarks.items()]
+        return f"Batch({'; '.join(parts)})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis prints a failure."""
+        printer.text(repr(self))
 
 
 History = list[Batch]
 """What happened to an engine, epoch by epoch."""
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its times as text."""
+    return {name: str(cell) if isinstance(cell, datetime) else cell for name, cell in row.items()}

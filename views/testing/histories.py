@@ -121,13 +121,13 @@ class _Scribe:
         """Some rows of the pool, and some of those that are there taken back."""
         source = self._writer.source
         entries: list[tuple[int, int]] = []
+        # Of one key in a batch an upsert source takes the last row, and deletes only what was there before.
+        deletable = {place for place, count in self._held.items() if count}
         for number in draw(st.lists(st.integers(0, len(self._pool) - 1), max_size=most)):
             place = self._place(number)
-            takes_back = source.kind != "append" and self._held[place] > 0 and draw(st.booleans())
-            diff = -1 if takes_back else 1
-            self._held[place] = (
-                (0 if takes_back else 1) if source.kind == "upsert" else self._held[place] + diff
-            )
+            may = place in deletable if source.kind == "upsert" else source.kind == "diffs"
+            diff = -1 if may and self._held[place] > 0 and draw(st.booleans()) else 1
+            self._held[place] = max(diff, 0) if source.kind == "upsert" else self._held[place] + diff
             entries.append((number, diff))
         cells = list(zip(*(self._pool[number] for number, _ in entries), strict=True))
         columns = [

@@ -205,7 +205,7 @@ class Play:
         columns = [*schema, *[DIFF] * max(map(len, rows), default=0)]
         signed = {DIFF: 1} if any(isinstance(row, Mapping) and DIFF in row for row in rows) else {}
         return [
-            {name: cell(name, said) for name, said in (row | signed | row).items()}
+            {name: cell(name, said) for name, said in (signed | row).items()}
             if isinstance(row, dict)
             else tuple(map(cell, columns, row))
             for row in rows

@@ -1,0 +1,65 @@
+"""Faults on purpose: at a node, before or after its work, and where a state is staged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class FaultError(Exception):
+    """Raised on purpose."""
+
+
+class Raising:
+    """An operator that raises, before or after the one that it stands for has done its work."""
+
+    def __init__(self, operator: Any, *, after: bool) -> None:
+        self.schema = operator.schema
+        self._operator = operator
+        self._after = after
+
+    def step(self, *given: Any) -> Any:
+        if self._after:
+            self._operator.step(*given)
+        raise FaultError
+
+
+@contextmanager
+def raising_node(node: Any, *, after: bool) -> Iterator[None]:
+    """Raise where this node steps."""
+    operator = node.operator
+    node.operator = Raising(operator, after=after)
+    try:
+        yield
+    finally:
+        node.operator = operator
+
+
+WRITING = ("stage", "set", "due", "advance")
+"""Methods by which something is made ready in a state."""
+
+
+@contextmanager
+def raising_state(state: Any, *, after: bool) -> Iterator[list[bool]]:
+    """The state raises when something is made ready in it; the list tells whether it was asked to."""
+    asked: list[bool] = []
+    names = [name for name in WRITING if hasattr(state, name)]
+    assert names, f"nothing is ever staged in {state}"
+    for name in names:
+        setattr(state, name, _raising(getattr(state, name), asked, after=after))
+    try:
+        yield asked
+    finally:
+        for name in names:
+            delattr(state, name)
+
+
+def _raising(method: Callable[..., Any], asked: list[bool], *, after: bool) -> Callable[..., Any]:
+    def raising(*given: Any, **named: Any) -> None:
+        asked.append(True)
+        if after:
+            method(*given, **named)
+        raise FaultError
+
+    return raising
