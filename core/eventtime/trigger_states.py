@@ -366,6 +366,11 @@ class _AfterWatermark(Part):
     def back_to_early(self, moment: Moment, on: Mask) -> None:
         self.reset(moment, on & self._is_late(moment))
 
+    def merged(self, moment: Moment, on: Mask) -> None:
+        super().merged(moment, on)
+        if self._late is not None:
+            self._late.reset(moment, on & ~self._is_late(moment))
+
     def _is_late(self, moment: Moment) -> Mask:
         late: Mask = moment.get(f"{self.place}late") != 0
         return late
@@ -431,6 +436,13 @@ class _Sequence(Part):
             moment.put(f"{part.place}over", over, 1)
             if part is self.parts[-1]:
                 self._done(moment, over)
+
+    def merged(self, moment: Moment, on: Mask) -> None:
+        super().merged(moment, on)
+        before = on
+        for part in self.parts:
+            part.reset(moment, on & ~before)
+            before = before & (moment.get(f"{part.place}over") != 0)
 
     def _turns(self, moment: Moment) -> Iterator[tuple[Part, Mask]]:
         """Each part, and for which windows it is its turn: all before it are over and it is not."""
