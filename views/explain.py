@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from html import escape
 
 from evercurrent.core.circuit import Node
+from evercurrent.core.eventtime.arrival import SourceClock
+from evercurrent.core.instants import shown, spelled
 
 from .builder import Compiled
 from .collection import Collection
-from .plan import Input, Plan, PlanId
+from .plan import Input, Plan, PlanId, WindowedGroup
+from .triggers import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,31 @@ def explain_text(plan: Plan, compiled: Compiled, epoch: int) -> str:
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
+    lines += [_spoken(place, plan[place].operation) for place in places if place in compiled.trackers]
+    lines += [_clock(name, clock) for name, clock in compiled.clocks.items()]
     refused, forgotten = compiled.ledger.entries, compiled.ledger.forgotten
     let_go = f", {forgotten:,} older ones let go" if forgotten else ""
     lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{let_go}")
     return "\n".join(lines)
+
+
+def _spoken(place: PlanId, operation: object) -> str:
+    """When and how the windows of a node speak, and when they close."""
+    assert isinstance(operation, WindowedGroup)
+    known = operation.windowing
+    closes = "never close" if known.lateness is None else f"close {spelled(known.lateness)} after their end"
+    always = ", also if nothing has changed" if known.always else ""
+    return f"windows of {place}: {in_words(known.trigger)}{always}; {known.mode}; {closes}"
+
+
+def _clock(name: str, clock: SourceClock) -> str:
+    behind = clock.skew
+    by = (
+        ""
+        if behind is None
+        else f", {spelled(abs(behind))} {'behind' if behind >= 0 else 'ahead of'} processing time"
+    )
+    return f"watermark of {name}: {shown(clock.before)}{by}"
 
 
 def explain_mermaid(plan: Plan, compiled: Compiled) -> str:

@@ -28,7 +28,7 @@ from evercurrent.core.eventtime.triggers import (
     Until,
     finishes,
 )
-from evercurrent.core.instants import instant_of
+from evercurrent.core.instants import instant_of, spelled
 
 from .durations import microseconds
 
@@ -202,6 +202,50 @@ def repeat(part: Trigger) -> Trigger:
 def until(part: Trigger, end: Trigger) -> Trigger:
     """The part until ``end`` would speak, which then does, and both are over."""
     return Until(_trigger("until", part), _trigger("until", end))
+
+
+def in_words(trigger: Trigger) -> str:
+    """A trigger as it is written, for plans.
+
+    >>> in_words(after_watermark(early=every("1m"), late=each_row()))
+    'after_watermark(early=every 1m, late=each row)'
+    """
+    match trigger:
+        case EveryEpoch():
+            return "every epoch"
+        case AfterWatermark(early, late):
+            parts = [f"{name}={in_words(part)}" for name, part in (("early", early), ("late", late)) if part]
+            return f"after_watermark({', '.join(parts)})"
+        case Repeat(AtPeriod() as part):
+            return in_words(part).replace("at_period", "every")
+        case Repeat(AfterCount(1)):
+            return "each row"
+        case Repeat(part):
+            return f"repeat({in_words(part)})"
+        case AtPeriod(period, aligned_to):
+            return f"at_period {spelled(period)}" + (f" from {spelled(aligned_to)}" if aligned_to else "")
+        case AfterCount(count):
+            return f"after_count({count})"
+        case AfterSum(input, limit):
+            return f"after_bytes({limit}, {input})"
+        case Punctuation(input):
+            return f"punctuation({input})"
+        case Pattern(start, stop):
+            return f"pattern({start}, {stop})"
+        case AfterPercentile(share):
+            return f"after_percentile({share:g})"
+        case Signal():
+            return "signal()"
+        case Custom(name):
+            return f"custom_trigger {name}"
+        case AnyOf(parts):
+            return f"any_of({', '.join(map(in_words, parts))})"
+        case AllOf(parts):
+            return f"all_of({', '.join(map(in_words, parts))})"
+        case Sequence(parts):
+            return f"sequence({', '.join(map(in_words, parts))})"
+        case Until(part, end):
+            return f"until({in_words(part)}, {in_words(end)})"
 
 
 def _column(where: str, column: Any) -> str:

@@ -291,3 +291,13 @@ def test_why_of_one_window_over_all_time(engine: ec.Engine, rows: ec.Source) -> 
     assert "for 2 more rows: 1 of 3 are there" in view.why("a")
     with pytest.raises(ec.InputError, match="one window over all of time"):
         view.why(window=NOON)
+
+
+def test_a_plan_says_when_windows_speak_and_close(engine: ec.Engine, rows: ec.Source) -> None:
+    """E7: the lateness, and what else decides when panes come, stands in the plan."""
+    windowed = rows.window(ec.fixed("1m")).trigger(early=ec.every("10s"), late=ec.each_row())
+    engine.view("sums", total(windowed.lateness("1h30m")))
+    engine.push("rows", {"k": ["a"], "v": [1], "t": [NOON]}, at=AT + timedelta(seconds=5), watermark=NOON)
+    plan = engine.explain()
+    assert "after_watermark(early=every 10s, late=each row); retracting; close 1h30m after their end" in plan
+    assert "watermark of rows: 2026-01-01 12:00:00 UTC, 5s behind processing time" in plan
