@@ -8,12 +8,7 @@ import numpy as np
 
 from .grouping import group
 from .kernels import Index, Ints, Keys
-
-FAN = 4
-"""How many runs of about one size are kept before they are merged."""
-
-FLOOR = 512
-"""Runs up to this size are of one level."""
+from .levels import to_merge
 
 NOTHING = Keys(np.zeros(0, np.uint64))
 
@@ -27,14 +22,6 @@ class _Run:
 
     def __len__(self) -> int:
         return len(self.instants)
-
-    @property
-    def level(self) -> int:
-        """The power of ``FAN`` by which the run exceeds ``FLOOR``."""
-        level, size = 0, FLOOR
-        while len(self) > size:
-            level, size = level + 1, size * FAN
-        return level
 
     def between(self, start: int, end: int) -> _Run:
         """The entries from one position to another, by reference."""
@@ -103,14 +90,7 @@ class Timers:
 
 
 def _piled(runs: tuple[_Run, ...]) -> tuple[_Run, ...]:
-    """Merge the youngest runs as soon as there are ``FAN`` of their level, or one that exceeds those before it."""
-    while len(runs) > 1:
-        level, first = runs[-1].level, len(runs) - 1
-        while first and runs[first - 1].level <= level:
-            first -= 1
-        smaller = any(run.level < level for run in runs[first:-1])
-        if len(runs) - first < FAN and not smaller:
-            return runs
+    while (first := to_merge([len(run) for run in runs])) is not None:
         runs = (*runs[:first], _merged(runs[first:]))
     return runs
 

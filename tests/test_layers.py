@@ -39,7 +39,7 @@ LEVELS = {
         "instants",
         "ledger",
     },
-    "state": {"run", "run_files", "spine", "reading", "timers", "expiry", "accumulators"},
+    "state": {"run", "run_files", "spine", "reading", "levels", "timers", "expiry", "accumulators"},
     "operators": {"operators", "eventtime"},
     "circuit": {"circuit", "checked"},
 }
@@ -56,7 +56,9 @@ FAMILIES = {
     "eventtime.session_rows": "eventtime.sessions",
     "eventtime.arrival": "eventtime.watermarks",
     "eventtime.partition_watermarks": "eventtime.watermarks",
+    "eventtime.trigger_parts": "eventtime.triggers",
     "eventtime.trigger_states": "eventtime.triggers",
+    "eventtime.firing": "eventtime.triggers",
     "eventtime.tracking": "eventtime.triggers",
     "eventtime.panes": "eventtime.triggers",
     "eventtime.pending": "eventtime.triggers",

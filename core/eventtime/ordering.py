@@ -15,15 +15,10 @@ from ..grouping import consolidated_rows, group
 from ..instants import instants_in, shown
 from ..kernels import Index, Ints, gather, keep, key_words, sorted_by, stack
 from ..ledger import Ledger, Refused
+from ..levels import to_merge
 from ..run import Layout, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
-
-FAN = 4
-"""How many runs of about one size are kept before they are merged."""
-
-FLOOR = 512
-"""Runs up to this size are of one level."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,14 +35,6 @@ class _Run:
 
     def __len__(self) -> int:
         return len(self.instants)
-
-    @property
-    def level(self) -> int:
-        """The power of ``FAN`` by which the run exceeds ``FLOOR``."""
-        level, size = 0, FLOOR
-        while len(self) > size:
-            level, size = level + 1, size * FAN
-        return level
 
     def cut(self, until: int) -> tuple[_Run | None, _Run | None]:
         """The entries before an instant and the others, by reference; None where there are none."""
@@ -157,14 +144,7 @@ class Buffer:
         return _run(instants[kept], pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]))
 
     def _piled(self, runs: tuple[_Run, ...]) -> tuple[_Run, ...]:
-        """Merge the last runs as soon as there are ``FAN`` of their level, or one that exceeds those before it."""
-        while len(runs) > 1:
-            level, first = runs[-1].level, len(runs) - 1
-            while first and runs[first - 1].level <= level:
-                first -= 1
-            smaller = any(run.level < level for run in runs[first:-1])
-            if len(runs) - first < FAN and not smaller:
-                return runs
+        while (first := to_merge([len(run) for run in runs])) is not None:
             runs = (*runs[:first], *filter(len, [self._merged(runs[first:])]))
         return runs
 

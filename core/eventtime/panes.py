@@ -19,7 +19,7 @@ from ..reading import Found, all_rows
 from ..run import Layout, make_run, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
-from .tracking import EARLY, Firing, places_among
+from .firing import EARLY, Firing, places_among
 
 Mode = Literal["discarding", "accumulating", "retracting"]
 

@@ -17,8 +17,8 @@ from ..reading import all_rows
 from ..run import Layout, make_run
 from ..schema import DIFF
 from ..spine import Spine
+from .firing import NO_KEYS, Merging, places_among
 from .panes import Fired
-from .tracking import NO_KEYS, Merging, places_among
 
 
 class Spoken:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -12,59 +11,21 @@ import polars as pl
 from ..clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ..delta import Delta
 from ..grouping import Groups, consolidated_rows, group
-from ..kernels import Index, Ints, Keys, Mask, expand, key_words, physical
+from ..kernels import Index, Ints, Keys, Mask, key_words, physical
 from ..protocol import State
 from ..run import Layout, run_of_groups
 from ..spine import Spine
 from ..timers import Timers
-from .trigger_states import NO_TIMER, Moment, trigger_state
+from .firing import EARLY, LATE, NO_KEYS, ON_TIME, Firing, Held, Merging
+from .trigger_parts import NO_TIMER, Moment
+from .trigger_states import trigger_state
 from .triggers import Pattern, Trigger, every_part
-
-EARLY, ON_TIME, LATE = 0, 1, 2
-"""Timing of a pane: before the watermark passed the end, when it did, after that."""
 
 OPEN, END, START, ROWS, PENDING, PAST = "open", "end", "start", "rows", "pending", "past"
 """State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said."""
 
 TRIGGER_INPUT = "trigger:"
 """Before the name of a column: what a trigger adds up of it, an integer per row."""
-
-NO_KEYS = Keys(np.zeros(0, np.uint64))
-
-
-class Merges(Protocol):
-    """Windows that became part of others in this epoch: the words of the old ones, and of the new one of each."""
-
-    @property
-    def old(self) -> Keys:
-        """The windows that are no more."""
-        ...
-
-    @property
-    def new(self) -> Keys:
-        """What each of them is part of now."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Firing:
-    """What becomes of windows at the end of an epoch.
-
-    ``keys`` are those that speak, ascending, with their ``timing``, and whether it ``is_last``. ``closed`` are
-    those that the watermark has closed, ``over`` also those that have lost all their rows and said so; which of those
-    that speak ``holds_rows``, and which ``is_over``. ``expired`` are those whose rows are forgotten: the closed ones and, where panes discard,
-    all that speak.
-    """
-
-    keys: Keys = NO_KEYS
-    timing: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    is_last: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    holds_rows: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    is_over: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    closed: Keys = NO_KEYS
-    over: Keys = NO_KEYS
-    expired: Keys = NO_KEYS
-    moves: Merges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,58 +47,6 @@ class Tracking:
     always: bool = False
     discards: bool = False
     window_start: str | None = None
-
-
-class Merging(Protocol):
-    """What the tracker asks of sessions: which became part of others, and which rows are new."""
-
-    @property
-    def moves(self) -> Merges | None:
-        """The sessions that became part of others in this epoch."""
-        ...
-
-    @property
-    def arrivals(self) -> int:
-        """So many leading entries of the output are this epoch's rows; the rest were there and have moved."""
-        ...
-
-
-class Held:
-    """The clock behind windows: the watermark, held back by what is behind it and has not been spoken yet.
-
-    Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._committed = START_OF_TIME
-        self._staged = START_OF_TIME
-        self.is_wanted = False
-
-    @property
-    def before(self) -> int:
-        """The held watermark as of the last commit."""
-        return self._committed
-
-    @property
-    def now(self) -> int:
-        """The held watermark after this epoch."""
-        return self._staged
-
-    def stage(self, held_at: int) -> None:
-        """Hold the watermark at this instant; it never moves back."""
-        self._staged = max(self._committed, min(self._clock.now, held_at))
-
-    def commit(self) -> None:
-        """Make what was staged the state."""
-        self._committed = self._staged
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = self._committed
-
-    entries = 0
-    nbytes = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -521,18 +430,3 @@ def _set_later(timers: Timers, instants: Ints, on: Mask, until: int, keys: Keys)
     """Set timers where they are wanted and have not come yet."""
     places = np.flatnonzero(on & (instants > until))
     timers.set(instants[places], keys.take(places))
-
-
-def places_among(wanted: Keys, among: Keys) -> Index:
-    """Where each key stands among ascending, distinct ones; -1 where it does not."""
-    lower = np.searchsorted(among.first, wanted.first)
-    upper = np.searchsorted(among.first, wanted.first, side="right")
-    place = np.where(lower < upper, lower, -1)
-    if among.second is None and wanted.second is None:
-        return place
-    seconds, own = among.seconds(), wanted.seconds()
-    positions, owners = expand(lower, upper)
-    same = seconds[positions] == own[owners]
-    place = np.full(len(wanted), -1)
-    place[owners[same]] = positions[same]
-    return place

@@ -41,7 +41,7 @@ class Ordered(Feed):
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small histories have runs of several levels."""
-    monkeypatch.setattr("evercurrent.core.eventtime.ordering.FLOOR", 2)
+    monkeypatch.setattr("evercurrent.core.levels.FLOOR", 2)
 
 
 additions = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=6)
@@ -285,7 +285,7 @@ def run_of(count: int, from_time: int, diff: int = 1) -> tuple[np.ndarray[Any, A
 def test_work_follows_what_comes_and_goes_not_what_is_kept(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evercurrent.core.eventtime.ordering.FLOOR", 512)
+    monkeypatch.setattr("evercurrent.core.levels.FLOOR", 512)
     buffer = Buffer()
     buffer.exchange(*run_of(kept, 10**9), until=0)
     buffer.commit()
@@ -299,7 +299,7 @@ def test_work_follows_what_comes_and_goes_not_what_is_kept(
 
 def test_work_of_taking_out_is_that_of_what_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a large buffer, bit by bit: what is left is moved a logarithmic number of times."""
-    monkeypatch.setattr("evercurrent.core.eventtime.ordering.FLOOR", 512)
+    monkeypatch.setattr("evercurrent.core.levels.FLOOR", 512)
     buffer, count, taken = Buffer(), 50_000, 0
     buffer.exchange(*run_of(count, 0), until=0)
     buffer.commit()

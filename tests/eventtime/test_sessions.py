@@ -22,9 +22,9 @@ import evercurrent.core.eventtime.session_cells as cells_module
 import evercurrent.core.eventtime.session_rows as rows_module
 import evercurrent.core.grouping as grouping
 import evercurrent.core.kernels as kernels
+import evercurrent.core.levels as levels_module
 import evercurrent.core.run as run_module
 import evercurrent.core.spine as spine_module
-import evercurrent.core.timers as timers_module
 from evercurrent.core.checked import Checked
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
 from evercurrent.core.delta import Delta
@@ -307,7 +307,7 @@ def ways(setting: str) -> Iterator[None]:
         patch.multiple(
             spine_module, FLOOR=1 if setting != "usual" else 512, FAN=2 if setting != "usual" else 4
         ),
-        patch.multiple(timers_module, FLOOR=1 if setting != "usual" else 512),
+        patch.multiple(levels_module, FLOOR=1 if setting != "usual" else 512),
         patch.multiple(directory_module, FROM=1 if setting == "tiny" else 4096, STEPS=1),
         patch.multiple(run_module, FEW=0 if setting == "tiny" else 64),
         patch.multiple(grouping, SMALL=0 if setting == "tiny" else 256),

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.eventtime.trigger_states import Moment, Part, trigger_state
+from evercurrent.core.eventtime.trigger_parts import Moment, Part
+from evercurrent.core.eventtime.trigger_states import trigger_state
 from evercurrent.core.eventtime.triggers import Trigger, finishes, finishes_on_time, waits_for_watermark_only
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

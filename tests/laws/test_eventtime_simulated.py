@@ -94,6 +94,10 @@ BUGS: dict[str, Run] = {
         Setup("sessions(5)", "repeat(after_count(1))"),
         [Epoch([row(0), row(4), row(6), row(9), row(13)]), Epoch([row(6, diff=-1)])],
     ),
+    "rows that differ in event time alone cancelled, and nothing was said of the session that grew": Run(
+        Setup("sessions(5)", aggregates=("n",), info=True),
+        [Epoch([row(0), row(0)]), Epoch([row(1), row(0, diff=-1)])],
+    ),
     "a window without rows was forgotten, and its panes were counted on": Run(
         Setup("fixed(10)", info=True),
         [Epoch([row(0)]), Epoch([row(0, diff=-1)]), Epoch([row(0)]), Epoch([row(0)])],

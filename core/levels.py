@@ -1,0 +1,34 @@
+"""When pieces that pile up are merged, so that each entry is moved a logarithmic number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+FAN = 4
+"""How many pieces of about one size are kept before they are merged."""
+
+FLOOR = 512
+"""Pieces up to this size are of one level: merging them costs about as much as looking at one of them."""
+
+
+def level_of(size: int) -> int:
+    """The power of ``FAN`` by which a size exceeds ``FLOOR``."""
+    level, reached = 0, FLOOR
+    while size > reached:
+        level, reached = level + 1, reached * FAN
+    return level
+
+
+def to_merge(sizes: Sequence[int]) -> int | None:
+    """From which place on, to the last, pieces of these sizes are to be merged into one; None: none of them.
+
+    The last pieces, as soon as there are ``FAN`` of their level, or one that exceeds those before it. To be asked
+    again after the merge.
+    """
+    if len(sizes) < 2:
+        return None
+    level, first = level_of(sizes[-1]), len(sizes) - 1
+    while first and level_of(sizes[first - 1]) <= level:
+        first -= 1
+    smaller = any(level_of(size) < level for size in sizes[first:-1])
+    return first if smaller or len(sizes) - first >= FAN else None
