@@ -6,6 +6,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 LOCK := requirements.lock
 WORKERS ?= 2
+APP ?= retail
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 PYTEST := $(PY) -m pytest
 
@@ -13,13 +14,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format bench wheel lock setup clean
+.PHONY: help run test test-long check format bench docs wheel lock setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-run: $(READY) ## keep the retail views current over generated orders; ARGS="..." for `evercurrent run retail`
-	@$(VENV)/bin/evercurrent run retail $(ARGS)
+run: $(READY) ## keep the retail views current over generated orders; APP=visits for the other; ARGS="..." for `evercurrent run`
+	@$(VENV)/bin/evercurrent run $(APP) $(ARGS)
 
 test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for one process
 	@$(PYTEST) -n $(WORKERS) $(ARGS)
@@ -39,6 +40,10 @@ format: $(READY) ## format the code and mend what ruff can mend
 
 bench: $(READY) ## measure; ARGS="..." for bench/run.py
 	@$(PY) bench/run.py $(ARGS)
+
+docs: $(READY) ## draw docs/figures anew from runs, and list docs/features.md
+	@$(PY) docs/make_figures.py
+	@$(PY) docs/make_features.py
 
 wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 	@rm -rf dist build

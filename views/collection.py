@@ -379,7 +379,9 @@ class Collection:
             self._plan, where, self._place, other._place, tuple(left), tuple(right), how,
             suffix=suffix, nulls_equal=nulls_equal, coalesce=coalesce,
         )  # fmt: skip
-        return Collection(self._plan, place)
+        # Rows of the left side have its windows; those of the right side without a partner have none.
+        keeps = how in ("inner", "left", "semi", "anti", "cross")
+        return Collection(self._plan, place, self._windowing if keeps else None)
 
     def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
         """The ``k`` largest rows by these columns, nulls last; ties are settled by the whole row."""
@@ -424,9 +426,7 @@ class Collection:
                 f"{self._where('window')}: {PANE_TIME!r} is to hold the time of panes; rename the column"
             )
         column = pl.col(event_time.column) + pl.duration(microseconds=event_time.shift)
-        timed = self.with_columns(column.alias(PANE_TIME))
-        node = replace(self._plan[timed._place], event_time=EventTime(PANE_TIME))
-        return Collection(self._plan, self._plan.add(replace(node, operation=node.operation)))
+        return self.with_event_time(column.alias(PANE_TIME))
 
     @property
     def _name(self) -> str:
@@ -445,6 +445,11 @@ class Collection:
         if other.schema != self.schema:
             raise PlanError(
                 f"{where}: {other._name} has {other._described}, not {self._described}; bring them to the same columns with select or cast"
+            )
+        if other._windowing != self._windowing:
+            raise PlanError(
+                f"{where}: {other._name} has other windows, triggers or lateness; put them together first, and then "
+                "into windows"
             )
 
     def _then(

@@ -28,7 +28,7 @@ from eventtime.pipelines import (
     runs,
     setups,
 )
-from strategies import of_profile
+from strategies import Draw, of_profile
 
 INF = float("inf")
 Rows = list[tuple[Cells, int]]
@@ -266,3 +266,76 @@ def test_the_batch_of_a_chain_by_hand() -> None:
     assert one == {("a", 0, 8 * MICRO, 2): 1, ("a", 20 * MICRO, 25 * MICRO, 1): 1}
     assert two == {(2, 0, 10 * MICRO, 1): 1, (1, 20 * MICRO, 30 * MICRO, 1): 1}
     assert three == {(1, 10 * MICRO - 1, 21 * MICRO - 1, 2): 1, (1, 30 * MICRO - 1, 41 * MICRO - 1, 1): 1}
+
+
+# What is held back for
+
+
+@st.composite
+def punctual(draw: Draw) -> list[Epoch]:
+    """Rows that are never behind the watermark, though in any order ahead of it."""
+    watermark, at, epochs = 0, 0, []
+    for _ in range(draw(st.integers(1, 8))):
+        ahead = st.tuples(st.sampled_from("ab"), st.integers(0, 9))
+        rows = [((key, watermark + t, 1, 1, False), 1) for key, t in draw(st.lists(ahead, max_size=3))]
+        watermark += draw(st.sampled_from([0, 0, 3, 8]))
+        at += draw(st.sampled_from([0, 1, 7]))
+        epochs.append(Epoch(rows, watermark, at))
+    return [*epochs, Epoch([], INF, at + 100), Epoch(at=at + 200)]
+
+
+SPEAKING = [
+    "after_watermark(early=at_period(5), late=repeat(after_count(1)))",
+    "after_watermark(early=after_count(2), late=every_epoch())",
+    "repeat(at_period(10))",
+    "repeat(any_of(after_count(2), at_period(30)))",
+    "every_epoch()",
+]
+
+
+@of_profile(0.4)
+@given(
+    epochs=punctual(),
+    window=st.sampled_from(["fixed(5)", "sliding(10, 5)", "sessions(5)", "sessions(5)"]),
+    trigger=st.sampled_from(SPEAKING),
+    stamp=st.sampled_from(["end", "start"]),
+    second=st.sampled_from(["fixed(3)", "fixed(10)", "sessions(4)"]),
+)
+def test_no_pane_is_late_where_no_row_was(
+    epochs: list[Epoch], window: str, trigger: str, stamp: Any, second: str
+) -> None:
+    """A105: the watermark behind a grouping waits for what is still to be said there, and to be taken back."""
+    run = Run(Setup(window, lateness=0), epochs)
+    both, engine = Both(run), ec.Engine()
+    source = run.setup.source(engine)
+    windowed = source.window(read_as(OURS, window), timestamp=stamp).trigger(read_as(OURS, trigger))
+    panes = windowed.lateness("0s").group_by("k").agg(n=pl.len())
+    told = panes.window(read_as(OURS, second)).lateness("0s")
+    view = engine.view("v", told.group_by("n").agg(m=pl.len()))
+    for epoch in epochs:
+        engine.push("a", both.frame(epoch), at=run.moment(epoch.at), watermark=run.watermark(epoch))
+        assert engine.ledger().is_empty()
+    assert view.read()["m"].sum() == 0 or view.read()["m"].min() > 0
+
+
+def test_what_will_be_taken_back_holds_the_watermark_too() -> None:
+    """The session [0, 5) has been spoken of and is [0, 9) now: a window behind that ends at 5 cannot close."""
+    run = Run(Setup("sessions(5)", lateness=0), [])
+    both, engine = Both(run), ec.Engine()
+    trigger = read_as(OURS, "after_watermark(early=at_period(5), late=every_epoch())")
+    source = run.setup.source(engine)
+    visits = source.window(ec.sessions("5s")).trigger(trigger).lateness("0s").group_by("k").agg(n=pl.len())
+    view = engine.view("v", visits.window(ec.fixed("5s")).lateness("0s").group_by("n").agg(m=pl.len()))
+    rows = [(("a", 0, 1, 1, False), 1)], [(("a", 4, 1, 1, False), 1)]
+    epochs = (
+        Epoch(rows[0], 0),
+        Epoch(at=5),
+        Epoch(rows[1], at=6),
+        Epoch([], 8, 7),
+        Epoch([], 9, 8),
+        Epoch([], 30, 9),
+    )
+    for epoch in epochs:
+        engine.push("a", both.frame(epoch), at=run.moment(epoch.at), watermark=run.watermark(epoch))
+    assert engine.ledger().is_empty()
+    assert view.read().select("n", "m").rows() == [(2, 1)]

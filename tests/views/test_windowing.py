@@ -301,3 +301,37 @@ def test_a_plan_says_when_windows_speak_and_close(engine: ec.Engine, rows: ec.So
     plan = engine.explain()
     assert "after_watermark(early=every 10s, late=each row); retracting; close 1h30m after their end" in plan
     assert "watermark of rows: 2026-01-01 12:00:00 UTC, 5s behind processing time" in plan
+
+
+def test_windows_stay_in_place_in_a_join(engine: ec.Engine, rows: ec.Source) -> None:
+    """A012: a join between the windows and the grouping changes nothing about the windows."""
+    names = engine.source("names", {"k": pl.String, "name": pl.String})
+    joined = rows.window(ec.fixed("1m")).join(names, on="k")
+    view = engine.view("sums", joined.group_by("name").agg(v=pl.col("v").sum()))
+    engine.push("names", {"k": ["a", "b"], "name": ["A", "A"]})
+    engine.push("rows", {"k": ["a", "b", "a"], "v": [1, 2, 4], "t": seconds(0, 1, 61)})
+    assert view.read().sort("window_start").select("name", "window_start", "v").rows() == [
+        ("A", NOON, 3),
+        ("A", NOON + timedelta(minutes=1), 4),
+    ]
+
+
+def test_rows_in_different_windows_are_not_put_together(engine: ec.Engine, rows: ec.Source) -> None:
+    other = rows_of(engine, "other")
+    same = rows.window(ec.fixed("1m")).concat(other.window(ec.fixed("1m")))
+    assert "window_start" in total(same).columns
+    with pytest.raises(ec.PlanError, match="has other windows, triggers or lateness"):
+        rows.window(ec.fixed("1m")).concat(other.window(ec.fixed("1m")).lateness("1m"))
+
+
+def test_panes_in_sliding_windows_are_late_when_their_last_window_is_closed(
+    engine: ec.Engine, rows: ec.Source
+) -> None:
+    """The time of a pane stays its own when it is put into windows of another kind."""
+    minutes = total(rows.window(ec.fixed("1m")))
+    sliding = minutes.window(ec.sliding("3m", every="1m")).lateness("0s")
+    view = engine.view("sums", sliding.group_by().agg(v=pl.col("v").sum()))
+    engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(0)}, watermark=NOON + timedelta(minutes=2))
+    engine.push("rows", {"k": ["b"], "v": [2], "t": seconds(30)})
+    assert engine.ledger().is_empty()
+    assert view.read().sort("window_start")["v"].to_list() == [1, 1, 3]
