@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import polars as pl
 
 from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError, first_line
-from evercurrent.core.eventtime.triggers import Trigger
-from evercurrent.core.eventtime.windows import Custom, Given, Global, Window, windowed_schema
 from evercurrent.core.operators.join import JoinKind
 from evercurrent.core.schema import forbid_reserved, listed, require_columns
 
-from .durations import microseconds
+from .event_time_calls import EventTimeCalls
 from .expression_trees import resolved, shown
 from .expressions import (
     Expression,
@@ -31,49 +28,36 @@ from .hints import forbid_choice, forbid_order, forbid_validation, missing_of_co
 from .joins import join_nodes
 from .plan import (
     BOUNDS,
-    Assign,
     Concat,
     EventTime,
     Explode,
     Filter,
-    InOrder,
     Mapped,
     Negate,
     Operation,
     Plan,
     PlanId,
     PlanNode,
-    Retimed,
     Select,
-    Stamp,
-    TooLate,
     Unique,
     Unnest,
     Windowing,
 )
 from .windowing import (
     forbid_double_counting,
-    refined,
-    require_bounds,
-    require_time,
-    triggered,
     windowed_group,
-    windowing,
 )
 from .windows import described
 
 ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]
 """Names, selectors and plain ``pl.col(...)``."""
 
-PANE_TIME = "pane_time"
-"""Column of the event time of panes that are windowed anew."""
-
 JoinHow = JoinKind | Literal["cross"]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class Collection:
+class Collection(EventTimeCalls["Collection"]):
     """Rows with diffs, declared: what they are is known, and computed once an engine has views on them.
 
     Methods are named and behave as those of ``polars.LazyFrame``; each returns a new collection. Errors in a
@@ -160,134 +144,6 @@ class Collection:
         names = column_names(self._where("unnest"), self.schema, columns)
         structs = [name for name, dtype in self.schema.items() if isinstance(dtype, pl.Struct)]
         return self._reshaped("unnest", Unnest(tuple(names or structs)), pl.DataFrame.unnest)
-
-    def window(self, window: Window | None = None, *, timestamp: Stamp = "end") -> Collection:
-        """Where in event time: each row with the windows it falls into, ``window_start`` and ``window_end``.
-
-        Rows of sessions have windows of their own at first; ``group_by`` merges them. From here on ``group_by``
-        groups by the windows too, and other methods leave them in place.
-
-        Args:
-            window: ``fixed``, ``sliding``, ``sessions``, ``calendar``, ``global_window``, ``count_window``,
-                ``last_rows`` or ``custom_windows``; None: those of the panes upstream, by their bounds.
-            timestamp: the event time of a pane: "end" of the window less a microsecond, "start", the "earliest"
-                or "latest" of its rows, or the "watermark" when it is spoken.
-
-        Raises:
-            PlanError: no event time, or event time and ingress time mixed.
-        """
-        where = self._where("window")
-        known = windowing(where, self._plan, self._place, window, timestamp)
-        if isinstance(known.window, Global | Given):
-            return Collection(self._plan, self._place, known)
-        of = self._with_lasting_event_time()
-        assert of._event_time is not None or isinstance(known.window, Custom)
-        event_time = of._event_time or EventTime("window_start")
-        schema = windowed_schema(of.schema, known.window, event_time.column)
-        label = f"window: {described(known.window)}"
-        assigned = of._then(Assign(known.window, event_time), schema, label, of._event_time)
-        return Collection(self._plan, assigned._place, known)
-
-    def trigger(
-        self,
-        trigger: Trigger | None = None,
-        *,
-        early: Trigger | None = None,
-        late: Trigger | None = None,
-        always: bool = False,
-    ) -> Collection:
-        """When in processing time: a window speaks when its trigger says so. Without: at every epoch.
-
-        Args:
-            trigger: such as ``every("1m")``, ``repeat(after_count(100))``, ``after_watermark(...)``.
-            early: before the watermark passes the end of the window; it then speaks on time.
-            late: after that. Both begin again whenever they finish.
-            always: speak also where nothing has changed since the last time.
-
-        Raises:
-            PlanError: no trigger, or columns that it needs are missing.
-        """
-        where = self._where("trigger")
-        known = triggered(where, self._windows, self.schema, trigger, early, late, always)
-        return Collection(self._plan, self._place, known)
-
-    def accumulate(
-        self,
-        mode: Literal["discarding", "accumulating", "retracting"],
-        *,
-        allow_regrouping: bool = False,
-    ) -> Collection:
-        """How the panes of a window relate: what one says when others were said before.
-
-        Args:
-            mode: "discarding": what came since the last pane. "accumulating": all there is, beside what was
-                said before. "retracting", as without this call: all there is, and the last pane is taken back.
-            allow_regrouping: accumulating panes may be grouped again, though they then count twice.
-
-        Raises:
-            PlanError: an unknown mode.
-        """
-        known = refined(self._where("accumulate"), self._windows, mode, allow_regrouping)
-        return Collection(self._plan, self._place, known)
-
-    def lateness(self, allowed: str | timedelta | None) -> Collection:
-        """How long a window stays open when the watermark has passed its end; None, as without this call: for ever.
-
-        It closes exactly when the watermark reaches end + allowed: what is pending is spoken, its state goes, and
-        rows that come later are refused into the ledger.
-        """
-        length = (
-            None if allowed is None else microseconds(f"{self._where('lateness')}: the lateness", allowed)
-        )
-        return Collection(self._plan, self._place, replace(self._windows, lateness=length))
-
-    def with_pane_info(self) -> Collection:
-        """Panes say of themselves which they are: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
-        return Collection(self._plan, self._place, replace(self._windows, info=True))
-
-    def late_rows(self) -> Collection:
-        """The rows that come too late for these windows and this lateness.
-
-        Raises:
-            PlanError: no lateness, so that nothing is ever too late.
-        """
-        where, known = self._where("late_rows"), self._windows
-        if known.lateness is None or isinstance(known.window, Global):
-            raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
-        require_bounds(where, self.schema)
-        operation = TooLate(known, self._event_time or EventTime("window_end", -1))
-        place = self._plan.add(
-            PlanNode(operation, (self._place,), self.schema, "late rows", self._event_time)
-        )
-        return Collection(self._plan, place)
-
-    def with_event_time(self, column: str | pl.Expr, *, strict: bool = False) -> Collection:
-        """The same rows with another event time: a column, or one computed under the name that it then has.
-
-        The watermark stays: rows that are moved behind it are late, and with ``strict`` an error.
-
-        Raises:
-            PlanError: the column is no time.
-        """
-        where = self._where("with_event_time")
-        of, name = (self, column) if isinstance(column, str) else (self.with_columns(column), "")
-        if not isinstance(column, str):
-            name = column.meta.output_name()
-        require_columns(where, of.schema, [name])
-        require_time(where, name, of.schema[name])
-        event_time = EventTime(name)
-        timed = of._then(Retimed(strict, event_time), of.schema, f"event time {name}", event_time)
-        return Collection(self._plan, timed._place)
-
-    def order_by_time(self) -> Collection:
-        """The rows in order of event time, each held until the watermark has passed it.
-
-        Raises:
-            PlanError: there is no event time.
-        """
-        if self._event_time is None or self._event_time.shift:
-            raise PlanError(f"{self._where('order_by_time')}: there is no column of event time to order by")
-        return self._then(InOrder(self._event_time), self.schema, "order by event time", self._event_time)
 
     def pipe(self, function: Callable[Concatenate[Self, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What a function makes of the collection, with these arguments after it."""
@@ -412,23 +268,6 @@ class Collection:
         return self._plan[self._place].event_time
 
     @property
-    def _windows(self) -> Windowing:
-        """What is answered of the four questions; without a window, it is the one of all time."""
-        return self._windowing or Windowing(Global())
-
-    def _with_lasting_event_time(self) -> Collection:
-        """With event time in a column that stays when the bounds of windows are replaced."""
-        event_time = self._event_time
-        if event_time is None or event_time.column not in BOUNDS:
-            return self
-        if PANE_TIME in self.schema:
-            raise PlanError(
-                f"{self._where('window')}: {PANE_TIME!r} is to hold the time of panes; rename the column"
-            )
-        column = pl.col(event_time.column) + pl.duration(microseconds=event_time.shift)
-        return self.with_event_time(column.alias(PANE_TIME))
-
-    @property
     def _name(self) -> str:
         return self._plan.name_of(self._place)
 
@@ -438,6 +277,9 @@ class Collection:
 
     def _where(self, method: str) -> str:
         return f"{method} on {self._name}"
+
+    def _with(self, place: PlanId, windowing: Windowing | None) -> Collection:
+        return Collection(self._plan, place, windowing)
 
     def _require_same_columns(self, method: str, other: Collection) -> None:
         where = self._where(method)

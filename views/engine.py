@@ -185,7 +185,9 @@ class Engine:
     def tick(self, *, at: datetime | None = None) -> int:
         """An epoch without rows: processing time moves on, and what waits for it has its turn."""
         if self._gathered is not None:
-            raise InputError("an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says")
+            raise InputError(
+                "an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says"
+            )
         return self._run({}, at)
 
     @property

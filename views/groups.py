@@ -33,9 +33,7 @@ def grouped(
     names = tuple(key.name for key in keys)
     compiled = aggregation(where, schema, names, aggs, named_aggs, event_time)
     key_types = output_schema(schema, keys, where) if keys else pl.Schema()
-    return Group(names, identity(keys, compiled), keys, compiled), pl.Schema(
-        {**key_types, **compiled.schema}
-    )
+    return Group(names, identity(keys, compiled), keys, compiled), pl.Schema({**key_types, **compiled.schema})
 
 
 def first_rows(

@@ -315,7 +315,18 @@ class Plan:
         match node.operation:
             case Input() as source:
                 return source.may_retract
-            case Select() | Filter() | Explode() | Unnest() | Mapped() | Concat() | Assign() | Retimed() | InOrder() | TooLate():
+            case (
+                Select()
+                | Filter()
+                | Explode()
+                | Unnest()
+                | Mapped()
+                | Concat()
+                | Assign()
+                | Retimed()
+                | InOrder()
+                | TooLate()
+            ):
                 return any(self.may_retract(source) for source in node.inputs)
             case Join(kind="inner" | "semi" as kind):
                 return kind == "semi" or any(self.may_retract(source) for source in node.inputs)

@@ -398,7 +398,7 @@ def histories(
 ) -> list[Epoch]:
     """Rows in any order, watermarks by hand, steps of processing time, deletions of rows that are there.
 
-    No row comes in the epoch in which it goes; and for triggers that count rows, none comes where any goes: rows that
+    No row comes in the epoch in which it goes; and for triggers that count rows, or always speak, none comes where any goes: rows that
     differ only in columns that a view does not look at may or may not be rows that came and went.
     """
     at, watermark, held, epochs = 0, -5, Counter[Cells](), []
@@ -431,11 +431,12 @@ def runs(draw: Draw, *, max_epochs: int = 7, ends: bool | None = None, **fixed: 
     """A setup with a history."""
     setup = draw(setups(**fixed))
     signals = "signal" in (setup.trigger or "")
+    is_counting = any(word in (setup.trigger or "") for word in ("count", "bytes", "punctuation"))
     epochs = draw(
         histories(
             appends=setup.appends,
             by_hand=setup.delay is None,
-            counting=any(word in (setup.trigger or "") for word in ("count", "bytes", "punctuation")),
+            counting=is_counting or setup.always,
             signals=signals,
             max_epochs=max_epochs,
             ends=ends,

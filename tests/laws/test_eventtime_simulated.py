@@ -114,6 +114,10 @@ BUGS: dict[str, Run] = {
         Setup("sessions(5)", "sequence(after_count(2), repeat(after_count(3)))", appends=True),
         [Epoch([row(0), row(0)]), Epoch([row(0), row(0)]), Epoch([row(8)]), Epoch([row(4)]), Epoch([row(0)])],
     ),
+    "a signal was heard twice under always": Run(
+        Setup("fixed(10)", "repeat(all_of(signal()))", always=True, info=True),
+        [Epoch([row(0)]), Epoch(fires=True), Epoch([], INF)],
+    ),
     "a global window without keys could not be told to speak": Run(
         Setup("global_window()", "repeat(signal())", keys=()),
         [Epoch([row(0)]), Epoch(fires=True)],

@@ -1,0 +1,215 @@
+"""The calls of a collection that have to do with event time: where, when, how, and what dates the rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+import polars as pl
+
+from evercurrent.core.errors import PlanError
+from evercurrent.core.eventtime.triggers import Trigger
+from evercurrent.core.eventtime.windows import Custom, Given, Global, Window, windowed_schema
+from evercurrent.core.schema import require_columns
+
+from .durations import microseconds
+from .plan import (
+    BOUNDS,
+    Assign,
+    EventTime,
+    InOrder,
+    Plan,
+    PlanId,
+    PlanNode,
+    Retimed,
+    Stamp,
+    TooLate,
+    Windowing,
+)
+from .windowing import refined, require_bounds, require_time, triggered, windowing
+from .windows import described
+
+PANE_TIME = "pane_time"
+"""Column of the event time of panes that are windowed anew."""
+
+C = TypeVar("C", bound="EventTimeCalls[Any]")
+
+
+class EventTimeCalls(ABC, Generic[C]):
+    """What a collection can be asked about event time. ``C`` is the collection that each call gives."""
+
+    _plan: Plan
+    _place: PlanId
+    _windowing: Windowing | None
+
+    @property
+    @abstractmethod
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
+
+    @abstractmethod
+    def with_columns(self, *exprs: Any, **named_exprs: Any) -> C:
+        """All columns, and these computed row by row."""
+
+    @property
+    @abstractmethod
+    def _event_time(self) -> EventTime | None:
+        """Where event time stands."""
+
+    @abstractmethod
+    def _where(self, method: str) -> str:
+        """The method and the collection, for messages."""
+
+    @abstractmethod
+    def _with(self, place: PlanId, windowing: Windowing | None) -> C:
+        """The collection at this place, with what is answered of the four questions."""
+
+    def window(self, window: Window | None = None, *, timestamp: Stamp = "end") -> C:
+        """Where in event time: each row with the windows it falls into, ``window_start`` and ``window_end``.
+
+        Rows of sessions have windows of their own at first; ``group_by`` merges them. From here on ``group_by``
+        groups by the windows too, and other methods leave them in place.
+
+        Args:
+            window: ``fixed``, ``sliding``, ``sessions``, ``calendar``, ``global_window``, ``count_window``,
+                ``last_rows`` or ``custom_windows``; None: those of the panes upstream, by their bounds.
+            timestamp: the event time of a pane: "end" of the window less a microsecond, "start", the "earliest"
+                or "latest" of its rows, or the "watermark" when it is spoken.
+
+        Raises:
+            PlanError: no event time, or event time and ingress time mixed.
+        """
+        where = self._where("window")
+        known = windowing(where, self._plan, self._place, window, timestamp)
+        if isinstance(known.window, Global | Given):
+            return self._with(self._place, known)
+        of = self._with_lasting_event_time()
+        assert of._event_time is not None or isinstance(known.window, Custom)
+        event_time = of._event_time or EventTime("window_start")
+        schema = windowed_schema(of.schema, known.window, event_time.column)
+        label = f"window: {described(known.window)}"
+        node = PlanNode(Assign(known.window, event_time), (of._place,), schema, label, of._event_time)
+        return self._with(self._plan.add(node), known)
+
+    def trigger(
+        self,
+        trigger: Trigger | None = None,
+        *,
+        early: Trigger | None = None,
+        late: Trigger | None = None,
+        always: bool = False,
+    ) -> C:
+        """When in processing time: a window speaks when its trigger says so. Without: at every epoch.
+
+        Args:
+            trigger: such as ``every("1m")``, ``repeat(after_count(100))``, ``after_watermark(...)``.
+            early: before the watermark passes the end of the window; it then speaks on time.
+            late: after that. Both begin again whenever they finish.
+            always: speak also where nothing has changed since the last time.
+
+        Raises:
+            PlanError: no trigger, or columns that it needs are missing.
+        """
+        where = self._where("trigger")
+        known = triggered(where, self._windows, self.schema, trigger, early, late, always)
+        return self._with(self._place, known)
+
+    def accumulate(
+        self,
+        mode: Literal["discarding", "accumulating", "retracting"],
+        *,
+        allow_regrouping: bool = False,
+    ) -> C:
+        """How the panes of a window relate: what one says when others were said before.
+
+        Args:
+            mode: "discarding": what came since the last pane. "accumulating": all there is, beside what was
+                said before. "retracting", as without this call: all there is, and the last pane is taken back.
+            allow_regrouping: accumulating panes may be grouped again, though they then count twice.
+
+        Raises:
+            PlanError: an unknown mode.
+        """
+        known = refined(self._where("accumulate"), self._windows, mode, allow_regrouping)
+        return self._with(self._place, known)
+
+    def lateness(self, allowed: str | timedelta | None) -> C:
+        """How long a window stays open when the watermark has passed its end; None, as without this call: for ever.
+
+        It closes exactly when the watermark reaches end + allowed: what is pending is spoken, its state goes, and
+        rows that come later are refused into the ledger.
+        """
+        length = (
+            None if allowed is None else microseconds(f"{self._where('lateness')}: the lateness", allowed)
+        )
+        return self._with(self._place, replace(self._windows, lateness=length))
+
+    def with_pane_info(self) -> C:
+        """Panes say of themselves which they are: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
+        return self._with(self._place, replace(self._windows, info=True))
+
+    def late_rows(self) -> C:
+        """The rows that come too late for these windows and this lateness.
+
+        Raises:
+            PlanError: no lateness, so that nothing is ever too late.
+        """
+        where, known = self._where("late_rows"), self._windows
+        if known.lateness is None or isinstance(known.window, Global):
+            raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
+        require_bounds(where, self.schema)
+        operation = TooLate(known, self._event_time or EventTime("window_end", -1))
+        place = self._plan.add(
+            PlanNode(operation, (self._place,), self.schema, "late rows", self._event_time)
+        )
+        return self._with(place, None)
+
+    def with_event_time(self, column: str | pl.Expr, *, strict: bool = False) -> C:
+        """The same rows with another event time: a column, or one computed under the name that it then has.
+
+        The watermark stays: rows that are moved behind it are late, and with ``strict`` an error.
+
+        Raises:
+            PlanError: the column is no time.
+        """
+        where, place = self._where("with_event_time"), self._place
+        if isinstance(column, str):
+            name = column
+        else:
+            name, place = column.meta.output_name(), self.with_columns(column)._place
+        schema, event_time = self._plan[place].schema, EventTime(name)
+        require_columns(where, schema, [name])
+        require_time(where, name, schema[name])
+        node = PlanNode(Retimed(strict, event_time), (place,), schema, f"event time {name}", event_time)
+        return self._with(self._plan.add(node), None)
+
+    def order_by_time(self) -> C:
+        """The rows in order of event time, each held until the watermark has passed it.
+
+        Raises:
+            PlanError: there is no event time.
+        """
+        if self._event_time is None or self._event_time.shift:
+            raise PlanError(f"{self._where('order_by_time')}: there is no column of event time to order by")
+        operation, label = InOrder(self._event_time), "order by event time"
+        place = self._plan.add(PlanNode(operation, (self._place,), self.schema, label, self._event_time))
+        return self._with(place, self._windowing)
+
+    @property
+    def _windows(self) -> Windowing:
+        """What is answered of the four questions; without a window, it is the one of all time."""
+        return self._windowing or Windowing(Global())
+
+    def _with_lasting_event_time(self) -> EventTimeCalls[C]:
+        """With event time in a column that stays when the bounds of windows are replaced."""
+        event_time = self._event_time
+        if event_time is None or event_time.column not in BOUNDS:
+            return self
+        if PANE_TIME in self.schema:
+            raise PlanError(
+                f"{self._where('window')}: {PANE_TIME!r} is to hold the time of panes; rename the column"
+            )
+        column = pl.col(event_time.column) + pl.duration(microseconds=event_time.shift)
+        return self.with_event_time(column.alias(PANE_TIME))
