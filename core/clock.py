@@ -77,3 +77,20 @@ class Earliest:
     def now(self) -> int:
         """The least of the watermarks after this epoch's rows."""
         return min(clock.now for clock in self._clocks)
+
+
+class Latest:
+    """The clock that is ahead of others: what is complete for one of them is complete."""
+
+    def __init__(self, clocks: Sequence[Clock]) -> None:
+        self._clocks = tuple(clocks)
+
+    @property
+    def before(self) -> int:
+        """The greatest of the watermarks as of the last commit."""
+        return max(clock.before for clock in self._clocks)
+
+    @property
+    def now(self) -> int:
+        """The greatest of the watermarks after this epoch's rows."""
+        return max(clock.now for clock in self._clocks)

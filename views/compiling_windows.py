@@ -8,7 +8,7 @@ import polars as pl
 
 from evercurrent.core.aggregates import Column, Told
 from evercurrent.core.circuit import NodeId
-from evercurrent.core.clock import Clock, Earliest
+from evercurrent.core.clock import Clock, Earliest, Latest
 from evercurrent.core.eventtime.arrival import Arrive, SourceClock
 from evercurrent.core.eventtime.lateness import DropLate, HoldAt, Lateness, LateRows, RequireInTime
 from evercurrent.core.eventtime.ordering import ReleaseInOrder
@@ -219,7 +219,9 @@ class _WindowedGroup:
             lateness=known.lateness,
             always=known.always,
             discards=known.mode == "discarding" and not self._are_sessions,
-            window_start=BOUNDS[0] if known.stamp in ("start", "earliest", "latest") else None,
+            window_start=(
+                BOUNDS[0] if known.stamp in ("start", "earliest", "latest") and not self._is_global else None
+            ),
         )
         tracker = TrackWindows(
             builder.schema_of(rows),
@@ -253,7 +255,8 @@ class _WindowedGroup:
                     states=[clock],
                 )
                 clocks.append(clock)
-        return Earliest(clocks)
+        # A share of the rows cannot be behind all of them.
+        return Latest([Earliest(clocks), self._clock])
 
     def _aggregated(
         self, rows: NodeId, ends: NodeId | None, tracker: TrackWindows | None

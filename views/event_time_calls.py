@@ -83,10 +83,10 @@ class EventTimeCalls(ABC, Generic[C]):
         """
         where = self._where("window")
         known = windowing(where, self._plan, self._place, window, timestamp)
-        if isinstance(known.window, Global | Given):
+        if isinstance(known.window, Global):
             return self._with(self._place, known)
-        of = self._with_lasting_event_time()
-        assert of._event_time is not None or isinstance(known.window, Custom)
+        of = self if isinstance(known.window, Given) else self._with_lasting_event_time()
+        assert of._event_time is not None or isinstance(known.window, Custom | Given)
         event_time = of._event_time or EventTime("window_start")
         schema = windowed_schema(of.schema, known.window, event_time.column)
         label = f"window: {described(known.window)}"

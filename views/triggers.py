@@ -29,10 +29,14 @@ from evercurrent.core.eventtime.triggers import (
     finishes,
 )
 from evercurrent.core.instants import instant_of, spelled
+from evercurrent.core.schema import listed
 
 from .durations import microseconds
 
 Length = str | timedelta
+
+KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
+"""Columns that the hooks of a user's trigger get beside its state."""
 
 
 def every_epoch() -> Trigger:
@@ -159,13 +163,20 @@ def custom_trigger(
         on_merge: sessions became one, the state of the old ones is added up: returns the frame with new state.
         name: what it is called in messages.
     """
+    names = [state] if isinstance(state, str) else list(state)
+    if isinstance(state, str) or not all(isinstance(name, str) for name in names):
+        raise PlanError(f"custom_trigger: state={state!r}; give the names of columns in a list")
+    if taken := [name for name in names if name in KNOWN_TO_HOOKS]:
+        raise PlanError(
+            f"custom_trigger: state {listed(taken)} is given to the hooks anyway; choose another name"
+        )
     hooks = {"on_rows": on_rows, "should_fire": should_fire, "on_fire": on_fire, "on_merge": on_merge}
     for hook, function in hooks.items():
         if not callable(function) and not (hook == "on_merge" and function is None):
             raise PlanError(
                 f"custom_trigger: {hook}={function!r} cannot be called; give a function of one frame"
             )
-    return Custom(name, tuple(state), on_rows, should_fire, on_fire, on_merge)
+    return Custom(name, tuple(names), on_rows, should_fire, on_fire, on_merge)
 
 
 def any_of(*parts: Trigger) -> Trigger:

@@ -134,7 +134,8 @@ def _waits(trigger: Trigger, place: str, state: Mapping[str, int], known: Circum
         case Signal():
             return ["for a word from outside: view.fire(...)"]
         case Custom(name):
-            held = {part[len(place) :]: value for part, value in state.items() if part.startswith(place)}
+            own = f"{place}state "
+            held = {part.removeprefix(own): value for part, value in state.items() if part.startswith(own)}
             return [f"for trigger {name!r}, whose state is {held}"]
         case AfterWatermark(early, late):
             return _around_watermark(early, late, place, state, known)

@@ -78,11 +78,17 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
 
 def require_bounds(where: str, schema: pl.Schema) -> None:
     """Check that the columns of window bounds are there."""
-    if missing := [name for name in BOUNDS if not isinstance(schema.get(name), pl.Datetime)]:
+    if missing := [name for name in BOUNDS if name not in schema]:
         raise PlanError(
             f"{where}: column {listed(missing)} is not there, so there are no windows to go on with; "
             "group by windows upstream and keep their bounds, or give a window"
         )
+    for name in BOUNDS:
+        dtype = schema[name]
+        if not (isinstance(dtype, pl.Datetime) and dtype.time_unit == "us"):
+            raise PlanError(
+                f"{where}: column {name!r} is {dtype}; bounds of windows are pl.Datetime('us'): cast it"
+            )
 
 
 def _forbid_mixed_times(where: str, plan: Plan, place: PlanId) -> None:
@@ -210,7 +216,7 @@ def windowed_group(
     if taken := [name for name in (*names, *named_aggs) if name in bounds]:
         raise PlanError(f"{where}: {listed(taken)} is the name of a window bound; choose another name")
     inside = schema
-    if known.stamp == "earliest" and dated is not None:
+    if known.stamp == "earliest" and not is_global:
         inside = pl.Schema({**schema, HELD: schema["window_end"]})
     compiled = aggregation(
         where, inside, (*names, *bounds), aggs, {**named_aggs, **stamped},

@@ -175,14 +175,19 @@ class Panes:
         """The rows as panes: with the watermark and what they say of themselves, where that is asked for."""
         columns = rows.get_columns()
         if self._spec.stamp is not None:
-            columns.append(
-                _instants(self._spec.stamp, [self._clock.now], rows.height, self.schema[self._spec.stamp])
-            )
+            columns.append(self._stamp(self._spec.stamp, rows))
         if self._is_counted:
             counted = self._counted(firing, places, rows)
             if self._spec.info:
                 columns += self._info(now, firing, places, counted)
         return pl.DataFrame(columns)
+
+    def _stamp(self, name: str, rows: pl.DataFrame) -> pl.Series:
+        """The watermark; while it is no time, the end of the window less a microsecond."""
+        watermark, dtype = self._clock.now, self.schema[name]
+        if START_OF_TIME < watermark < END_OF_TIME or "window_end" not in rows.columns:
+            return _instants(name, [watermark], rows.height, dtype)
+        return pl.Series(name, physical(rows.get_column("window_end")) - 1).cast(dtype)
 
     def _info(self, now: Now, firing: Firing, places: Index, counted: Mapping[str, Ints]) -> list[pl.Series]:
         timing = firing.timing[places]

@@ -24,6 +24,14 @@ from .triggers import Pattern, Trigger, every_part
 OPEN, END, START, ROWS, PENDING, PAST = "open", "end", "start", "rows", "pending", "past"
 """State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said."""
 
+ALARM = "alarm"
+"""State of a window: the instant of the timer that is set for it, above the start of time."""
+
+NEVER = np.iinfo(np.int64).max
+
+FIRST_HOLDS = 16
+"""So many timers of each run are read at first to find what holds the watermark."""
+
 TRIGGER_INPUT = "trigger:"
 """Before the name of a column: what a trigger adds up of it, an integer per row."""
 
@@ -119,9 +127,9 @@ class TrackWindows:
             self.firing = Firing()
         else:
             before = self.spine.totals(active.groups.keys)
-            moment, after, changed_end = self._moment(now, active, before, rows, ends)
+            moment, after = self._moment(now, active, before, rows, ends)
             self._fire(active.groups.keys, moment, after)
-            self._stage(active.groups, before, after, moment, changed_end)
+            self._stage(active.groups, before, after, moment)
         if self.hold.is_wanted:
             self._hold()
         return rows
@@ -142,10 +150,7 @@ class TrackWindows:
         lists += [timers.due(self.percentiles[share].now) for share, timers in self._passing.items()]
         lists.append(NO_KEYS if self._signals is None else self._signals)
         groups = group(Keys.concat([keys for keys in lists if len(keys)] or [NO_KEYS]))
-        rank = np.empty(len(groups.order), np.intp)
-        rank[groups.order] = np.repeat(
-            np.arange(len(groups)), np.diff(groups.starts, append=len(groups.order))
-        )
+        rank = _ranks(groups)
         cuts = np.cumsum([len(keys) for keys in lists])
         return _Active(groups, np.split(rank, cuts[:-1]))
 
@@ -163,7 +168,7 @@ class TrackWindows:
 
     def _moment(
         self, now: Now, active: _Active, before: Mapping[str, Ints], rows: Delta, ends: Delta | None
-    ) -> tuple[Moment, dict[str, Ints], Mask]:
+    ) -> tuple[Moment, dict[str, Ints]]:
         """The state after the rows of the epoch, before any trigger is asked."""
         size, nothing = len(active.groups), np.zeros(len(active.groups), np.int64)
         after = {name: before.get(name, nothing).copy() for name in (OPEN, END, START, ROWS, PENDING, PAST)}
@@ -187,7 +192,7 @@ class TrackWindows:
         self._trigger.merged(moment, _at(new, size))
         self._trigger.back_to_early(moment, changed_end & open_again)
         self._trigger.observe(moment, after[OPEN] != 0)
-        return moment, after, changed_end
+        return moment, after
 
     def _set_ends(
         self, after: dict[str, Ints], own: Index, told: Index, rows: Delta, ends: Delta | None
@@ -282,14 +287,15 @@ class TrackWindows:
 
     def _pattern(
         self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, came: Index, size: int
-    ) -> tuple[Mask, Mask, Mask]:
-        """Which windows had a start row, a stop row, and a stop row after a start row."""
+    ) -> tuple[Mask, Mask, Mask, Mask]:
+        """Which windows had a start row, a stop row, a stop row after a start row, and a start row after all stops."""
         start, stop = (physical(rows.frame.get_column(TRIGGER_INPUT + name))[entries] != 0 for name in names)
-        first, last = np.full(size, len(came)), np.full(size, -1)
+        first, last, latest = np.full(size, len(came)), np.full(size, -1), np.full(size, -1)
         begins, ends = np.flatnonzero(start & (diffs > 0)), np.flatnonzero(stop & (diffs > 0))
         np.minimum.at(first, came[begins], begins)
         np.maximum.at(last, came[ends], ends)
-        return first < len(came), last >= 0, first < last
+        np.maximum.at(latest, came[begins], begins)
+        return first < len(came), last >= 0, first < last, latest > last
 
     # What it decides
 
@@ -341,54 +347,85 @@ class TrackWindows:
         before: Mapping[str, Ints],
         after: dict[str, Ints],
         moment: Moment,
-        changed_end: Mask,
     ) -> None:
         is_open = after[OPEN] != 0
-        columns = {**after, **moment.state}
+        columns = {**after, **moment.state, **self._alarms(groups.keys, before, after, is_open)}
         difference = {}
         for name in dict.fromkeys((*before, *columns)):
             now = columns.get(name)
             kept = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
             difference[name] = kept - before[name] if name in before else kept
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
-        self._set_timers(groups.keys, before, after, moment, changed_end & is_open)
+        self._set_processing_timers(groups.keys, before, moment, is_open)
         if self.hold.is_wanted:
-            fresh = np.flatnonzero(is_open & (after[PENDING] != 0))
-            self._holds.set(self._stamps(after)[fresh], groups.keys.take(fresh))
+            self._set_holds(groups.keys, before, after, is_open)
 
-    def _set_timers(
-        self,
-        keys: Keys,
-        before: Mapping[str, Ints],
-        after: dict[str, Ints],
-        moment: Moment,
-        changed_end: Mask,
-    ) -> None:
-        watermark = self.clock.now
-        _set_later(self._ends, after[END], changed_end, watermark, keys)
-        for share, clock in self.percentiles.items():
-            _set_later(self._passing[share], after[END], changed_end, clock.now, keys)
+    def _alarms(
+        self, keys: Keys, before: Mapping[str, Ints], after: dict[str, Ints], is_open: Mask
+    ) -> dict[str, Ints]:
+        """Have every window looked at again when its end has come, and then when it closes: one timer at a time.
+
+        A window that grows keeps its timer, and gets the next one when that is handed out.
+        """
+        ends, watermark = after[END], self.clock.now
+        wanted = np.where(ends > watermark, ends, NEVER)
         if self._tracking.lateness:
-            _set_later(self._ends, self._closing(after[END]), changed_end, watermark, keys)
-        is_open = after[OPEN] != 0
+            closing = self._closing(ends)
+            wanted = np.where((ends <= watermark) & (closing > watermark), closing, wanted)
+        alarms = {ALARM: _alarm(self._ends, wanted, before.get(ALARM), watermark, is_open, keys)}
+        for share, clock in self.percentiles.items():
+            name, passing = f"{ALARM} {share}", self._passing[share]
+            wanted = np.where(ends > clock.now, ends, NEVER)
+            alarms[name] = _alarm(passing, wanted, before.get(name), clock.now, is_open, keys)
+        return alarms
+
+    def _set_processing_timers(
+        self, keys: Keys, before: Mapping[str, Ints], moment: Moment, is_open: Mask
+    ) -> None:
         for name in self._waits:
             at = moment.get(name)
-            fresh = is_open & (at != NO_TIMER) & (at != before.get(name, 0))
-            places = np.flatnonzero(fresh)
+            places = np.flatnonzero(is_open & (at != NO_TIMER) & (at != before.get(name, 0)))
             self._processing.set(at[places] + START_OF_TIME, keys.take(places))
 
+    def _set_holds(
+        self, keys: Keys, before: Mapping[str, Ints], after: dict[str, Ints], is_open: Mask
+    ) -> None:
+        """Take note of windows that have something to say since this epoch, or are dated otherwise."""
+        stamps, nothing = self._stamps(after), np.zeros(len(keys), np.int64)
+        known = {name: before.get(name, nothing) for name in (PENDING, START, END)}
+        same = (known[PENDING] != 0) & (self._stamps(known) == stamps)
+        fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
+        self._holds.set(stamps[fresh], keys.take(fresh))
+
     def _hold(self) -> None:
-        """Hold the watermark back for what is behind it and not spoken yet."""
-        keys = self._holds.due(self.clock.now - 1)
-        held_at = END_OF_TIME
-        if len(keys):
-            state = self.spine.totals(keys, with_delta=True)
-            pending = np.flatnonzero(state.get(PENDING, np.zeros(len(keys), np.int64)))
-            if len(pending):
-                stamps = self._stamps(state)[pending]
-                held_at = int(stamps.min())
-                self._holds.set(stamps, keys.take(pending))
+        """Hold the watermark back for what is behind it and not spoken yet: the first of it is enough."""
+        take, held_at = FIRST_HOLDS, None
+        while held_at is None:
+            heads = self._holds.heads(self.clock.now)
+            seen = [instants[take - 1] for instants, _ in heads if len(instants) > take]
+            horizon = int(min(seen)) if seen else self.clock.now
+            held_at = self._first_hold(
+                [(at[:take], keys.take(np.arange(len(at[:take])))) for at, keys in heads], horizon
+            )
+            if held_at is None and not seen:
+                held_at = END_OF_TIME
+            take *= 4
+        # What stands before it has been spoken since.
+        self._holds.due(min(held_at, self.clock.now) - 1)
         self.hold.stage(held_at)
+
+    def _first_hold(self, heads: list[tuple[Ints, Keys]], horizon: int) -> int | None:
+        """The first instant, not after the horizon, at which one of these windows still has something to say."""
+        if not heads:
+            return None
+        instants = np.concatenate([at for at, _ in heads])
+        groups = group(Keys.concat([keys for _, keys in heads]))
+        state = self.spine.totals(groups.keys, with_delta=True)
+        nothing = np.zeros(len(groups), np.int64)
+        known = {name: state.get(name, nothing) for name in (PENDING, START, END)}
+        rank = _ranks(groups)
+        holds = (known[PENDING][rank] != 0) & (self._stamps(known)[rank] == instants) & (instants <= horizon)
+        return int(instants[holds].min()) if holds.any() else None
 
     def _stamps(self, state: Mapping[str, Ints]) -> Ints:
         """The earliest event time that a pane of these windows may have."""
@@ -422,11 +459,26 @@ def _without_rows(moment: Moment) -> Moment:
         moment,
         rows=np.zeros(len(moment), np.int64),
         inputs={name: np.zeros(len(moment), np.int64) for name in moment.inputs},
-        patterns=dict.fromkeys(moment.patterns, (none, none, none)),
+        patterns=dict.fromkeys(moment.patterns, (none, none, none, none)),
     )
 
 
-def _set_later(timers: Timers, instants: Ints, on: Mask, until: int, keys: Keys) -> None:
-    """Set timers where they are wanted and have not come yet."""
-    places = np.flatnonzero(on & (instants > until))
-    timers.set(instants[places], keys.take(places))
+def _ranks(groups: Groups) -> Index:
+    """The number of the group of each entry."""
+    rank = np.empty(len(groups.order), np.intp)
+    rank[groups.order] = np.repeat(np.arange(len(groups)), np.diff(groups.starts, append=len(groups.order)))
+    return rank
+
+
+def _alarm(timers: Timers, wanted: Ints, known: Ints | None, until: int, on: Mask, keys: Keys) -> Ints:
+    """Set the timers that are wanted earlier than those that are set; returns the column of what is set then.
+
+    As a column of state, an instant is kept as what it is above the start of time, so that zero is none.
+    """
+    set_for = np.zeros(len(wanted), np.int64) if known is None else known
+    earliest = set_for + START_OF_TIME
+    is_set = (set_for != 0) & (earliest > until)
+    fresh = on & (wanted != NEVER) & (~is_set | (wanted < earliest))
+    places = np.flatnonzero(fresh)
+    timers.set(wanted[places], keys.take(places))
+    return np.where(fresh, wanted - START_OF_TIME, np.where(is_set, set_for, 0))

@@ -39,7 +39,7 @@ class Moment:
     ends: Ints
     rows: Ints
     inputs: Mapping[str, Ints]
-    patterns: Mapping[tuple[str, str], tuple[Mask, Mask, Mask]]
+    patterns: Mapping[tuple[str, str], tuple[Mask, Mask, Mask, Mask]]
     signalled: Mask
     pending: Mask
     watermark_before: int
@@ -217,13 +217,25 @@ class PatternPart(Leaf):
         self._columns = (trigger.start, trigger.stop)
 
     def counters(self) -> list[str]:
-        return [f"{self.place}begun", f"{self.place}ended"]
+        return [f"{self.place}begun", f"{self.place}ended", f"{self.place}begun anew"]
 
     def observe(self, moment: Moment, on: Mask) -> None:
-        started, stopped, in_order = moment.patterns[self._columns]
+        started, stopped, in_order, anew = moment.patterns[self._columns]
         begun = moment.get(f"{self.place}begun") != 0
         moment.put(f"{self.place}ended", on & (in_order | (begun & stopped)), 1)
         moment.put(f"{self.place}begun", on & started, 1)
+        moment.put(f"{self.place}begun anew", on & (started | stopped), anew.astype(np.int64))
+
+    def fire(self, moment: Moment, on: Mask) -> None:
+        moment.put(f"{self.place}ended", on, 0)
+        self._done(moment, on)
+
+    def reset(self, moment: Moment, on: Mask) -> None:
+        """A start behind the last stop is the beginning of the next pattern."""
+        anew = on & self.finished(moment) & (moment.get(f"{self.place}begun anew") != 0)
+        super().reset(moment, on)
+        for name in ("begun", "begun anew"):
+            moment.put(f"{self.place}{name}", anew, 1)
 
     def ready(self, moment: Moment) -> Mask:
         ended: Mask = moment.get(f"{self.place}ended") != 0
@@ -239,7 +251,7 @@ class PercentilePart(Leaf):
         self._share = trigger.share
 
     def ready(self, moment: Moment) -> Mask:
-        return moment.passed[self._share] & ~self.finished(moment)
+        return moment.passed[self._share] & moment.pending & ~self.finished(moment)
 
 
 class SignalPart(Leaf):
@@ -256,11 +268,15 @@ class CustomPart(Leaf):
         super().__init__(place)
         self._trigger = trigger
 
+    def _column(self, name: str) -> str:
+        """The state column of a user's, apart from those of our own."""
+        return f"{self.place}state {name}"
+
     def counters(self) -> list[str]:
-        return [f"{self.place}{name}" for name in self._trigger.state if name != "wake_at"]
+        return [self._column(name) for name in self._trigger.state if name != "wake_at"]
 
     def timers(self) -> list[str]:
-        return [f"{self.place}wake_at"] if "wake_at" in self._trigger.state else []
+        return [self._column("wake_at")] if "wake_at" in self._trigger.state else []
 
     def observe(self, moment: Moment, on: Mask) -> None:
         self._moved(moment, on & (moment.rows > 0), self._trigger.on_rows)
@@ -283,7 +299,7 @@ class CustomPart(Leaf):
             self._moved(moment, on, self._trigger.on_merge)
 
     def _frame(self, moment: Moment) -> pl.DataFrame:
-        columns = {name: moment.get(f"{self.place}{name}") for name in self._trigger.state}
+        columns = {name: moment.get(self._column(name)) for name in self._trigger.state}
         if "wake_at" in columns:
             at = columns["wake_at"]
             columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
@@ -303,7 +319,7 @@ class CustomPart(Leaf):
             values = moved.get_column(name).cast(pl.Int64).to_numpy()
             if name == "wake_at":
                 values = np.where(values == 0, NO_TIMER, values - START_OF_TIME)
-            moment.put(f"{self.place}{name}", on, values)
+            moment.put(self._column(name), on, values)
 
     def _called(self, hook: Callable[[pl.DataFrame], object], frame: pl.DataFrame) -> object:
         try:
@@ -316,8 +332,17 @@ class CustomPart(Leaf):
                 raise TypeError(
                     f"it gave {answer!r:.60} and not a frame with the state columns, a row per window"
                 )
+            if isinstance(answer, pl.DataFrame):
+                self._require_integers(answer)
         except Exception as error:
             raise InputError(
                 f"trigger {self._trigger.name!r}: a hook raised {type(error).__name__}: {first_line(error)}; nothing has changed"
             ) from error
         return answer
+
+    def _require_integers(self, frame: pl.DataFrame) -> None:
+        for name in self._trigger.state:
+            column = frame.get_column(name)
+            if not column.dtype.is_integer() or column.has_nulls():
+                found = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
+                raise TypeError(f"state column {name!r} is {found} and not Int64 without nulls")

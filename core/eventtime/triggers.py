@@ -209,7 +209,7 @@ def finishes_on_time(trigger: Trigger) -> bool:
 
 
 def waits_for_watermark_only(trigger: Trigger) -> bool:
-    """Whether nothing but the watermark passing the end of the window makes it speak."""
+    """Whether it comes to a point at which nothing but the watermark passing the end of the window makes it speak."""
     match trigger:
         case AfterWatermark(early=early):
             return early is None or waits_for_watermark_only(early)
@@ -217,12 +217,10 @@ def waits_for_watermark_only(trigger: Trigger) -> bool:
             return True
         case Repeat(part):
             return waits_for_watermark_only(part)
-        case AllOf(parts):
+        case AllOf(parts) | Sequence(parts):
             return any(waits_for_watermark_only(part) for part in parts)
         case AnyOf(parts):
             return all(waits_for_watermark_only(part) for part in parts)
-        case Sequence(parts):
-            return waits_for_watermark_only(parts[0])
         case Until(part, end):
             return waits_for_watermark_only(part) and waits_for_watermark_only(end)
         case _:

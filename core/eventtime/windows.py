@@ -236,10 +236,13 @@ class AssignWindows:
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change, each row with its windows."""
         (delta,) = deltas
-        if isinstance(self._window, Global | Given):
+        if isinstance(self._window, Global):
             return delta
         if not len(delta):
             return self._nothing
+        if isinstance(self._window, Given):
+            self._forbid_missing_bounds(delta.frame)
+            return delta
         if isinstance(self._window, Custom):
             return self._with_bounds(delta, None, *self._by_function(self._window.assign, delta.rows))
         times = instants_of(self._where, delta.frame.get_column(self._event_time), self._shift)
@@ -254,6 +257,14 @@ class AssignWindows:
         if not (isinstance(self._window, Fixed) and self._keys):
             return None
         return key_phases([frame.get_column(name) for name in self._keys], self._window.size)
+
+    def _forbid_missing_bounds(self, frame: pl.DataFrame) -> None:
+        for name in (WINDOW_START, WINDOW_END):
+            if nulls := frame.get_column(name).null_count():
+                raise InputError(
+                    f"{self._where}: column {name!r} is null in {nulls} rows, which are in no window; nothing has changed. "
+                    "Leave such rows out first, with .filter(...)"
+                )
 
     def _forbid_far_bounds(self, starts: Ints, ends: Ints) -> None:
         first, last = int(starts.min()), int(ends.max())

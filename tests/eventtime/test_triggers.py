@@ -156,7 +156,7 @@ def test_always_sets_its_timer_without_rows() -> None:
         (ec.any_of(ec.after_watermark(), ec.signal()), True, False, False),
         (ec.all_of(ec.after_watermark(), ec.signal()), True, True, True),
         (ec.sequence(ec.after_count(1), ec.each_row()), False, False, False),
-        (ec.sequence(ec.after_count(1), ec.after_watermark()), True, True, False),
+        (ec.sequence(ec.after_count(1), ec.after_watermark()), True, True, True),
     ],
 )
 def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: bool, waits: bool) -> None:
@@ -178,6 +178,14 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
         (lambda: ec.any_of(), "at least one trigger"),
         (lambda: ec.repeat("1m"), "is no trigger"),  # type: ignore[arg-type]
         (lambda: ec.sequence(ec.each_row(), ec.after_count(1)), "never finishes"),
+        (
+            lambda: ec.custom_trigger(state="n", on_rows=len, should_fire=len, on_fire=len),  # type: ignore[arg-type]
+            "in a list",
+        ),
+        (
+            lambda: ec.custom_trigger(state=["rows"], on_rows=len, should_fire=len, on_fire=len),  # type: ignore[arg-type,return-value]
+            "is given to the hooks anyway",
+        ),
         (
             lambda: ec.custom_trigger(state=["n"], on_rows=None, should_fire=len, on_fire=len),  # type: ignore[arg-type]
             "cannot be called",
@@ -245,6 +253,40 @@ def test_a_pattern_speaks_when_stop_follows_start() -> None:
         {"v": [1, 1], "a": [True, False], "b": [False, True]},
     ]
     assert spoken(engine, both) == [[], [], [4], [], [3]]
+
+
+def test_a_start_behind_the_last_stop_begins_the_next_pattern() -> None:
+    engine, rows = opened(ec.repeat(ec.pattern("a", "b")), a=pl.Boolean(), b=pl.Boolean())
+    declare(engine, rows)
+    batches: list[dict[str, list[object]]] = [
+        {"v": [1, 1, 1], "a": [True, False, True], "b": [False, True, False]},
+        {"v": [1], "a": [False], "b": [True]},
+        {"v": [1], "a": [False], "b": [True]},
+    ]
+    assert spoken(engine, batches) == [[3], [1], []]
+
+
+def test_state_of_a_trigger_of_ones_own_has_names_of_its_own() -> None:
+    def counted(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(pl.col("done") + pl.col("rows"))
+
+    trigger = ec.custom_trigger(
+        state=["done"],
+        on_rows=counted,
+        should_fire=lambda frame: frame["done"] >= 2,
+        on_fire=lambda frame: frame.with_columns(done=pl.lit(0)),
+    )
+    engine, rows = opened(ec.repeat(trigger))
+    declare(engine, rows)
+    assert spoken(engine, [{"v": [1]}, {"v": [1]}, {"v": [1]}, {"v": [1]}]) == [[], [2], [], [2]]
+
+
+def test_after_a_percentile_comes_the_end_of_time() -> None:
+    engine, rows = opened(ec.repeat(ec.after_percentile(0.9)))
+    declare(engine, rows)
+    assert spoken(engine, [{"v": [1]}]) == [[]]
+    engine.advance("rows", ec.END_OF_TIME)
+    assert engine.views["sums"].read()["sum"].to_list() == [1]
 
 
 def test_a_trigger_of_ones_own() -> None:

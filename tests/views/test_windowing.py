@@ -335,3 +335,65 @@ def test_panes_in_sliding_windows_are_late_when_their_last_window_is_closed(
     engine.push("rows", {"k": ["b"], "v": [2], "t": seconds(30)})
     assert engine.ledger().is_empty()
     assert view.read().sort("window_start")["v"].to_list() == [1, 1, 3]
+
+
+def test_bounds_that_are_given_are_in_microseconds_and_there(engine: ec.Engine) -> None:
+    coarse = {"window_start": pl.Datetime("ms"), "window_end": pl.Datetime("ms")}
+    with pytest.raises(ec.PlanError, match=r"'window_start' is Datetime.*'ms'.*cast it"):
+        engine.source("coarse", coarse).window()
+    fine = dict.fromkeys(coarse, pl.Datetime("us"))
+    engine.view("counts", engine.source("fine", fine).window().group_by().agg(n=pl.len()))
+    with pytest.raises(ec.InputError, match="'window_end' is null in 1 rows"):
+        engine.push("fine", {"window_start": [NOON], "window_end": [None]})
+
+
+@pytest.mark.parametrize("stamp", ["earliest", "latest", "watermark"])
+def test_panes_of_all_time_are_dated(engine: ec.Engine, rows: ec.Source, stamp: str) -> None:
+    panes = total(rows.window(ec.global_window(), timestamp=stamp).trigger(ec.each_row()))  # type: ignore[arg-type]
+    view = engine.view("counts", panes.window(ec.fixed("1m")).group_by("k").agg(n=pl.len()))
+    engine.push("rows", {"k": ["a"], "v": [1], "t": [NOON]}, watermark=NOON)
+    assert view.read().rows() == [("a", NOON, NOON + timedelta(minutes=1), 1)]
+
+
+def test_a_pane_dated_by_a_watermark_that_is_no_time_has_that_of_its_window(
+    engine: ec.Engine, rows: ec.Source
+) -> None:
+    windowed = rows.window(ec.fixed("1m"), timestamp="watermark").trigger(
+        early=ec.each_row(), late=ec.each_row()
+    )
+    view = engine.view("chained", total(windowed).window(ec.fixed("1m")).group_by("k").agg(n=pl.len()))
+    engine.push("rows", {"k": ["a"], "v": [1], "t": [NOON]})
+    assert view.read().rows() == [("a", NOON, NOON + timedelta(minutes=1), 1)]
+    engine.advance("rows", ec.END_OF_TIME)
+
+
+def test_windows_that_wait_cost_no_epoch_that_does_not_touch_them(engine: ec.Engine, rows: ec.Source) -> None:
+    """Law 5: the watermark is held by what waits, and what waits is not looked at in every epoch; nor do timers pile up."""
+    waiting = (
+        rows.window(ec.fixed("1m")).trigger(ec.every("1h")).lateness("10d").group_by("k").agg(n=pl.len())
+    )
+    engine.view(
+        "chained", waiting.window(ec.fixed("1m")).trigger(late=ec.each_row()).group_by("n").agg(m=pl.len())
+    )
+    keys = [str(number) for number in range(2_000)]
+    engine.push("rows", {"k": keys, "v": [1] * 2_000, "t": [NOON] * 2_000}, at=AT)
+    engine.advance("rows", NOON + timedelta(hours=1), at=AT)
+    compiled = engine._current()
+    trackers = list(compiled.trackers.values())
+    before = [tracker.spine.touched for tracker in trackers]
+    entries = [state.entries for tracker in trackers for state in tracker.states]
+    for _ in range(20):
+        engine.push("rows", {"k": ["0"], "v": [1], "t": [NOON]}, at=AT)
+    touched = [tracker.spine.touched - then for tracker, then in zip(trackers, before, strict=True)]
+    assert max(touched) < 40 * 20
+    after = [state.entries for tracker in trackers for state in tracker.states]
+    assert all(now <= then + 25 for then, now in zip(entries, after, strict=True))
+
+
+def test_a_session_that_grows_keeps_one_timer(engine: ec.Engine, rows: ec.Source) -> None:
+    growing = rows.window(ec.sessions("1m")).trigger(late=ec.each_row()).lateness("1h")
+    engine.view("sums", total(growing))
+    for second in range(0, 600, 10):
+        engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(second)})
+    (tracker,) = engine._current().trackers.values()
+    assert max(state.entries for state in tracker.states) <= 2
