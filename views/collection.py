@@ -175,7 +175,7 @@ class Collection(EventTimeCalls["Collection"]):
         for other in others:
             self._require_same_columns("concat", other)
         return self._then(
-            Concat(), self.schema, "concat", self._event_time, *(other._place for other in others)
+            Concat(), self.schema, "concat", self._common_time(*others), *(other._place for other in others)
         )
 
     def negate(self) -> Collection:
@@ -185,7 +185,7 @@ class Collection(EventTimeCalls["Collection"]):
     def minus(self, other: Collection) -> Collection:
         """Rows less the rows of another collection, diff by diff; diffs may become negative."""
         self._require_same_columns("minus", other)
-        return self._then(Concat(), self.schema, "minus", self._event_time, other.negate()._place)
+        return self._then(Concat(), self.schema, "minus", self._common_time(other), other.negate()._place)
 
     def unique(
         self, subset: None = None, *, keep: Literal["any"] = "any", maintain_order: Literal[False] = False
@@ -280,6 +280,11 @@ class Collection(EventTimeCalls["Collection"]):
 
     def _with(self, place: PlanId, windowing: Windowing | None) -> Collection:
         return Collection(self._plan, place, windowing)
+
+    def _common_time(self, *others: Collection) -> EventTime | None:
+        """Where event time stands, if it stands there for all: rows without it have no watermark."""
+        same = all(other._event_time == self._event_time for other in others)
+        return self._event_time if same else None
 
     def _require_same_columns(self, method: str, other: Collection) -> None:
         where = self._where(method)

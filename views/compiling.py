@@ -8,7 +8,7 @@ from evercurrent.core.aggregates import (
     Column,
 )
 from evercurrent.core.circuit import NodeId
-from evercurrent.core.eventtime.arrival import Arrive, SourceClock
+from evercurrent.core.eventtime.arrival import Arrive, RefuseUntimed, SourceClock
 from evercurrent.core.kernels import computed, keep, with_plain_zeros
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.operators.arrange import CountKeys, Keep
@@ -23,6 +23,7 @@ from evercurrent.core.operators.linear import Concat as ConcatOperator
 from evercurrent.core.operators.linear import FrameFunction, Linear, MapBatches
 from evercurrent.core.operators.linear import Negate as NegateOperator
 from evercurrent.core.operators.top_k import TopK
+from evercurrent.core.protocol import State
 from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF
 from evercurrent.core.spine import Spine
@@ -134,7 +135,12 @@ class Compiler(Builder):
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
         if source.kind == "upsert":
             upsert = Upsert(source.name, node.schema, source.keys, self.ledger)
-            return self.add(source.name, upsert, states=[upsert.spine, self.ledger])
+            states: list[State] = [upsert.spine, self.ledger]
+            if source.watermark is None or node.event_time is None:
+                return self.add(source.name, upsert, states=states)
+            timed = RefuseUntimed(source.name, node.schema, node.event_time.column, self.ledger)
+            place = self.add(source.name, timed, states=[self.ledger])
+            return self.add(f"rows of {source.name} by key", upsert, place, states=states)
         if source.kind == "diffs" and not source.trusted:
             check = CheckRetractions(source.name, node.schema, self.ledger, strict=source.strict)
             return self.add(source.name, check, states=[check.spine, self.ledger])

@@ -41,7 +41,7 @@ def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = F
         raise PlanError(f"{where}: {what!r} is too long a time; it must be below 73,000 years")
     if length < 0 and not negative:
         raise PlanError(
-            f"{where}: {what!r} is negative; give a time that is {'not' if zero else 'more than'} 0"
+            f"{where}: {what!r} is negative; give a time of {'0 or more' if zero else 'more than 0'}"
         )
     if length == 0 and not zero:
         raise PlanError(f"{where}: {what!r} is no time at all; give more than 0")

@@ -36,6 +36,7 @@ from .run_log import RunLog
 from .sources import Source, accepted, declare
 from .view import View
 from .why import Circumstances, why_lines
+from .windowing import forbid_unused_answers
 
 
 def _shown_watermark(instant: int) -> datetime | int | None:
@@ -134,6 +135,7 @@ class Engine:
         """
         self._require_free("view", name, self.views)
         require_collection(f"view {name!r}", self._plan, collection)
+        forbid_unused_answers(f"view {name!r}", collection._windowing)
         self._plan.views[name] = collection._place
         self.views[name] = View(
             self, self._plan, collection._place, name, self._retain, collection._windowing
@@ -210,7 +212,13 @@ class Engine:
         self._run(gathered, at, promised)
 
     def ledger(self, source: str | None = None) -> pl.DataFrame:
-        """Every refused row and why: of all sources with the row as JSON, or of one with its own columns."""
+        """Every refused row and why: of all sources with the row as JSON, or of one with its own columns.
+
+        The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` and, into a
+        source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
+        changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
+        is in it twice, and views without lateness have taken it.
+        """
         refused = self._current().ledger.refused
         if source is None:
             return ledger_frame(refused)

@@ -139,7 +139,8 @@ class EventTimeCalls(ABC, Generic[C]):
         """How long a window stays open when the watermark has passed its end; None, as without this call: for ever.
 
         It closes exactly when the watermark reaches end + allowed: what is pending is spoken, its state goes, and
-        rows that come later are refused into the ledger.
+        rows that come later are refused into the ledger. A row in several windows is late when all of them are
+        closed; until then it is in those that are open.
         """
         length = (
             None if allowed is None else microseconds(f"{self._where('lateness')}: the lateness", allowed)

@@ -39,6 +39,8 @@ def _entry(entry: Refused) -> pl.DataFrame:
     bounds = [_bound(entry.frame, name, is_late) for name in BOUNDS]
     watermark = None if entry.watermark is None else time_of(entry.watermark)
     own = [name for name in entry.frame.columns if name != DIFF and not (is_late and name in BOUNDS)]
+    # JSON has no bytes.
+    binary = [pl.col(name).bin.encode("hex") for name in own if entry.frame.schema[name] == pl.Binary]
     return entry.frame.select(
         pl.lit(entry.epoch, pl.UInt64).alias(EPOCH),
         pl.lit(entry.source).alias("source"),
@@ -46,7 +48,7 @@ def _entry(entry: Refused) -> pl.DataFrame:
         *bounds,
         pl.lit(watermark, TIME).alias("watermark"),
         DIFF,
-        pl.struct(own).struct.json_encode().alias("row"),
+        pl.struct(pl.col(own).exclude(pl.Binary), *binary).struct.json_encode().alias("row"),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -162,13 +163,33 @@ def _from_python(source: Source, data: dict[str, Any] | list[Any]) -> pl.DataFra
         width = max(map(len, data), default=len(source.columns))
         if width not in (len(types) - 1, len(types)):
             raise ValueError(f"a row has {width} values, for the columns {listed(source.columns)}")
-        return pl.DataFrame(data, schema=dict(list(types.items())[:width]), orient="row")
-    if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
+        if any(len(row) != width for row in data):
+            raise ValueError(f"the rows have different numbers of values; give each {width}")
+        data = {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
+    elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
         # Of rows polars looks at the first hundred for the names of columns: a later `_diff` would be lost.
         names = dict.fromkeys(name for row in data for name in row)
         data = {name: [row.get(name) for row in data] for name in names}
     known = {name: types[name] for name in data if name in types} if isinstance(data, dict) else None
+    for name, dtype in (known or {}).items():
+        if isinstance(dtype, pl.Datetime) and isinstance(data, dict) and isinstance(data[name], list):
+            _require_times(name, data[name], dtype)
     return pl.DataFrame(data, schema_overrides=known)
+
+
+def _require_times(name: str, values: list[Any], dtype: pl.Datetime) -> None:
+    """Check that Python values are times of the column's kind: polars would count numbers, and shift or relabel zones."""
+    for value in values:
+        if isinstance(value, int | float):
+            raise ValueError(
+                f"column {name!r} holds the number {value}; give datetimes, or pl.from_epoch(...)"
+            )
+        if isinstance(value, datetime) and (value.tzinfo is None) != (dtype.time_zone is None):
+            has, wants = ("no time zone", "one") if value.tzinfo is None else ("a time zone", "none")
+            raise ValueError(
+                f"column {name!r} holds {value}, which has {has}, and the column is declared with {wants}; "
+                "use .replace(tzinfo=...) or .astimezone(...)"
+            )
 
 
 def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:

@@ -247,7 +247,8 @@ class View(Collection):
             at: processing time, as for ``Engine.push``.
 
         Raises:
-            InputError: the view has no windows that wait, or the key does not go with its columns.
+            InputError: the view has no trigger, or the key does not go with its columns. Where no window waits for a
+                signal, the epoch goes by and nothing is said.
         """
         return self._engine.fire(self.name, key, window, at)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import polars as pl
+
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Clock
 from evercurrent.core.eventtime.tracking import END, PAST, PENDING, ROWS
 from evercurrent.core.eventtime.triggers import (
@@ -29,7 +31,7 @@ from evercurrent.core.eventtime.triggers import (
 from evercurrent.core.instants import shown, spelled
 
 from .open_windows import OpenWindows
-from .plan import WindowedGroup
+from .plan import BOUNDS, WindowedGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ def why_lines(
             f"{none}: no row has come for it{closes}{forgotten}; the watermark is at {shown(known.watermark)}"
         ]
     lines = []
-    for number in range(min(len(windows.keys), MOST)):
+    bounds = [name for name in BOUNDS if name in windows.frame.columns]
+    order = windows.frame.select(pl.arg_sort_by(bounds)).to_series().to_list() if bounds else [0]
+    for number in order[:MOST]:
         state = {name: int(column[number]) for name, column in windows.state.items()}
         row = windows.frame.row(number, named=True) if windows.frame.width else {}
         lines.append(", ".join(f"{name} {value}" for name, value in row.items()) or "all rows")
@@ -191,7 +195,8 @@ def _timer(at: int, known: Circumstances) -> str:
 
 
 def _counted(so_far: int, wanted: int, what: str) -> str:
-    return f"for {wanted - so_far:,} more {what}: {so_far:,} of {wanted:,} are there"
+    left = wanted - so_far
+    return f"for {left:,} more {what.removesuffix('s') if left == 1 else what}: {so_far:,} of {wanted:,} are there"
 
 
 def _count(number: int, what: str) -> str:

@@ -118,6 +118,8 @@ def triggered(
     """
     if trigger is not None and not (early is None and late is None):
         raise PlanError(f"{where}: give a trigger, or early= and late=, not both")
+    if trigger is None and early is None and late is None:
+        raise PlanError(f"{where}: no trigger is given; give one, or early= and late=")
     if trigger is None:
         trigger = after_watermark(early, late)  # type: ignore[arg-type]
     if not isinstance(trigger, Trigger):
@@ -368,3 +370,16 @@ def shifted_by_key(window: Window) -> bool:
 def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
     """Whether the windows of a row depend on the other rows of its key, sessions aside."""
     return isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge is not None)
+
+
+def forbid_unused_answers(where: str, known: Windowing | None) -> None:
+    """Check that a trigger, a mode or a lateness was followed by the grouping that it is for.
+
+    Raises:
+        PlanError: it was not, and would change nothing.
+    """
+    if known is not None and known != Windowing(known.window, known.stamp):
+        raise PlanError(
+            f"{where}: .trigger(...), .accumulate(...), .lateness(...) and .with_pane_info() are about the grouping that "
+            "follows, and none follows; put them before .group_by(...).agg(...)"
+        )

@@ -217,7 +217,7 @@ class Arrive:
         nulls = delta.frame.get_column(self._event_time).is_null().to_numpy()
         far = refused & ~nulls
         if nulls.any():
-            reason = f"event time {name} is null; give the row a time, for example with .fill_null(...), and push it again"
+            reason = _without_time(self._event_time)
             self._ledger.stage(Refused(now.epoch, self._source, reason, keep(delta.frame, nulls)))
         if far.any():
             reason = (
@@ -252,3 +252,34 @@ class Arrive:
             for name in delta.frame.columns
         ]
         return Delta(pl.DataFrame(columns))
+
+
+class RefuseUntimed:
+    """The rows that come, without those of no event time: in front of a source by key, where they would replace a row.
+
+    Deletions name their key only, and go on.
+    """
+
+    def __init__(self, source: str, schema: pl.Schema, event_time: str, ledger: Ledger) -> None:
+        self.schema = schema
+        self._source = source
+        self._event_time = event_time
+        self._ledger = ledger
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change without what was refused."""
+        (delta,) = deltas
+        column = delta.frame.get_column(self._event_time)
+        if not column.has_nulls():
+            return delta
+        refused = column.is_null().to_numpy() & (delta.diffs > 0)
+        if not refused.any():
+            return delta
+        self._ledger.stage(
+            Refused(now.epoch, self._source, _without_time(self._event_time), keep(delta.frame, refused))
+        )
+        return Delta(keep(delta.frame, ~refused), delta.is_consolidated)
+
+
+def _without_time(name: str) -> str:
+    return f"event time {name!r} is null; give the row a time, for example with .fill_null(...), and push it again"

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.timers import Timers
 
 NOON = datetime(2026, 1, 1, 12)
 AT = NOON.replace(tzinfo=UTC)
@@ -396,4 +397,56 @@ def test_a_session_that_grows_keeps_one_timer(engine: ec.Engine, rows: ec.Source
     for second in range(0, 600, 10):
         engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(second)})
     (tracker,) = engine._current().trackers.values()
-    assert max(state.entries for state in tracker.states) <= 2
+    assert max(state.entries for state in tracker.states if isinstance(state, Timers)) == 1
+
+
+def test_answers_that_no_grouping_follows_are_refused(engine: ec.Engine, rows: ec.Source) -> None:
+    windowed = rows.window(ec.fixed("1m"))
+    engine.view("in windows", windowed)
+    for number, unused in enumerate((windowed.lateness("1m"), total(windowed).trigger(ec.every("1m")))):
+        with pytest.raises(ec.PlanError, match="none follows; put them before"):
+            engine.view(f"unused {number}", unused)
+    with pytest.raises(ec.PlanError, match="no trigger is given"):
+        windowed.trigger()
+
+
+def test_an_upsert_without_event_time_leaves_the_row_that_is_there(engine: ec.Engine) -> None:
+    source = engine.source("latest", COLUMNS, kind="upsert", key="k", event_time="t")
+    view = engine.view("rows", source)
+    engine.push("latest", [("a", 7, NOON)])
+    engine.push("latest", [("a", 8, None)])
+    assert view.read()["v"].to_list() == [7]
+    engine.push("latest", {"k": ["a"], "_diff": [-1]})
+    assert view.read().is_empty()
+    assert engine.ledger("latest")["v"].to_list() == [8]
+
+
+def test_rows_with_and_without_event_time_are_not_windowed_together(
+    engine: ec.Engine, rows: ec.Source
+) -> None:
+    untimed = engine.source("untimed", COLUMNS)
+    with pytest.raises(ec.PlanError, match="there is no event time"):
+        rows.concat(untimed).window(ec.fixed("1m"))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([("a", 1, 1767268800)], "holds the number 1767268800"),
+        ({"k": ["a"], "v": [1], "t": [1767268800]}, "holds the number"),
+        ([("a", 1, AT)], "has a time zone, and the column is declared with none"),
+        ([("a", 1.5, NOON)], "column 'v'"),
+        ([("a", 1), ("a", 1, NOON)], "different numbers of values|a row has"),
+    ],
+)
+def test_python_values_are_not_taken_for_others(
+    engine: ec.Engine, rows: ec.Source, data: list[tuple[object, ...]], said: str
+) -> None:
+    with pytest.raises(ec.InputError, match=said):
+        engine.push("rows", data)
+
+
+def test_bytes_in_the_ledger_are_hexadecimal(engine: ec.Engine) -> None:
+    engine.source("raw", {"b": pl.Binary, "t": pl.Datetime("us")}, event_time="t")
+    engine.push("raw", {"b": [b"\x01\xff"], "t": [None]})
+    assert "01ff" in engine.ledger()["row"][0]

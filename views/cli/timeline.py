@@ -73,6 +73,8 @@ def draw_timeline(
         raise typer.BadParameter(
             f"{output}: the suffix has to be one of {listed(SUFFIXES)}", param_hint="--output"
         )
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{output}: there is no folder {output.parent}", param_hint="--output")
     paths = pairs("--input", "SOURCE=PATH", inputs or [])
     with errors_said(debug), stoppable() as stop:
         application = load(name)
