@@ -33,6 +33,9 @@ class Merges(Protocol):
 class Merging(Protocol):
     """What the tracker asks of sessions: which became part of others, and which rows are new."""
 
+    instants: Ints
+    """The event times of the rows of the output, which are not in it."""
+
     @property
     def moves(self) -> Merges | None:
         """The sessions that became part of others in this epoch."""

@@ -59,6 +59,7 @@ class Sessions:
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
         self._timers = Timers()
         self._nothing = Delta.empty(self.schema)
+        self.instants: Ints = np.zeros(0, np.int64)
         self._changes: Changes | None = None
 
     @property
@@ -102,12 +103,15 @@ class Sessions:
         starts[cells.touched[own]] = cells.now.start[own]
         came = self._with_start(rows, batch.of_rows(starts))
         moved = cells.take(np.flatnonzero(cells.moved))
+        self.instants = batch.instants
         if not len(moved):
             return Delta.of(came, batch.diffs)
         keys = batch.keys.take(moved.key)
         words = self._cells.words(keys, moved.number)
         found = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
         found = self._rows.standing(found)
+        instants = self._rows.instants(found)
+        self.instants = np.concatenate([batch.instants, instants, instants])
         old = self._with_start(found.rows, moved.was.start[found.owners])
         new = self._with_start(found.rows, moved.now.start[found.owners])
         return Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))

@@ -21,8 +21,9 @@ from .trigger_parts import NO_TIMER, Moment
 from .trigger_states import trigger_state
 from .triggers import Pattern, Trigger, every_part
 
-OPEN, END, START, ROWS, PENDING, PAST = "open", "end", "start", "rows", "pending", "past"
-"""State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said."""
+OPEN, END, START, ROWS, PENDING, PAST, SAID = "open", "end", "start", "rows", "pending", "past", "said"
+"""State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said; the
+earliest end, above the start of time, of which a session has spoken."""
 
 ALARM = "alarm"
 """State of a window: the instant of the timer that is set for it, above the start of time."""
@@ -171,7 +172,9 @@ class TrackWindows:
     ) -> tuple[Moment, dict[str, Ints]]:
         """The state after the rows of the epoch, before any trigger is asked."""
         size, nothing = len(active.groups), np.zeros(len(active.groups), np.int64)
-        after = {name: before.get(name, nothing).copy() for name in (OPEN, END, START, ROWS, PENDING, PAST)}
+        after = {
+            name: before.get(name, nothing).copy() for name in (OPEN, END, START, ROWS, PENDING, PAST, SAID)
+        }
         own, told, old, new = active.places[:4]
         was_open = after[OPEN] != 0
         diffs = rows.diffs
@@ -215,6 +218,7 @@ class TrackWindows:
         for name in self._counts:
             if name in state:
                 np.add.at(state[name], new, state[name][old])
+        after[SAID] = _least(after[SAID], old, new, 0)
         for name in self._waits:
             if name in state:
                 state[name] = _least(state[name], old, new, NO_TIMER)
@@ -282,7 +286,8 @@ class TrackWindows:
             return np.arange(arrivals), rows.diffs[:arrivals]
         start = self._tracking.keys[-1]
         columns = [column for column in rows.rows.get_columns() if column.name != start]
-        kept, diffs = consolidated_rows(pl.DataFrame([pl.Series(start, places), *columns]), rows.diffs)
+        columns += [pl.Series(start, places), pl.Series("instant", self._merging.instants)]
+        kept, diffs = consolidated_rows(pl.DataFrame(columns), rows.diffs)
         return np.arange(len(rows)) if kept is None else kept, diffs
 
     def _pattern(
@@ -317,6 +322,8 @@ class TrackWindows:
         past = moment.is_past
         timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
         after[PENDING] = np.where(fires, 0, after[PENDING])
+        if self._merging is not None:
+            after[SAID] = np.where(fires, after[END] - START_OF_TIME, after[SAID])
         # What comes when the end has been passed and nothing was left to say is late.
         after[PAST] = np.where(past & (fires | (after[PENDING] == 0)), 1, after[PAST])
         gone = closed | (is_open & (after[ROWS] == 0) & (after[PENDING] == 0))
@@ -392,7 +399,7 @@ class TrackWindows:
     ) -> None:
         """Take note of windows that have something to say since this epoch, or are dated otherwise."""
         stamps, nothing = self._stamps(after), np.zeros(len(keys), np.int64)
-        known = {name: before.get(name, nothing) for name in (PENDING, START, END)}
+        known = {name: before.get(name, nothing) for name in (PENDING, START, END, SAID)}
         same = (known[PENDING] != 0) & (self._stamps(known) == stamps)
         fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
         self._holds.set(stamps[fresh], keys.take(fresh))
@@ -422,14 +429,18 @@ class TrackWindows:
         groups = group(Keys.concat([keys for _, keys in heads]))
         state = self.spine.totals(groups.keys, with_delta=True)
         nothing = np.zeros(len(groups), np.int64)
-        known = {name: state.get(name, nothing) for name in (PENDING, START, END)}
+        known = {name: state.get(name, nothing) for name in (PENDING, START, END, SAID)}
         rank = _ranks(groups)
         holds = (known[PENDING][rank] != 0) & (self._stamps(known)[rank] == instants) & (instants <= horizon)
         return int(instants[holds].min()) if holds.any() else None
 
     def _stamps(self, state: Mapping[str, Ints]) -> Ints:
         """The earliest event time that a pane of these windows may have."""
-        return state[START] if self._tracking.window_start is not None else state[END] - 1
+        if self._tracking.window_start is not None:
+            return state[START]
+        # What a session will take back may be dated before what it will say.
+        said = state[SAID] + START_OF_TIME
+        return np.where((state[SAID] != 0) & (said < state[END]), said, state[END]) - 1
 
 
 def _sums(places: Index, values: Ints, size: int) -> Ints:
@@ -453,10 +464,13 @@ def _least(timers: Ints, old: Index, new: Index, unset: int) -> Ints:
 
 
 def _without_rows(moment: Moment) -> Moment:
-    """The same moment as if no rows had come, moving the same state."""
+    """The same moment as if nothing had happened in it, moving the same state."""
     none = moment.none
     return replace(
         moment,
+        signalled=none,
+        pending=none,
+        watermark_before=moment.watermark,
         rows=np.zeros(len(moment), np.int64),
         inputs={name: np.zeros(len(moment), np.int64) for name in moment.inputs},
         patterns=dict.fromkeys(moment.patterns, (none, none, none, none)),

@@ -17,6 +17,7 @@ import polars as pl
 
 import evercurrent as ec
 from eventtime import simulated_triggers as when
+from eventtime import simulated_windows as where
 from eventtime import simulator as sim
 from strategies import Draw
 
@@ -62,10 +63,10 @@ OURS: dict[str, Any] = {
     "until": lambda part, end: ec.until(part, end),
 }
 THEIRS: dict[str, Any] = {
-    "fixed": sim.fixed,
-    "sliding": sim.Sliding,
-    "sessions": sim.Sessions,
-    "global_window": sim.Global,
+    "fixed": where.fixed,
+    "sliding": where.Sliding,
+    "sessions": where.Sessions,
+    "global_window": where.Global,
     "every_epoch": when.EveryEpoch,
     "after_watermark": when.AfterWatermark,
     "at_period": when.Every,
@@ -79,15 +80,15 @@ THEIRS: dict[str, Any] = {
     "repeat": when.Repeat,
     "until": when.Until,
 }
-AGGREGATES: dict[str, tuple[pl.Expr, sim.Aggregate]] = {
-    "n": (pl.len(), sim.length()),
-    "sum": (pl.col("v").sum(), sim.total("v")),
-    "count": (pl.col("v").count(), sim.count("v")),
-    "min": (pl.col("v").min(), sim.least("v")),
-    "max": (pl.col("v").max(), sim.greatest("v")),
-    "distinct": (pl.col("v").n_unique(), sim.distinct("v")),
-    "first": (pl.col("v").first(), sim.first("v")),
-    "last": (pl.col("v").last(), sim.last("v")),
+AGGREGATES: dict[str, tuple[pl.Expr, where.Aggregate]] = {
+    "n": (pl.len(), where.length()),
+    "sum": (pl.col("v").sum(), where.total("v")),
+    "count": (pl.col("v").count(), where.count("v")),
+    "min": (pl.col("v").min(), where.least("v")),
+    "max": (pl.col("v").max(), where.greatest("v")),
+    "distinct": (pl.col("v").n_unique(), where.distinct("v")),
+    "first": (pl.col("v").first(), where.first("v")),
+    "last": (pl.col("v").last(), where.last("v")),
 }
 ADDITIVE = ("n", "sum", "count")
 
@@ -220,7 +221,7 @@ class Both:
         has_ledger = run.setup.lateness is not None and not run.setup.is_global
         self.late = self.engine.view("late", run.setup.late_rows(source)) if has_ledger else None
         self.simulator = sim.Simulator(run.setup.pipeline())
-        self._latest = sim.START_OF_TIME
+        self._latest = where.START_OF_TIME
 
     def frame(self, epoch: Epoch) -> pl.DataFrame:
         """The rows of an epoch as they are pushed."""
@@ -253,14 +254,16 @@ class Both:
         ]
         watermark = None
         if epoch.watermark is not None:
-            watermark = sim.END_OF_TIME if epoch.watermark == float("inf") else origin + int(epoch.watermark)
+            watermark = (
+                where.END_OF_TIME if epoch.watermark == float("inf") else origin + int(epoch.watermark)
+            )
         if setup.delay is not None and not epoch.fires:
             added = [row["at"] for row, diff in sim.consolidated(rows).values() if diff > 0]
             if added:
                 self._latest = max(self._latest, *added)
-            if self._latest > sim.START_OF_TIME:
+            if self._latest > where.START_OF_TIME:
                 watermark = max(
-                    self._latest - setup.delay, sim.START_OF_TIME if watermark is None else watermark
+                    self._latest - setup.delay, where.START_OF_TIME if watermark is None else watermark
                 )
         return self.simulator.step(
             rows, watermark, origin + epoch.at, signals=lambda key, bounds: epoch.fires
@@ -334,7 +337,7 @@ def lasting(draw: Draw, depth: int = 2) -> str:
 
 
 @st.composite
-def setups(draw: Draw, **given: Any) -> Setup:
+def setups(draw: Draw, /, **given: Any) -> Setup:
     """Any setup; what is given is as given."""
 
     def choose(name: str, among: st.SearchStrategy[Any]) -> Any:
@@ -427,7 +430,7 @@ def histories(
 
 
 @st.composite
-def runs(draw: Draw, *, max_epochs: int = 7, ends: bool | None = None, **fixed: Any) -> Run:
+def runs(draw: Draw, /, *, max_epochs: int = 7, ends: bool | None = None, **fixed: Any) -> Run:
     """A setup with a history."""
     setup = draw(setups(**fixed))
     signals = "signal" in (setup.trigger or "")

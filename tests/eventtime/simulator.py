@@ -25,7 +25,8 @@ Choices where the texts leave room:
   said since the watermark passed; behind a watermark a new one is late.
 - The index of panes begins anew if the bounds are not those of the window's last pane.
 - Discarding: a pane is of the rows that came since the last firing less those that went, whatever session they were
-  in then; if all of that and the number of rows is zero, there is nothing to say. Under ``always`` a pane of no rows is spoken too, as long as the window holds rows.
+  in then; if all of that and the number of rows is zero, there is nothing to say. Under ``always`` a pane of no rows
+  is spoken too, as long as the window holds rows.
 """
 
 from __future__ import annotations
@@ -36,118 +37,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from eventtime.simulated_triggers import EveryEpoch, Row, Seen, Trigger
-
-START_OF_TIME = -(2**62)
-END_OF_TIME = 2**62
+from eventtime.simulated_windows import (
+    END_OF_TIME,
+    START_OF_TIME,
+    Aggregate,
+    Bounds,
+    Global,
+    Sessions,
+    Window,
+)
 
 Mode = Literal["discarding", "accumulating", "retracting"]
 Key = tuple[Any, ...]
-Bounds = tuple[int, int]
 Output = tuple[Any, ...]
-
-
-# Where: into which windows an instant falls
-
-
-@dataclass(frozen=True)
-class Global:
-    """One window over all time."""
-
-    def of(self, instant: int) -> list[Bounds]:
-        return [(START_OF_TIME, END_OF_TIME)]
-
-
-@dataclass(frozen=True)
-class Sliding:
-    """Windows of one size that start once a period."""
-
-    size: int
-    period: int
-    offset: int = 0
-
-    def of(self, instant: int) -> list[Bounds]:
-        last = instant - (instant - self.offset) % self.period
-        starts = range(last, instant - self.size, -self.period)
-        return [(start, start + self.size) for start in reversed(starts)]
-
-
-def fixed(size: int, offset: int = 0) -> Sliding:
-    """Windows side by side."""
-    return Sliding(size, size, offset)
-
-
-@dataclass(frozen=True)
-class Sessions:
-    """Rows of a key that are less than a gap apart; the window of one row alone, before others are looked at."""
-
-    gap: int
-
-    def of(self, instant: int) -> list[Bounds]:
-        return [(instant, instant + self.gap)]
-
-
-Window = Global | Sliding | Sessions
-
-
-# What is computed
-
-Aggregate = Callable[[list[Row]], Any]
-
-
-def _present(rows: Iterable[Row], column: str) -> list[Any]:
-    return [row[column] for row in rows if row[column] is not None]
-
-
-def length() -> Aggregate:
-    """How many rows."""
-    return len
-
-
-def total(column: str) -> Aggregate:
-    """Their sum; of none, zero."""
-    return lambda rows: sum(_present(rows, column))
-
-
-def count(column: str) -> Aggregate:
-    """How many are not null."""
-    return lambda rows: len(_present(rows, column))
-
-
-def least(column: str) -> Aggregate:
-    """The least value that is not null."""
-    return lambda rows: min(_present(rows, column), default=None)
-
-
-def greatest(column: str) -> Aggregate:
-    """The greatest value that is not null."""
-    return lambda rows: max(_present(rows, column), default=None)
-
-
-def distinct(column: str) -> Aggregate:
-    """How many values, null being one."""
-    return lambda rows: len({row[column] for row in rows})
-
-
-def first(column: str, time: str = "at") -> Aggregate:
-    """The least value at the earliest event time; null only if all values there are."""
-    return lambda rows: min(_at(rows, column, time, min), default=None)
-
-
-def last(column: str, time: str = "at") -> Aggregate:
-    """The greatest value at the latest event time; null only if all values there are."""
-    return lambda rows: max(_at(rows, column, time, max), default=None)
-
-
-def _at(rows: list[Row], column: str, time: str, extreme: Callable[[list[int]], int]) -> list[Any]:
-    if not rows:
-        return []
-    instant = extreme([row[time] for row in rows])
-    return _present([row for row in rows if row[time] == instant], column)
-
-
-def values(column: str) -> Aggregate:
-    """All values, sorted."""
-    return lambda rows: tuple(sorted(_present(rows, column)))
 
 
 @dataclass(frozen=True)
@@ -438,11 +340,12 @@ class Simulator:
         if stands:
             window.spoken = stands
             return
-        pane = None if said is None else self._pane(window, said, timing, seen, is_last=is_last)
-        window.spoken = [] if pane is None else [pane]
-        if pane is not None:
-            told.panes.append(pane)
-            told.delta[self._output(pane)] += 1
+        window.spoken = []
+        if said is not None:
+            spoken = self._pane(window, said, timing, seen, is_last=is_last)
+            window.spoken = [spoken]
+            told.panes.append(spoken)
+            told.delta[self._output(spoken)] += 1
         for held in window.rows:
             held.is_said = True
         window.gone = []

@@ -53,7 +53,7 @@ def test_lengths_of_time_are_spelled_as_they_are_read(length):
         ("1y2d", "here: '1y2d' has no fixed length"),
         ("1q", "here: '1q' has no fixed length"),
         ("5ns", "here: '5ns' is finer than a microsecond, which is as fine as time is kept"),
-        ("-5m", "here: '-5m' is negative; give a time that is not 0"),
+        ("-5m", "here: '-5m' is negative; give a time of 0 or more"),
         ("99999999999w", "here: '99999999999w' is too long a time; it must be below 73,000 years"),
         (timedelta(seconds=-1), "here: datetime.timedelta(days=-1, seconds=86399) is negative"),
     ],

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from eventtime import simulated_triggers as when
+from eventtime import simulated_windows as where
 from eventtime import simulator as sim
-from eventtime.simulator import END_OF_TIME, Pane, Pipeline, Simulator, Told
+from eventtime.simulated_windows import END_OF_TIME
+from eventtime.simulator import Pane, Pipeline, Simulator, Told
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "cases"
 FIGURES: dict[str, Any] = {}
@@ -49,13 +51,13 @@ def seconds(text: Any) -> int:
     return int(text)
 
 
-def window_of(case: dict[str, Any]) -> sim.Window:
+def window_of(case: dict[str, Any]) -> where.Window:
     given = case["window"]
     if given["type"] == "global":
-        return sim.Global()
+        return where.Global()
     if given["type"] == "session":
-        return sim.Sessions(seconds(given["gap"]))
-    return sim.Sliding(seconds(given["size"]), seconds(given.get("period", given["size"])))
+        return where.Sessions(seconds(given["gap"]))
+    return where.Sliding(seconds(given["size"]), seconds(given.get("period", given["size"])))
 
 
 def trigger_of(words: dict[str, Any]) -> when.Trigger:
@@ -83,7 +85,7 @@ def trigger_of(words: dict[str, Any]) -> when.Trigger:
 
 def pipeline_of(case: dict[str, Any], **more: Any) -> Pipeline:
     lateness = case.get("allowed_lateness", 0)
-    aggregate = {"sum": sim.total, "collect_sorted": sim.values}[case["aggregate"]]
+    aggregate = {"sum": where.total, "collect_sorted": where.values}[case["aggregate"]]
     return Pipeline(
         window_of(case),
         {"value": aggregate("v")},
@@ -98,10 +100,10 @@ def pipeline_of(case: dict[str, Any], **more: Any) -> Pipeline:
 # The figures
 
 
-def history_of(case: dict[str, Any]) -> list[tuple[int, list[sim.Row], int | None]]:
+def history_of(case: dict[str, Any]) -> list[tuple[int, list[when.Row], int | None]]:
     """Processing time, rows and watermark, epoch by epoch: one row at a time, and every full minute."""
     rows = [*FIGURES["events"], *([case["extra_input"]] if "extra_input" in case else [])]
-    arrivals: dict[int, list[sim.Row]] = {}
+    arrivals: dict[int, list[when.Row]] = {}
     for row in rows:
         given = {"v": row["value"], "t": seconds(row["event_time"])}
         arrivals.setdefault(seconds(row["processing_time"]), []).append(given)
@@ -145,8 +147,8 @@ def check_figure(case: dict[str, Any]) -> None:
     is_final_only = case.get("order_insensitive", False)
     simulator = Simulator(pipeline_of({**case, "allowed_lateness": "inf"} if is_final_only else case))
     told: dict[int, Told] = {}
-    for at, rows, watermark in history_of(case):
-        told[at] = simulator.step([(row, 1) for row in rows], watermark, at)
+    for instant, rows, watermark in history_of(case):
+        told[instant] = simulator.step([(row, 1) for row in rows], watermark, instant)
     wanted = [p for p in case["expect"] if not (p.get("optional_if_unchanged") or p.get("optional_if_empty"))]
     if is_final_only:
         # Of another order of arrival, "lateness permitting".
@@ -160,10 +162,12 @@ def check_figure(case: dict[str, Any]) -> None:
         if "timing" in pane:
             assert pane["timing"] in {p.timing for p in of_it}, pane
         if ":" in pane.get("at", "") and " " not in pane["at"]:
-            at = told[seconds(pane["at"])]
-            assert any(expected([pane])[described(p, case)] for p in at.panes), pane
+            then = told[seconds(pane["at"])]
+            assert any(expected([pane])[described(p, case)] for p in then.panes), pane
             if "retracts" in pane:
-                assert expected(pane["retracts"]) <= Counter(described(p, case) for p in at.taken_back), pane
+                assert expected(pane["retracts"]) <= Counter(described(p, case) for p in then.taken_back), (
+                    pane
+                )
     assert sum(sum(each.late.values()) for each in told.values()) == len(case.get("dropped", [])) or (
         "lateness 0" in case["what"]
     )
@@ -276,14 +280,14 @@ def run(pipeline: Pipeline, *epochs: tuple[Any, ...]) -> list[dict[sim.Output, i
     return deltas
 
 
-def sums(window: sim.Window, **more: Any) -> Pipeline:
-    return Pipeline(window, {"sum": sim.total("v")}, time="t", **more)
+def sums(window: where.Window, **more: Any) -> Pipeline:
+    return Pipeline(window, {"sum": where.total("v")}, time="t", **more)
 
 
 def test_sessions_by_hand() -> None:
     """A077, A079 and what deletions do: rows a gap apart stay apart, one between them joins, and goes again."""
     assert run(
-        sums(sim.Sessions(10)),
+        sums(where.Sessions(10)),
         ([(0, 7), (10, 1), (20, 9)],),
         ([(5, 8)],),
         ([(15, 14)],),
@@ -300,19 +304,19 @@ def test_sessions_by_hand() -> None:
 
 def test_sliding_windows_by_hand() -> None:
     """A072: a row is in size / period windows; fixed windows are sliding ones; with long periods there are gaps."""
-    assert sim.Sliding(2, 1).of(12) == [(11, 13), (12, 14)]
-    assert sim.fixed(10, offset=3).of(2) == [(-7, 3)]
-    assert sim.Sliding(4, 10).of(3) == [(0, 4)]
-    assert sim.Sliding(4, 10).of(4) == []
-    assert sim.Sliding(5, 2).of(5) == [(2, 7), (4, 9)]
-    assert sim.Sliding(5, 2).of(4) == [(0, 5), (2, 7), (4, 9)]
+    assert where.Sliding(2, 1).of(12) == [(11, 13), (12, 14)]
+    assert where.fixed(10, offset=3).of(2) == [(-7, 3)]
+    assert where.Sliding(4, 10).of(3) == [(0, 4)]
+    assert where.Sliding(4, 10).of(4) == []
+    assert where.Sliding(5, 2).of(5) == [(2, 7), (4, 9)]
+    assert where.Sliding(5, 2).of(4) == [(0, 5), (2, 7), (4, 9)]
 
 
 def test_lateness_by_hand() -> None:
     """A148, A149: late rows within the horizon are spoken of, others refused; then nothing is remembered."""
     trigger = when.AfterWatermark(late=when.AfterCount(1))
     simulator = Simulator(
-        sums(sim.fixed(10), trigger=trigger, mode="accumulating", lateness=5, pane_info=True)
+        sums(where.fixed(10), trigger=trigger, mode="accumulating", lateness=5, pane_info=True)
     )
     row = {"t": 1, "v": 1}
     steps = [
@@ -343,7 +347,7 @@ def test_lateness_by_hand() -> None:
     ],
 )  # fmt: skip
 def test_triggers_by_hand(trigger: when.Trigger, spoken: list[int]) -> None:
-    simulator = Simulator(sums(sim.fixed(10), trigger=trigger, mode="accumulating", always=True))
+    simulator = Simulator(sums(where.fixed(10), trigger=trigger, mode="accumulating", always=True))
     history = [([1], None, 0), ([2], None, 10), ([3], 10, 15), ([0], None, 18), ([], None, 20)]
     found = []
     for values, watermark, at in history:

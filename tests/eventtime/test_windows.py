@@ -163,7 +163,7 @@ def test_window_assignment_of_beam(name: str) -> None:
 
 
 def test_beam_refuses_a_negative_size_and_so_do_we() -> None:
-    with pytest.raises(PlanError, match=r"fixed: size: .* is negative; give a time that is more than 0"):
+    with pytest.raises(PlanError, match=r"fixed: size: .* is negative; give a time of more than 0"):
         window_of_case(beam_case("fixed/java_invalid_neg_size")["window"])
 
 

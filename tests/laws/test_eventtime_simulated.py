@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from eventtime.both import check
-from eventtime.pipelines import Epoch, Run, Setup, runs
+from eventtime.pipelines import Cells, Epoch, Run, Setup, runs
 from strategies import of_profile
 
 INF = float("inf")
@@ -44,17 +44,19 @@ def test_sessions_that_merge_and_split_with_triggers_that_count(
     data: st.DataObject, trigger: str, lateness: int | None
 ) -> None:
     """One key and little else, so that everything touches everything."""
-    plain = {
-        "keys": (),
-        "aggregates": ("n",),
-        "delay": None,
-        "always": False,
-        "info": False,
-        "appends": False,
-    }
-    check(
-        data.draw(runs(window="sessions(5)", mode="retracting", trigger=trigger, lateness=lateness, **plain))
+    run = runs(
+        window="sessions(5)",
+        mode="retracting",
+        trigger=trigger,
+        lateness=lateness,
+        keys=(),
+        aggregates=("n",),
+        delay=None,
+        always=False,
+        info=False,
+        appends=False,
     )
+    check(data.draw(run))
 
 
 @of_profile(0.2)
@@ -63,9 +65,9 @@ def test_panes_that_discard(run: Run) -> None:
     check(run)
 
 
-def row(t: int, v: int | None = 1, *, key: str | None = "a", size: int = 1, diff: int = 1):  # type: ignore[no-untyped-def]
+def row(t: int, v: int = 1, *, diff: int = 1) -> tuple[Cells, int]:
     """A row, as the histories have it."""
-    return ((key, t, v, size, False), diff)
+    return (("a", t, v, 1, False), diff)
 
 
 BUGS: dict[str, Run] = {

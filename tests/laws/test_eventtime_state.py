@@ -149,7 +149,7 @@ def test_an_epoch_costs_the_same_over_sixteen_times_the_windows(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expanded: list[int] = []
-    original = reading_module.expand
+    original = reading_module.expand  # type: ignore[attr-defined]
 
     def counting(lower: Any, upper: Any) -> Any:
         expanded.append(int((upper - lower).sum()))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
+from eventtime import simulated_windows as where
 from eventtime import simulator as sim
 from eventtime.pipelines import (
     COLUMNS,
@@ -220,11 +221,13 @@ def batch_chain(rows: Rows, first: str, origin: int, second: str = "fixed(10)") 
     """The same by the simulator, stage by stage, each over all that the one before came to."""
     window, after = in_micros(read_as(THEIRS, first)), in_micros(read_as(THEIRS, second))
     dated = [({"k": key, "at": (origin + t) * MICRO}, diff) for (key, t, *_), diff in rows]
-    one = sim.batch(sim.Pipeline(window, {"n": sim.length()}, keys=("k",)), dated)
+    one = sim.batch(sim.Pipeline(window, {"n": where.length()}, keys=("k",)), dated)
     panes = [({"n": n, "at": end - 1, "of": (key, start)}, 1) for key, start, end, n in one.elements()]
-    two = sim.batch(sim.Pipeline(after, {"m": sim.length()}, keys=("n",)), panes)
+    two = sim.batch(sim.Pipeline(after, {"m": where.length()}, keys=("n",)), panes)
     panes = [({"m": m, "at": end - 1, "n": n}, 1) for n, _, end, m in two.elements()]
-    three = sim.batch(sim.Pipeline(sim.Sessions(11 * MICRO), {"most": sim.greatest("n")}, keys=("m",)), panes)
+    three = sim.batch(
+        sim.Pipeline(where.Sessions(11 * MICRO), {"most": where.greatest("n")}, keys=("m",)), panes
+    )
     return [one, two, three]
 
 
