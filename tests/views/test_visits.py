@@ -362,7 +362,8 @@ class TestCommand:
         words = said("--input", f"hits={path}")
         assert "rows read 2" in words
         line = f"2 of the lines of {path}: no host, identity and user; the first is line 2: [red]odd[/]"
-        assert line in words
+        # A terminal breaks a long path where its line ends.
+        assert "".join(line.split()) in "".join(words.split())
         assert "1 of the lines of" in words
         assert "no row" not in words
 
