@@ -355,15 +355,16 @@ class TestCommand:
         assert "event time 2015-05-17 10:05:00 to 2015-05-20 21:05:59" in words
         check_files(tmp_path, real)
 
-    def test_odd_lines_are_said(self, tmp_path):
-        path = tmp_path / "access.log"
+    def test_odd_lines_are_said(self, tmp_path, monkeypatch):
+        # A long path would be broken where the terminal's line ends.
+        monkeypatch.chdir(tmp_path)
+        path = Path("access.log")
         good = '192.0.2.1 - - [01/May/2024:12:00:00 +0000] "GET / HTTP/1.1" 200 10\n'
         path.write_text(good + "[red]odd[/]\n" + good + "odd\n" + good.replace("May", "Mai"))
         words = said("--input", f"hits={path}")
         assert "rows read 2" in words
         line = f"2 of the lines of {path}: no host, identity and user; the first is line 2: [red]odd[/]"
-        # A terminal breaks a long path where its line ends.
-        assert "".join(line.split()) in "".join(words.split())
+        assert line in words
         assert "1 of the lines of" in words
         assert "no row" not in words
 
