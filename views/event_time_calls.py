@@ -76,7 +76,8 @@ class EventTimeCalls(ABC, Generic[C]):
             window: ``fixed``, ``sliding``, ``sessions``, ``calendar``, ``global_window``, ``count_window``,
                 ``last_rows`` or ``custom_windows``; None: those of the panes upstream, by their bounds.
             timestamp: the event time of a pane: "end" of the window less a microsecond, "start", the "earliest"
-                or "latest" of its rows, or the "watermark" when it is spoken.
+                or "latest" of its rows, or the "watermark" when it is spoken. A pane that is dated before its end may
+                be late for windows downstream, if its first row came when the watermark had passed that date.
 
         Raises:
             PlanError: no event time, or event time and ingress time mixed.
