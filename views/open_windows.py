@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.tracking import END, OPEN, PENDING, TrackWindows
+from evercurrent.core.eventtime.tracking import END, OPEN, PENDING
 from evercurrent.core.kernels import Keys, gather
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.schema import listed
@@ -49,7 +49,7 @@ class OpenWindows:
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     """All open windows of the grouping at this place. Cost: all of them."""
-    tracker, group = tracker_of(compiled, place), _group(compiled, place)
+    tracker, group = compiled.trackers[place], _group(compiled, place)
     run = tracker.spine.merged()
     is_open = np.flatnonzero(run.sums.get(OPEN, np.zeros(len(run), np.int64)))
     keys = run.keys.take(is_open)
@@ -60,11 +60,6 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
     return OpenWindows(keys, frame, state)
-
-
-def tracker_of(compiled: Compiled, place: PlanId) -> TrackWindows:
-    """What keeps the windows of the grouping at this place."""
-    return compiled.trackers[place]
 
 
 def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:

@@ -111,9 +111,9 @@ class TrackWindows:
         """The windows whose rows are forgotten with this epoch."""
         return self.firing.expired
 
-    def signal(self, keys: Keys | None) -> None:
-        """In the coming epoch these windows are told to speak; None: all that have something to say."""
-        self._signals = keys if keys is not None else self._all_pending()
+    def signal(self, keys: Keys) -> None:
+        """In the coming epoch these windows are told to speak."""
+        self._signals = keys
 
     def forget_signals(self) -> None:
         """The epoch for which windows were told to speak is over."""
@@ -135,10 +135,6 @@ class TrackWindows:
             self._hold()
         return rows
 
-    def state_of(self, keys: Keys) -> dict[str, Ints]:
-        """The state columns of these ascending, distinct windows as of the last commit."""
-        return self.spine.totals(keys)
-
     # What is touched
 
     def _active(self, now: Now, rows: Delta, ends: Delta | None) -> _Active:
@@ -159,11 +155,6 @@ class TrackWindows:
         if not len(delta):
             return NO_KEYS
         return key_words([delta.frame.get_column(name) for name in self._tracking.keys], len(delta))
-
-    def _all_pending(self) -> Keys:
-        run = self.spine.merged()
-        pending = run.sums.get(PENDING, np.zeros(len(run), np.int64))
-        return run.keys.take(np.flatnonzero(pending))
 
     # What happens to it
 
