@@ -9,6 +9,7 @@ from typing import NewType
 
 from .clock import Now
 from .delta import Delta
+from .placement import ANYWHERE, Placement
 from .protocol import Operator, State
 
 NodeId = NewType("NodeId", int)
@@ -18,6 +19,7 @@ NodeId = NewType("NodeId", int)
 class Node:
     """A place in the circuit: an operator, the nodes whose deltas it takes, and what was measured there.
 
+    ``identity`` says what it computes, from the sources on; empty where nobody asked.
     A node without inputs takes what arrived from outside under its name. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
     """
@@ -26,6 +28,8 @@ class Node:
     operator: Operator
     inputs: tuple[NodeId, ...]
     states: tuple[State, ...] = ()
+    placement: Placement = ANYWHERE
+    identity: str = ""
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
@@ -51,10 +55,17 @@ class Circuit:
     nodes: list[Node] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
 
-    def add(self, name: str, operator: Operator, *inputs: NodeId, states: Sequence[State] = ()) -> NodeId:
+    def add(
+        self,
+        name: str,
+        operator: Operator,
+        *inputs: NodeId,
+        states: Sequence[State] = (),
+        placement: Placement = ANYWHERE,
+    ) -> NodeId:
         """Add a node behind its inputs."""
         assert all(node < len(self.nodes) for node in inputs), (name, inputs)
-        self.nodes.append(Node(name, operator, inputs, tuple(states)))
+        self.nodes.append(Node(name, operator, inputs, tuple(states), placement))
         self.states.extend(state for state in states if all(state is not known for known in self.states))
         return NodeId(len(self.nodes) - 1)
 

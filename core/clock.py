@@ -66,31 +66,31 @@ class Earliest:
     """The clock of several inputs: the minimum of their watermarks (Dataflow Model, section 2.3)."""
 
     def __init__(self, clocks: Sequence[Clock]) -> None:
-        self._clocks = tuple(clocks)
+        self.parts = tuple(clocks)
 
     @property
     def before(self) -> int:
         """The least of the watermarks as of the last commit."""
-        return min(clock.before for clock in self._clocks)
+        return min(clock.before for clock in self.parts)
 
     @property
     def now(self) -> int:
         """The least of the watermarks after this epoch's rows."""
-        return min(clock.now for clock in self._clocks)
+        return min(clock.now for clock in self.parts)
 
 
 class Latest:
     """The clock that is ahead of others: what is complete for one of them is complete."""
 
     def __init__(self, clocks: Sequence[Clock]) -> None:
-        self._clocks = tuple(clocks)
+        self.parts = tuple(clocks)
 
     @property
     def before(self) -> int:
         """The greatest of the watermarks as of the last commit."""
-        return max(clock.before for clock in self._clocks)
+        return max(clock.before for clock in self.parts)
 
     @property
     def now(self) -> int:
         """The greatest of the watermarks after this epoch's rows."""
-        return max(clock.now for clock in self._clocks)
+        return max(clock.now for clock in self.parts)

@@ -74,6 +74,39 @@ class Directory:
         return found
 
 
+class Deferred:
+    """The directory of ascending words, made when it is first asked: words that are mapped from a file stay there."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._made: Directory | None = None
+
+    @staticmethod
+    def of(words: Words) -> Deferred | None:
+        """See ``Directory.of``. Reads no word."""
+        return Deferred(words) if len(words) >= FROM else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return 0 if self._made is None else self._made.nbytes
+
+    def maybe(self, wanted: Words) -> Index | None:
+        """See ``Directory.maybe``."""
+        return self._directory.maybe(wanted)
+
+    def search(self, words: Words, wanted: Words) -> Index:
+        """See ``Directory.search``."""
+        return self._directory.search(words, wanted)
+
+    @property
+    def _directory(self) -> Directory:
+        if self._made is None:
+            self._made = Directory.of(self._words)
+        assert self._made is not None, "there are enough words"
+        return self._made
+
+
 def _starts(words: Words) -> npt.NDArray[np.integer[Any]]:
     bits = len(words).bit_length() - 1
     kind = np.int32 if len(words) < 2**31 else np.int64

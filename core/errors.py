@@ -36,6 +36,22 @@ class SubscriberError(EvercurrentError):
     """A subscriber's callback raised. The epoch is done and every other subscriber has heard of it."""
 
 
+class CheckpointError(EvercurrentError):
+    """What was asked of a checkpoint, or of the store that it is in, cannot be done: names store, file, reason."""
+
+
+class MissingFileError(CheckpointError):
+    """A file that a checkpoint needs and that is not in its store."""
+
+
+class NameTakenError(CheckpointError):
+    """A file of this name is in the store already: it stays as it is, and nothing was written."""
+
+
+class CorruptFileError(CheckpointError):
+    """A file of a checkpoint whose bytes are not what was written."""
+
+
 def first_line(error: BaseException) -> str:
     """What an error says, without the context and the hints that polars adds."""
     return next(iter(str(error).splitlines()), type(error).__name__)
@@ -43,3 +59,7 @@ def first_line(error: BaseException) -> str:
 
 class GrowthWarning(UserWarning):
     """A definition whose state grows with every row, for ever."""
+
+
+class CheckpointWarning(UserWarning):
+    """A store of a checkpoint that cannot hold what is promised: says what is left to the user."""

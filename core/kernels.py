@@ -24,6 +24,9 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 SEEDS = (0x65766572, 0x63757272)
 """Seeds of the two 64-bit hashes that make a key of 128 bits."""
 
+ROUTED_BITS = 16
+"""So many leading bits of the word that a row is routed by stand in the key of what is kept for it."""
+
 NULL_WORD = np.uint64(0xD1B54A32D192ED03)
 """The first word of a null: any that hardly an integer has, so that the second word is hardly ever asked."""
 
@@ -53,6 +56,10 @@ class Keys:
     def take(self, index: Index) -> Keys:
         """The keys at these positions."""
         return Keys(self.first[index], None if self.second is None else self.second[index])
+
+    def cut(self, start: int, end: int) -> Keys:
+        """The keys from one position to another, by reference."""
+        return Keys(self.first[start:end], None if self.second is None else self.second[start:end])
 
     @property
     def nbytes(self) -> int:
@@ -89,16 +96,25 @@ def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
     )
 
 
-def key_words(columns: Sequence[pl.Series], height: int) -> Keys:
+def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
     """The words of a key that stands in these columns of ``height`` rows. No columns: all have the same key.
 
     Equal as polars groups them: null equals null, NaN equals NaN, -0.0 equals 0.0.
+
+    If only the first ``routed`` columns tell where a row is sent to, the second word starts with the leading bits of
+    the first word of these columns, so that this can still be told; the key has 112 bits then.
     """
     if not columns:
         return Keys(np.zeros(height, np.uint64))
     if not is_one_word([column.dtype for column in columns]):
         frame = pl.DataFrame(columns)
-        return Keys(frame.hash_rows(seed=SEEDS[0]).to_numpy(), frame.hash_rows(seed=SEEDS[1]).to_numpy())
+        first, second = (frame.hash_rows(seed=seed).to_numpy() for seed in SEEDS)
+        if 0 < routed < len(columns):
+            low = np.uint64(64 - ROUTED_BITS)
+            second = (second >> np.uint64(ROUTED_BITS)) | (
+                key_words(columns[:routed], height).first >> low << low
+            )
+        return Keys(first, second)
     column = columns[0]
     values = physical(column)
     words = values.view(np.uint64) * SPREAD

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from .clock import Epoch
+from .routes import ONE, Route
+from .saved import PAYLOAD, Saved
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Refused:
     """Rows of one source that one epoch did not accept, and why.
 
@@ -30,6 +32,8 @@ class Ledger:
     Holds the last ``limit`` rows; ``forgotten`` counts those that had to go.
     """
 
+    route: Route | None = ONE
+
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.refused: deque[Refused] = deque()
@@ -40,6 +44,11 @@ class Ledger:
     def stage(self, refused: Refused) -> None:
         """Make ready to enter these rows."""
         self._staged.append(refused)
+
+    @property
+    def staged(self) -> tuple[Refused, ...]:
+        """What would be entered with this epoch."""
+        return tuple(self._staged)
 
     def commit(self) -> None:
         """Enter what was staged, and forget the oldest rows beyond the limit."""
@@ -60,3 +69,46 @@ class Ledger:
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(int(refused.frame.estimated_size()) for refused in self.refused)
+
+    # What outlives the process
+
+    def saved(self) -> Saved:
+        """See ``State``: a piece for every entry."""
+        kept, held = [*self.refused, *self._staged], self.entries
+        held += sum(refused.frame.height for refused in self._staged)
+        gone, first = 0, 0
+        while held - gone > self.limit and first < len(kept) - 1:
+            gone, first = gone + kept[first].frame.height, first + 1
+        return Saved(tuple(kept[first:]), {"forgotten": self.forgotten + gone})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``."""
+        self.refused = deque(saved.pieces)
+        self.entries = sum(refused.frame.height for refused in self.refused)
+        self.forgotten = saved.facts.get("forgotten", 0)
+        self._staged = []
+
+    def columns_of(self, piece: Refused) -> pl.DataFrame:
+        """See ``State``: the rows, and beside each of them what is said of all."""
+        said = pl.DataFrame(
+            {
+                "epoch": [int(piece.epoch)],
+                "source": [piece.source],
+                "reason": [piece.reason],
+                "watermark": pl.Series([piece.watermark], dtype=pl.Int64),
+            }
+        )
+        rows = [column.alias(PAYLOAD + column.name) for column in piece.frame.get_columns()]
+        return pl.DataFrame([*(one.new_from_index(0, piece.frame.height) for one in said), *rows])
+
+    def piece_of(self, columns: pl.DataFrame) -> Refused:
+        """See ``State``."""
+        said = columns.row(0, named=True)
+        rows = [
+            column.alias(column.name.removeprefix(PAYLOAD))
+            for column in columns.get_columns()
+            if column.name.startswith(PAYLOAD)
+        ]
+        return Refused(
+            Epoch(said["epoch"]), said["source"], said["reason"], pl.DataFrame(rows), said["watermark"]
+        )

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from .directory import Directory
+from .directory import Deferred, Directory
 from .grouping import Groups, Segments, differing, group
 from .kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
+from .routes import KeyColumns
 from .schema import DIFF, Order
 
 LAST_WORD = np.uint64(2**64 - 1)
@@ -40,7 +41,7 @@ class Layout:
         return hash((tuple(self.payload.items()), self.by_row, self.order))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Run:
     """An immutable sorted piece of state.
 
@@ -52,7 +53,7 @@ class Run:
     payload: pl.DataFrame
     sums: Mapping[str, Ints]
     rows: Keys | None = None
-    directory: Directory | None = None
+    directory: Directory | Deferred | None = None
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -101,6 +102,16 @@ class Run:
         upper = self._search(greatest + np.uint64(1))
         upper[greatest == LAST_WORD] = len(self)
         return self._search(least), upper
+
+    def between(self, least: int, greatest: int) -> Run:
+        """The entries whose first words lie between these, both included. By reference."""
+        (start,), (end,) = self.within(np.array([least], np.uint64), np.array([greatest], np.uint64))
+        if end - start == len(self):
+            return self
+        keys, rows = self.keys.cut(start, end), None if self.rows is None else self.rows.cut(start, end)
+        sums = {name: column[start:end] for name, column in self.sums.items()}
+        payload = self.payload.slice(start, end - start) if self.payload.width else self.payload
+        return Run(keys, payload, sums, rows, Deferred.of(keys.first))
 
     def _search(self, wanted: Words) -> Index:
         if self.directory is None or len(wanted) <= FEW:
@@ -233,9 +244,8 @@ def empty_run(layout: Layout) -> Run:
     return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
 
 
-def run_of_rows(layout: Layout, keys: Sequence[str], frame: pl.DataFrame) -> Run:
+def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
     """The rows of a delta frame as a run by these key columns."""
     payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
-    words = key_words([frame.get_column(name) for name in keys], frame.height)
-    return make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+    return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

@@ -9,13 +9,17 @@ log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 
 from .kernels import Ints, Keys
+from .routes import WORDS, Route
 from .run import Layout, Run, empty_run, merge
+from .run_columns import columns_of_run, run_of_columns
+from .saved import Saved
 
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
@@ -43,10 +47,19 @@ class Spine:
     ``runs`` is the last commit. ``stage`` does all the work of an epoch, merges included; ``commit`` moves a
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
     this state. ``touched`` counts the entries read and written since the beginning.
+
+    ``keeps_runs``: reading everything does not replace the runs by one, as they are on disk and it is not.
+    ``most_merged``: runs that would make one of more entries stay apart, so that every merge fits into memory;
+    a look-up then visits about entries / most_merged runs. What such runs cancel of each other goes when all of
+    them have doubled: they are merged a range of keys at a time then.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    keeps_runs = False
+    most_merged: int | None = None
+
+    def __init__(self, layout: Layout, route: Route | None = WORDS) -> None:
         self.layout = layout
+        self.route = route
         self._nothing = empty_run(layout)
         self._committed = _Version()
         self._staged: _Version | None = None
@@ -73,8 +86,7 @@ class Spine:
         then = self._committed
         totals, piled = dict(then.totals), then.runs
         for part in added:
-            for name, column in part.sums.items():
-                totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
+            _add_totals(totals, part)
             piled = self._piled((*piled, part))
         self._staged = self._tidied(_Version(piled, totals, then.attempt_from, then.wasted))
         self.delta = run
@@ -128,11 +140,37 @@ class Spine:
         """All entries in one run. Cost: the state, once for as long as it does not change."""
         if self._merged is None or self._merged[0] is not self.runs:
             merged = self._merge(self.runs)
-            if self._staged is None:
+            if self._staged is None and not self.keeps_runs:
                 # The same collection in one run: it need not be kept twice.
                 self._committed = replace(self._committed, runs=(merged,) if len(merged) else ())
             self._merged = self.runs, merged
         return self._merged[1]
+
+    # What outlives the process
+
+    def saved(self) -> Saved:
+        """See ``State``: the pieces are runs."""
+        version = self._committed if self._staged is None else self._staged
+        wasted = version.wasted + self._wasted
+        facts = {"totals": dict(version.totals), "attempt_from": version.attempt_from, "wasted": wasted}
+        return Saved(version.runs, facts)
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``. Where the facts have no totals, they are added up: one pass over the additive columns."""
+        runs, facts = saved.pieces, saved.facts
+        totals: dict[str, int] = dict(facts.get("totals", {}))
+        for run in runs if "totals" not in facts else ():
+            _add_totals(totals, run)
+        self._committed = _Version(runs, totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
+        self.discard()
+
+    def columns_of(self, piece: Run) -> pl.DataFrame:
+        """See ``State``."""
+        return columns_of_run(piece)
+
+    def piece_of(self, columns: pl.DataFrame) -> Run:
+        """See ``State``."""
+        return run_of_columns(self.layout, columns)
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Merge the youngest run with those that it exceeds, and as soon as there are ``FAN`` of its level, these.
@@ -148,6 +186,7 @@ class Spine:
                 first -= 1
             if start - first + 1 >= FAN:
                 start = first
+            start = self._within_bounds(runs, start)
             if start == len(runs) - 1:
                 return runs
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
@@ -157,22 +196,49 @@ class Spine:
         """Merge everything where it may all cancel, or where as much was read in vain as there is to merge.
 
         Runs cancel each other only if their columns add up to zero: what is undone leaves nothing. If they do
-        not cancel then (some diffs are negative), there is no second attempt before they have doubled.
+        not cancel then (some diffs are negative), there is no second attempt before they have doubled. Runs that
+        would never be merged as they are too large are when they have doubled.
         """
         runs = version.runs
         entries = sum(map(len, runs))
-        may_cancel = not any(version.totals.values()) and entries >= version.attempt_from
-        if len(runs) < 2 or not (may_cancel or version.wasted > entries):
+        attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
+        attempts = attempts and entries >= version.attempt_from
+        if len(runs) < 2 or not (attempts or version.wasted > entries):
             return version
-        merged = self._merge(runs)
-        attempt_from = 2 * len(merged) if may_cancel else version.attempt_from
-        return replace(version, runs=(merged,) if len(merged) else (), attempt_from=attempt_from, wasted=0)
+        merged = tuple(self._merged_in_ranges(runs, 0, 2**64 - 1))
+        attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
+        return replace(version, runs=merged, attempt_from=attempt_from, wasted=0)
+
+    def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
+        """The first place, from this one on, from which the runs to the last may be merged."""
+        if self.most_merged is None:
+            return start
+        entries = np.cumsum([len(run) for run in runs[start:]][::-1])
+        fitting = max(1, int(np.searchsorted(entries, self.most_merged, side="right")))
+        return len(runs) - fitting
+
+    def _merged_in_ranges(self, runs: Sequence[Run], least: int, greatest: int) -> Iterator[Run]:
+        """Runs that stand for all entries whose first words are in this range, none larger than may be."""
+        entries = sum(map(len, runs))
+        if self.most_merged is None or entries <= self.most_merged or least == greatest:
+            yield from filter(len, [self._merge(runs)])
+            return
+        middle = (least + greatest) // 2
+        lower = [run.between(least, middle) for run in runs]
+        upper = [run.between(middle + 1, greatest) for run in runs]
+        yield from self._merged_in_ranges([run for run in lower if len(run)], least, middle)
+        yield from self._merged_in_ranges([run for run in upper if len(run)], middle + 1, greatest)
 
     def _merge(self, runs: Sequence[Run]) -> Run:
         if not runs:
             return self._nothing
         self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
         return merge(self.layout, runs)
+
+
+def _add_totals(totals: dict[str, int], run: Run) -> None:
+    for name, column in run.sums.items():
+        totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
 
 
 def _level(run: Run) -> int:

@@ -36,12 +36,15 @@ LEVELS = {
         "delta",
         "aggregates",
         "protocol",
+        "saved",
+        "routes",
+        "placement",
         "instants",
         "ledger",
     },
-    "state": {"run", "run_files", "spine", "reading", "levels", "timers", "expiry", "accumulators"},
+    "state": {"run", "run_columns", "spine", "reading", "levels", "timers", "expiry", "accumulators"},
     "operators": {"operators", "eventtime"},
-    "circuit": {"circuit", "checked"},
+    "circuit": {"circuit", "checked", "stages"},
 }
 """Inside the core, from the lowest: a module imports its own level and the levels before it."""
 
@@ -50,6 +53,7 @@ STAND_ALONE = {"operators", "eventtime"}
 
 FAMILIES = {
     "operators.group_parts": "operators.group",
+    "operators.partial_sums": "operators.group",
     "eventtime.session_batches": "eventtime.sessions",
     "eventtime.session_cells": "eventtime.sessions",
     "eventtime.session_changes": "eventtime.sessions",
@@ -68,8 +72,8 @@ FAMILIES = {
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
-    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer"},
-    "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark"},
+    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec"},
+    "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark", "deltalake"},
 }
 """What a layer may import that is neither ours nor Python's."""
 

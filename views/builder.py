@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -37,17 +37,22 @@ from evercurrent.core.operators.group_parts import (
     WholePart,
 )
 from evercurrent.core.operators.linear import FrameFunction, Linear
+from evercurrent.core.placement import ANYWHERE, Placement
 from evercurrent.core.protocol import Operator, State
+from evercurrent.core.routes import KeyColumns
 from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF, Order
 from evercurrent.core.spine import Spine
+from evercurrent.core.stages import Cut
 
 from .expressions import Expression
+from .node_identities import CircuitIdentities
 from .plan import (
     Input,
     Plan,
     PlanId,
 )
+from .retained import RetainedRows
 
 
 class Readable(Protocol):
@@ -65,8 +70,8 @@ class Compiled:
     """A circuit with the way back to the plan.
 
     ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
-    ``contents`` where a view's rows are read, ``clocks`` the watermark of each source with event time,
-    ``trackers`` what keeps the windows of a grouping.
+    ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
+    source with event time, ``trackers`` what keeps the windows of a grouping.
     """
 
     circuit: Circuit
@@ -74,8 +79,12 @@ class Compiled:
     outputs: dict[PlanId, NodeId] = field(default_factory=dict)
     parts: dict[PlanId, list[NodeId]] = field(default_factory=dict)
     contents: dict[str, Readable] = field(default_factory=dict)
+    kept_at: dict[str, NodeId] = field(default_factory=dict)
     clocks: dict[str, SourceClock] = field(default_factory=dict)
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
+    retained: dict[str, RetainedRows] = field(default_factory=dict)
+    cut: Cut = field(init=False)
+    """How it runs in buckets."""
 
 
 class Builder:
@@ -88,9 +97,22 @@ class Builder:
         self._shared: dict[Any, tuple[NodeId, Any]] = {}
         self._clocks: dict[PlanId, Clock | None] = {}
         self.place = PlanId(0)
+        self._identities = CircuitIdentities()
+        self._purpose: str | None = None
 
-    def add(self, name: str, operator: Operator, *inputs: NodeId, states: Sequence[State] = ()) -> NodeId:
-        made = self.compiled.circuit.add(name, operator, *inputs, states=states)
+    def add(
+        self,
+        name: str,
+        operator: Operator,
+        *inputs: NodeId,
+        states: Sequence[State] = (),
+        placement: Placement = ANYWHERE,
+    ) -> NodeId:
+        made = self.compiled.circuit.add(name, operator, *inputs, states=states, placement=placement)
+        nodes = self.compiled.circuit.nodes
+        purpose = self._purpose or self._identities.operation(self.plan, self.place)
+        behind = [nodes[source].identity for source in inputs]
+        nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
         return made
 
@@ -98,10 +120,17 @@ class Builder:
         """The data columns that a circuit node gives."""
         return self.compiled.circuit.nodes[node].operator.schema
 
-    def once(self, key: Any, make: Callable[[], tuple[NodeId, Any]]) -> tuple[NodeId, Any]:
-        """What was made under this key before, or else now: arrangements are shared by (collection, key)."""
+    def once(
+        self, role: str, source: NodeId, what: tuple[Hashable, ...], make: Callable[[], tuple[NodeId, Any]]
+    ) -> tuple[NodeId, Any]:
+        """What was made behind this node in this role before, or else now: arrangements are shared."""
+        key = (role, source, what)
         if key not in self._shared:
-            self._shared[key] = make()
+            self._purpose = self._identities.shared(role, what)
+            try:
+                self._shared[key] = make()
+            finally:
+                self._purpose = None
         return self._shared[key]
 
     def clock_of(self, place: PlanId) -> Clock:
@@ -124,14 +153,16 @@ class Builder:
         found = list(dict.fromkeys(clock for source in node.inputs if (clock := self._clock_of(source))))
         return Earliest(found) if len(found) > 1 else found[0] if found else None
 
-    def distinct(self, source: NodeId, schema: pl.Schema) -> NodeId:
-        def make() -> tuple[NodeId, DistinctRows]:
-            distinct = DistinctRows(schema)
-            return self.add(
-                f"unique {', '.join(schema)}", distinct, source, states=[distinct.spine]
-            ), distinct
+    def distinct(self, source: NodeId, schema: pl.Schema, by: tuple[str, ...] | None = None) -> NodeId:
+        """Each row once; rows that are equal in ``by`` are kept together, without it those that are equal."""
 
-        return self.once(("distinct", source, tuple(schema.items())), make)[0]
+        def make() -> tuple[NodeId, DistinctRows]:
+            distinct = DistinctRows(schema, by)
+            placement = Placement(by=tuple(schema) if by is None else by, passes=frozenset(schema))
+            name = f"unique {', '.join(schema)}"
+            return self.add(name, distinct, source, states=[distinct.spine], placement=placement), distinct
+
+        return self.once("distinct", source, (tuple(schema.items()), by), make)[0]
 
     def arranged(
         self,
@@ -143,14 +174,19 @@ class Builder:
         *,
         skip_null_keys: bool = False,
         expiry: Expiry | None = None,
+        by: tuple[str, ...] | None = None,
     ) -> tuple[NodeId, Spine]:
         def make() -> tuple[NodeId, Spine]:
-            arrange = Arrange(schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expiry=expiry)
+            arrange = Arrange(
+                schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expiry=expiry, by=by
+            )
             order = "".join(f", order {part.column}" for part in layout.order)
             name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
-            return self.add(name, arrange, source, states=[arrange.spine]), arrange.spine
+            reads = () if expiry is None else (source,)
+            placement = Placement(by=tuple(keys) if by is None else by, reads=reads, passes=frozenset(schema))
+            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange.spine
 
-        return self.once(("arrange", source, tuple(keys), layout, where, skip_null_keys), make)
+        return self.once("arrange", source, (KeyColumns.of(keys, by), layout, where, skip_null_keys), make)
 
     def projected(self, source: NodeId, where: str, schema: pl.Schema, columns: Sequence[Column]) -> NodeId:
         """These columns of a node, made once for all that ask for the same."""
@@ -159,13 +195,14 @@ class Builder:
         ):
             return source
         types = schema.to_frame().select([column.expr.alias(column.name) for column in columns]).schema
-        key = ("project", source, tuple((column.name, Expression(column.expr)) for column in columns))
+        what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
             linear = Linear(where, types, selecting(columns), keeps_rows_apart=False)
-            return self.add(f"prepare {', '.join(types)}", linear, source), None
+            placement = Placement(passes=copied_columns(columns))
+            return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
-        return self.once(key, make)[0]
+        return self.once("project", source, what, make)[0]
 
     def part(
         self,
@@ -177,6 +214,7 @@ class Builder:
         expiry: Expiry | None = None,
         *,
         of_nothing: bool = False,
+        by: tuple[str, ...] | None = None,
     ) -> tuple[NodeId, Part]:
         """What keeps one aggregate, and the last node that was made for it.
 
@@ -199,18 +237,19 @@ class Builder:
                 ]
                 projected = self.projected(prepared, where, types, pairs)
                 schema = self.schema_of(projected)
-                return self.distinct(projected, schema), InputPart(aggregate)
+                return self.distinct(projected, schema, keys if by is None else by), InputPart(aggregate)
             case Pick(input=name, order=order):
-                node, spine = self._ordered(prepared, types, keys, [name], order, aggregate.where, expiry)
+                node, spine = self._ordered(prepared, types, keys, [name], order, aggregate.where, expiry, by)
                 return node, PickPart(aggregate, spine)
             case Whole(inputs=names, order=order):
-                node, spine = self._ordered(prepared, types, keys, names, order, None, expiry)
+                node, spine = self._ordered(prepared, types, keys, names, order, None, expiry, by)
                 return node, WholePart(aggregate, spine, keyless=of_nothing or not keys)
             case Custom(input=name, remove=None):
-                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expiry)
+                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expiry, by)
                 return node, RecomputedPart(aggregate, spine, keyless=of_nothing or not keys)
             case Custom():
-                return prepared, InvertedPart(aggregate, keyless=of_nothing or not keys)
+                route = KeyColumns.of(keys, by).route
+                return prepared, InvertedPart(aggregate, keyless=of_nothing or not keys, route=route)
 
     def _ordered(
         self,
@@ -221,12 +260,18 @@ class Builder:
         order: tuple[Order, ...],
         where: str | None,
         expiry: Expiry | None,
+        by: tuple[str, ...] | None,
     ) -> tuple[NodeId, Spine]:
         """An arrangement of these columns by group, in this order and then by the columns themselves."""
         payload = {name: types[name] for name in (*(part.column for part in order), *names)}
         implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
         layout = Layout(pl.Schema(payload), by_row=True, order=implied)
-        return self.arranged(prepared, types, keys, layout, where, expiry=expiry)
+        return self.arranged(prepared, types, keys, layout, where, expiry=expiry, by=by)
+
+
+def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
+    """Those that stand in the output as they do in the input."""
+    return frozenset(column.name for column in columns if column.copies == column.name)
 
 
 def selecting(columns: Sequence[Column]) -> FrameFunction:

@@ -23,12 +23,14 @@ from evercurrent.core.operators.linear import Concat as ConcatOperator
 from evercurrent.core.operators.linear import FrameFunction, Linear, MapBatches
 from evercurrent.core.operators.linear import Negate as NegateOperator
 from evercurrent.core.operators.top_k import TopK
+from evercurrent.core.placement import Placement
 from evercurrent.core.protocol import State
 from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF
 from evercurrent.core.spine import Spine
+from evercurrent.core.stages import cut, mark_routes
 
-from .builder import Builder, Compiled, selecting
+from .builder import Builder, Compiled, copied_columns, selecting
 from .compiling_windows import windows_over_time
 from .plan import (
     Assign,
@@ -52,6 +54,7 @@ from .plan import (
     Unnest,
     WindowedGroup,
 )
+from .retained import RetainedRows
 
 
 def compile_plan(plan: Plan, ledger: Ledger) -> Compiled:
@@ -61,7 +64,10 @@ def compile_plan(plan: Plan, ledger: Ledger) -> Compiled:
         compiler.compile(place)
     for name, place in plan.views.items():
         compiler.keep(name, place)
-    return compiler.compiled
+    compiled = compiler.compiled
+    compiled.cut = cut(compiled.circuit, compiled.kept_at)
+    mark_routes(compiled.circuit, compiled.cut)
+    return compiled
 
 
 class Compiler(Builder):
@@ -73,6 +79,8 @@ class Compiler(Builder):
         node = self.plan[place]
         inputs = [self.compiled.outputs[source] for source in node.inputs]
         self.compiled.outputs[place] = self._operators(node, inputs)
+        if isinstance(node.operation, Input):
+            self._retain(node, node.operation, self.compiled.outputs[place])
 
     def keep(self, name: str, place: PlanId) -> None:
         """Make the rows of a view readable: from the state of its operator, or from one of its own."""
@@ -80,15 +88,34 @@ class Compiler(Builder):
         output = self.compiled.outputs[place]
         operator = self.compiled.circuit.nodes[output].operator
         if isinstance(operator, GroupBy) and not operator.forgets:
-            self.compiled.contents[name] = operator
+            self.compiled.contents[name], self.compiled.kept_at[name] = operator, output
             return
-        schema = self.plan[place].schema
+        kept_at, readable = self._kept(name, output, self.plan[place].schema)
+        self.compiled.contents[name], self.compiled.kept_at[name] = readable, kept_at
+
+    def _kept(self, name: str, output: NodeId, schema: pl.Schema) -> tuple[NodeId, Keep]:
+        """The rows of a node as state, once for all that want to read them."""
 
         def make() -> tuple[NodeId, Keep]:
             keep = Keep(schema)
-            return self.add(f"keep {name}", keep, output, states=[keep.spine]), keep
+            placement = Placement(by=tuple(schema), any_part=True, passes=frozenset(schema))
+            return self.add(f"keep {name}", keep, output, states=[keep.spine], placement=placement), keep
 
-        self.compiled.contents[name] = self.once(("keep", output), make)[1]
+        return self.once("keep", output, (), make)
+
+    def _retain(self, node: PlanNode, source: Input, output: NodeId) -> None:
+        """Take note of where the rows of a source are state; see to it that they are, if that is asked for."""
+        if source.kind == "upsert":
+            operators = [
+                self.compiled.circuit.nodes[part].operator for part in self.compiled.parts[self.place]
+            ]
+            (rows,) = [operator.spine for operator in operators if isinstance(operator, Upsert)]
+            timed = node.event_time if source.watermark is not None else None
+            event_time = None if timed is None else timed.column
+            self.compiled.retained[source.name] = RetainedRows(node.schema, rows, event_time)
+        elif source.retained:
+            _, keep = self._kept(source.name, output, node.schema)
+            self.compiled.retained[source.name] = RetainedRows(node.schema, keep.spine)
 
     def _operators(self, node: PlanNode, inputs: list[NodeId]) -> NodeId:
         where = self.plan.name_of(self.place)
@@ -96,19 +123,27 @@ class Compiler(Builder):
             case Input():
                 return self._input(node, node.operation)
             case Select(columns=columns, keeps_rows_apart=apart):
-                return self._linear(where, node, inputs, selecting(columns), apart)
+                passes = copied_columns(columns)
+                return self._linear(where, node, inputs, selecting(columns), apart, passes)
             case Filter(condition=condition):
-                return self._linear(where, node, inputs, _filtering(condition), True)
+                passes = frozenset(node.schema)
+                return self._linear(where, node, inputs, _filtering(condition), True, passes)
             case Explode(columns=names):
-                return self._linear(where, node, inputs, lambda frame: _plain(frame.explode(names)), False)
+                passes = frozenset(node.schema) - frozenset(names)
+                return self._linear(
+                    where, node, inputs, lambda frame: _plain(frame.explode(names)), False, passes
+                )
             case Unnest(columns=names):
-                return self._linear(where, node, inputs, lambda frame: _plain(frame.unnest(names)), False)
+                passes = frozenset(node.schema) & frozenset(self.schema_of(inputs[0]))
+                return self._linear(
+                    where, node, inputs, lambda frame: _plain(frame.unnest(names)), False, passes
+                )
             case Mapped(function=function):
                 return self.add(node.label, MapBatches(where, node.schema, function), *inputs)
             case Concat():
-                return self.add(node.label, ConcatOperator(node.schema), *inputs)
+                return self.add(node.label, ConcatOperator(node.schema), *inputs, placement=_passing(node))
             case Negate():
-                return self.add(node.label, NegateOperator(node.schema), *inputs)
+                return self.add(node.label, NegateOperator(node.schema), *inputs, placement=_passing(node))
             case Unique():
                 return self.distinct(inputs[0], node.schema)
             case Group() as grouped:
@@ -120,7 +155,8 @@ class Compiler(Builder):
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)
                 arranged, spine = self.arranged(inputs[0], node.schema, keys, layout)
-                return self.add(node.label, TopK(node.schema, spine, count), arranged)
+                placement = Placement(reads=(arranged,), passes=frozenset(node.schema))
+                return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
 
     def _input(self, node: PlanNode, source: Input) -> NodeId:
         place = self._rows_of(node, source)
@@ -130,26 +166,43 @@ class Compiler(Builder):
         clock = SourceClock(source.name, source.watermark)
         self.compiled.clocks[source.name] = clock
         arrive = Arrive(source.name, node.schema, node.event_time.column, self.ledger, clock)
-        return self.add(f"event time of {source.name}", arrive, place, states=[clock, self.ledger])
+        return self.add(
+            f"event time of {source.name}",
+            arrive,
+            place,
+            states=[clock, self.ledger],
+            placement=_passing(node),
+        )
 
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
         if source.kind == "upsert":
             upsert = Upsert(source.name, node.schema, source.keys, self.ledger)
             states: list[State] = [upsert.spine, self.ledger]
+            placement = Placement(by=source.keys, passes=frozenset(node.schema))
             if source.watermark is None or node.event_time is None:
-                return self.add(source.name, upsert, states=states)
+                return self.add(source.name, upsert, states=states, placement=placement)
             timed = RefuseUntimed(source.name, node.schema, node.event_time.column, self.ledger)
             place = self.add(source.name, timed, states=[self.ledger])
-            return self.add(f"rows of {source.name} by key", upsert, place, states=states)
+            return self.add(
+                f"rows of {source.name} by key", upsert, place, states=states, placement=placement
+            )
         if source.kind == "diffs" and not source.trusted:
             check = CheckRetractions(source.name, node.schema, self.ledger, strict=source.strict)
-            return self.add(source.name, check, states=[check.spine, self.ledger])
+            placement = Placement(by=tuple(node.schema), passes=frozenset(node.schema))
+            return self.add(source.name, check, states=[check.spine, self.ledger], placement=placement)
         return self.add(source.name, Append(node.schema))
 
     def _linear(
-        self, where: str, node: PlanNode, inputs: list[NodeId], function: FrameFunction, apart: bool
+        self,
+        where: str,
+        node: PlanNode,
+        inputs: list[NodeId],
+        function: FrameFunction,
+        apart: bool,
+        passes: frozenset[str],
     ) -> NodeId:
-        return self.add(node.label, Linear(where, node.schema, function, keeps_rows_apart=apart), *inputs)
+        linear = Linear(where, node.schema, function, keeps_rows_apart=apart)
+        return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))
 
     def _group(self, where: str, node: PlanNode, source: NodeId, grouped: Group) -> NodeId:
         aggregation, keys = grouped.aggregation, grouped.keys
@@ -157,16 +210,19 @@ class Compiler(Builder):
         prepared = self.projected(source, where, schema, (*grouped.key_columns, *aggregation.prepared))
         types = self.schema_of(prepared)
         key_types = pl.Schema({key: types[key] for key in keys})
-        inputs, parts = [prepared], []
+        inputs, parts, reads = [prepared], [], []
         for aggregate in aggregation.aggregates:
             before, part = self.part(aggregate, prepared, types, keys, where)
             parts.append(part)
             if isinstance(part, InputPart):
                 inputs.append(before)
+            elif before != prepared:
+                reads.append(before)
         spec = GroupSpec(where, key_types, aggregation.aggregates, aggregation.finished)
         operator = GroupBy(spec, node.schema, parts)
         states = [operator.spine, *(part.spine for part in operator.inverted)]
-        return self.add(node.label, operator, *inputs, states=states)
+        placement = Placement(by=keys, reads=tuple(reads), passes=frozenset(keys))
+        return self.add(node.label, operator, *inputs, states=states, placement=placement)
 
     def _join(self, node: PlanNode, inputs: list[NodeId], join: Join) -> NodeId:
         sides, behind = [], []
@@ -186,16 +242,28 @@ class Compiler(Builder):
                 behind.append(place)
             sides.append(JoinSide(rows or Spine(Layout(by_row=True)), counts))
         operator = JoinOperator(node.schema, join.kind, sides[0], sides[1], join.columns)
-        return self.add(node.label, operator, *behind)
+        # Of the rows that have no partner on the left, the keys are those of the right.
+        keeps_left = join.kind in ("inner", "left", "semi", "anti")
+        copied = {column.name for column in join.columns if column.name == column.left}
+        meets_by = join.left_keys if keeps_left and copied.issuperset(join.left_keys) else None
+        placement = Placement(reads=tuple(behind), meets_by=meets_by)
+        return self.add(node.label, operator, *behind, placement=placement)
 
     def _counted(
         self, source: NodeId, schema: pl.Schema, keys: tuple[str, ...], skip: bool
     ) -> tuple[NodeId, Spine]:
         def make() -> tuple[NodeId, Spine]:
             count = CountKeys(schema, keys, skip_null_keys=skip)
-            return self.add(f"count {', '.join(keys)}", count, source, states=[count.spine]), count.spine
+            placement = Placement(by=keys, passes=frozenset(schema))
+            name = f"count {', '.join(keys)}"
+            return self.add(name, count, source, states=[count.spine], placement=placement), count.spine
 
-        return self.once(("count", source, keys, skip), make)
+        return self.once("count", source, (keys, skip), make)
+
+
+def _passing(node: PlanNode) -> Placement:
+    """Of a node whose rows come as they go."""
+    return Placement(passes=frozenset(node.schema))
 
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:

@@ -29,6 +29,7 @@ from evercurrent.core.eventtime.windows import Sessions as SessionWindows
 from evercurrent.core.kernels import Ints, Mask
 from evercurrent.core.operators.group import GroupBy, GroupSpec
 from evercurrent.core.operators.group_parts import InputPart
+from evercurrent.core.placement import Placement
 from evercurrent.core.protocol import State
 
 from .builder import Builder
@@ -55,7 +56,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
         case Assign(window, event_time):
             keys = () if shifted_by_key(window) else None
             assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
-            return builder.add(node.label, assign, source)
+            return builder.add(node.label, assign, source, placement=_passing(builder, source))
         case Retimed(strict, event_time):
             return _retimed(builder, where, node, source, strict, event_time)
         case InOrder(event_time):
@@ -71,15 +72,21 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
                 appends=appends,
             )
             states: list[State] = [release.buffer, release.refused, builder.ledger]
-            return builder.add(node.label, release, source, states=states)
+            placement = Placement(by=(), clocks=(clock,), passes=frozenset(node.schema))
+            return builder.add(node.label, release, source, states=states, placement=placement)
         case TooLate(windowing, event_time):
             lateness = _lateness(builder, where, windowing, event_time, upstream)
             late = LateRows(node.schema, lateness, builder.clock_of(upstream), _last_of(windowing))
-            return builder.add(node.label, late, source)
+            return builder.add(node.label, late, source, placement=_passing(builder, source))
         case WindowedGroup() as grouped:
             return _WindowedGroup(builder, where, node, grouped).compile(source)
         case _:
             raise AssertionError(node.operation)
+
+
+def _passing(builder: Builder, source: NodeId) -> Placement:
+    """Of a node whose rows come as they go, with columns added at most."""
+    return Placement(passes=frozenset(builder.schema_of(source)))
 
 
 def _retimed(
@@ -89,7 +96,7 @@ def _retimed(
         return source
     clock = builder.clock_of(node.inputs[0])
     require = RequireInTime(where, node.schema, event_time.column, clock)
-    return builder.add(node.label, require, source)
+    return builder.add(node.label, require, source, placement=_passing(builder, source))
 
 
 def _lateness(
@@ -147,7 +154,8 @@ class _WindowedGroup:
         keyed = self._with_keys(source)
         types = self._builder.schema_of(keyed)
         assign = AssignWindows(self._where, types, window, time.column, time.shift, keys=self._grouped.keys)
-        return self._builder.add("shift windows by key", assign, keyed)
+        placement = Placement(passes=frozenset(types) - frozenset(BOUNDS))
+        return self._builder.add("shift windows by key", assign, keyed, placement=placement)
 
     def _in_time(self, source: NodeId) -> NodeId:
         """The rows that do not come too late, and where they hold the watermark if that is asked for."""
@@ -155,7 +163,8 @@ class _WindowedGroup:
         if known.lateness is not None and not self._is_global:
             lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
             drop = DropLate(builder.schema_of(source), lateness, self._clock, builder.ledger, _last_of(known))
-            source = builder.add("drop late rows", drop, source, states=[builder.ledger])
+            placement = _passing(builder, source)
+            source = builder.add("drop late rows", drop, source, states=[builder.ledger], placement=placement)
         if known.stamp == "earliest" and not self._is_global:
             schema = builder.schema_of(source)
             held = pl.Schema({**schema, HELD: schema["window_end"]})
@@ -163,7 +172,7 @@ class _WindowedGroup:
             # What may be taken back must look the same then: it is dated by itself, whenever it came.
             takes_back = builder.plan.may_retract(self._upstream)
             hold = HoldAt(held, HELD, time.column, time.shift, None if takes_back else self._clock)
-            source = builder.add("hold the watermark", hold, source)
+            source = builder.add("hold the watermark", hold, source, placement=_passing(builder, source))
         return source
 
     def _by_key(self, source: NodeId) -> NodeId:
@@ -174,9 +183,9 @@ class _WindowedGroup:
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
         place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
-        return builder.add(
-            self._node.label, WindowByKey(types, spine, rewindow(self._where, window, keys)), place
-        )
+        placement = Placement(reads=(place,), passes=frozenset(types) - frozenset(BOUNDS))
+        operator = WindowByKey(types, spine, rewindow(self._where, window, keys))
+        return builder.add(self._node.label, operator, place, placement=placement)
 
     def _prepared(self, source: NodeId) -> NodeId:
         """What keys, aggregates and triggers need of the rows."""
@@ -198,8 +207,14 @@ class _WindowedGroup:
             lateness=self._known.lateness, clock=self._clock,
             may_retract=builder.plan.may_retract(self._upstream),
         )  # fmt: skip
-        rows = builder.add(self._node.label, self._sessions, prepared, states=self._sessions.states)
-        return rows, builder.add("ends of sessions", SessionEnds(self._sessions), rows)
+        keys = self._grouped.keys
+        clocks = () if self._known.lateness is None else (self._clock,)
+        placement = Placement(by=keys, clocks=clocks, passes=frozenset(keys))
+        rows = builder.add(
+            self._node.label, self._sessions, prepared, states=self._sessions.states, placement=placement
+        )
+        ends = Placement(reads=(rows,), passes=frozenset(keys))
+        return rows, builder.add("ends of sessions", SessionEnds(self._sessions), rows, placement=ends)
 
     @property
     def _window_keys(self) -> tuple[str, ...]:
@@ -208,11 +223,17 @@ class _WindowedGroup:
             return self._grouped.keys
         return (*self._grouped.keys, *(BOUNDS[:1] if self._are_sessions else BOUNDS))
 
+    @property
+    def _meets_by(self) -> tuple[str, ...]:
+        """The columns by which rows have to meet: all sessions of a key, as they may become one."""
+        return self._grouped.keys if self._are_sessions else self._window_keys
+
     def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
         builder, known = self._builder, self._known
         tracking = Tracking(
             where=self._where,
             keys=self._window_keys,
+            by=self._meets_by,
             window_end=None if self._is_global or self._are_sessions else BOUNDS[1],
             is_global=self._is_global,
             trigger=known.trigger,
@@ -232,7 +253,14 @@ class _WindowedGroup:
         )
         builder.compiled.trackers[self._place] = tracker
         inputs = [rows] if ends is None else [rows, ends]
-        return builder.add("track windows", tracker, *inputs, states=tracker.states), tracker
+        placement = Placement(
+            by=self._meets_by,
+            reads=(rows,) if self._are_sessions else (),
+            clocks=(self._clock, *tracker.percentiles.values()),
+            passes=frozenset(builder.schema_of(rows)),
+        )
+        tracked = builder.add("track windows", tracker, *inputs, states=tracker.states, placement=placement)
+        return tracked, tracker
 
     def _percentiles(self) -> dict[float, Clock]:
         """A watermark for each share of the rows that the trigger waits for."""
@@ -253,6 +281,7 @@ class _WindowedGroup:
                     arrive,
                     builder.compiled.outputs[PlanId(place)],
                     states=[clock],
+                    placement=Placement(passes=frozenset(node.schema)),
                 )
                 clocks.append(clock)
         # A share of the rows cannot be behind all of them.
@@ -272,30 +301,38 @@ class _WindowedGroup:
         if self._are_sessions:
             aggregates.append(Told(BOUNDS[1], self._node.schema[BOUNDS[1]]))
             finished.insert(0, Column(BOUNDS[1], pl.col(BOUNDS[1]), copies=BOUNDS[1]))
-        inputs, parts = [rows], []
+        inputs, parts, reads = [rows], [], [] if tracker is None else [rows]
         for aggregate in aggregates:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expiry,
-                of_nothing=known.always and known.mode == "discarding",
+                of_nothing=known.always and known.mode == "discarding", by=self._meets_by,
             )  # fmt: skip
             parts.append(part)
             if isinstance(part, InputPart):
                 inputs.append(ends if isinstance(aggregate, Told) and ends is not None else before)
+            elif before != rows:
+                reads.append(before)
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), tuple(finished))
         is_asked = not known.is_refined_only
         differences = known.mode == "discarding" and builder.plan.may_retract(self._upstream)
         operator = GroupBy(
-            spec, self._rows_schema, parts, expiry=expiry, is_asked=is_asked, of_differences=differences
-        )
+            spec, self._rows_schema, parts,
+            expiry=expiry, is_asked=is_asked, of_differences=differences, by=self._meets_by,
+        )  # fmt: skip
         states = [operator.spine, *(part.spine for part in operator.inverted)]
-        return builder.add(self._node.label, operator, *inputs, states=states), operator
+        placement = Placement(by=self._meets_by, reads=tuple(reads), passes=frozenset(keys))
+        grouping = builder.add(self._node.label, operator, *inputs, states=states, placement=placement)
+        return grouping, operator
 
     def _pending(self, tracked: NodeId, tracker: TrackWindows) -> NodeId:
         """Of the rows those that were not spoken yet: sessions take theirs along when they merge."""
         schema = self._builder.schema_of(tracked)
-        pending = PendingRows(schema, self._window_keys, BOUNDS[0], tracker, self._sessions)
-        return self._builder.add("rows not spoken yet", pending, tracked, states=pending.states)
+        pending = PendingRows(schema, self._window_keys, BOUNDS[0], tracker, self._sessions, self._meets_by)
+        placement = Placement(reads=(tracked,), passes=frozenset(self._grouped.keys))
+        return self._builder.add(
+            "rows not spoken yet", pending, tracked, states=pending.states, placement=placement
+        )
 
     @property
     def _rows_schema(self) -> pl.Schema:
@@ -323,6 +360,7 @@ class _WindowedGroup:
         spec = PaneSpec(
             mode=known.mode,
             keys=self._window_keys,
+            by=self._meets_by,
             always=known.always,
             info=known.info,
             window_end=BOUNDS[1] if self._are_sessions else None,
@@ -330,4 +368,5 @@ class _WindowedGroup:
             dated=self._grouped.event_time.column if known.stamp in ("earliest", "latest") else None,
         )
         panes = Panes(self._rows_schema, self._node.schema, spec, tracker, operator, self._clock)
-        return builder.add(f"panes, {known.mode}", panes, node, states=panes.states)
+        placement = Placement(reads=(node,), clocks=(self._clock,), passes=frozenset(self._window_keys))
+        return builder.add(f"panes, {known.mode}", panes, node, states=panes.states, placement=placement)

@@ -14,6 +14,8 @@ from ..errors import InputError
 from ..instants import can_hold, column_of_instants, instants_in, resolution, shown, spelled
 from ..kernels import Ints, Mask, keep
 from ..ledger import Ledger, Refused
+from ..routes import ONE, Route
+from ..saved import Saved
 from .watermarks import Arrived, IngressTime, Perfect, Watermark
 
 NO_TIMES = np.zeros(0, np.int64)
@@ -35,6 +37,10 @@ class _Progress:
     instant: int | None = None
 
 
+FACTS = ("watermark", "highest", "ahead", "promised", "instant")
+"""What is known of a source's event time, without what its specification remembers."""
+
+
 class SourceClock:
     """The watermark of a source: before this epoch and after its rows. Never moves back.
 
@@ -43,22 +49,29 @@ class SourceClock:
     A state: what an epoch says is staged, and forgotten with an epoch that fails.
     """
 
+    route: Route | None = ONE
+
     def __init__(self, source: str, specification: Watermark) -> None:
         self.specification = specification
         self._where = f"source {source!r}"
         self._committed = _Progress(specification.start())
         self._staged: _Progress | None = None
         self._promised: int | None = None
+        self._pinned: tuple[int, int] | None = None
 
     @property
     def before(self) -> int:
         """The watermark as of the last commit."""
-        return self._committed.watermark
+        return self._committed.watermark if self._pinned is None else self._pinned[0]
 
     @property
     def now(self) -> int:
         """The watermark after the rows of this epoch, or after the last one's between epochs."""
-        return self._latest.watermark
+        return self._latest.watermark if self._pinned is None else self._pinned[1]
+
+    def pin(self, before: int, now: int) -> None:
+        """Say these watermarks in this process until pinned anew: the rows that move the clock are seen elsewhere."""
+        self._pinned = before, now
 
     @property
     def highest(self) -> int:
@@ -144,6 +157,28 @@ class SourceClock:
         """Bytes held by these entries."""
         return self.specification.held(self._committed.memory)[1]
 
+    def saved(self) -> Saved:
+        """See ``State``: the facts of the progress, and the pieces of what the specification remembers."""
+        latest = self._latest
+        memory = self.specification.memory_saved(self._where, latest.memory)
+        facts = {name: getattr(latest, name) for name in FACTS}
+        return Saved(memory.pieces, {**facts, "memory": memory.facts})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``."""
+        memory = Saved(saved.pieces, saved.facts.get("memory", {}))
+        facts = {name: saved.facts[name] for name in FACTS if name in saved.facts}
+        self._committed = _Progress(self.specification.memory_restored(memory), **facts)
+        self.discard()
+
+    def columns_of(self, piece: Any) -> pl.DataFrame:
+        """See ``State``."""
+        return self.specification.columns_of(piece)
+
+    def piece_of(self, columns: pl.DataFrame) -> Any:
+        """See ``State``."""
+        return self.specification.piece_of(columns)
+
     def describe(self) -> list[str]:
         """In words, line by line: where the watermark stands and what holds it there."""
         then = self._committed
@@ -186,7 +221,7 @@ class Arrive:
         self.clock = clock
         self._source = source
         self._event_time = event_time
-        self._type = schema[event_time]
+        self.time_type = schema[event_time]
         self._ledger = ledger
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -197,7 +232,7 @@ class Arrive:
         times = NO_TIMES
         if len(delta):
             delta, times = self._timed(now, delta)
-        self.clock.advance(now, delta, times, self._type)
+        self.clock.advance(now, delta, times, self.time_type)
         return delta
 
     def _timed(self, now: Now, delta: Delta) -> tuple[Delta, Ints]:
@@ -237,16 +272,16 @@ class Arrive:
 
     def _stamped(self, now: Now, delta: Delta) -> Delta:
         """The rows with processing time for event time, or with the watermark if processing time went back."""
-        instant, step = now.instant, resolution(self._type)
+        instant, step = now.instant, resolution(self.time_type)
         instant -= instant % step
         if instant < self.clock.before < END_OF_TIME:
             instant = -(-self.clock.before // step) * step
-        if not can_hold(self._type, instant):
+        if not can_hold(self.time_type, instant):
             raise InputError(
                 f"source {self._source!r}: processing time {shown(instant)} does not fit column {self._event_time!r}, which is "
-                f"{self._type}; declare it as pl.Datetime('us'). Nothing has changed"
+                f"{self.time_type}; declare it as pl.Datetime('us'). Nothing has changed"
             )
-        column = column_of_instants(self._event_time, np.full(len(delta), instant), self._type)
+        column = column_of_instants(self._event_time, np.full(len(delta), instant), self.time_type)
         columns = [
             column if name == self._event_time else delta.frame.get_column(name)
             for name in delta.frame.columns

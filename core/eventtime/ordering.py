@@ -16,25 +16,39 @@ from ..instants import instants_in, shown
 from ..kernels import Index, Ints, gather, keep, key_words, sorted_by, stack
 from ..ledger import Ledger, Refused
 from ..levels import to_merge
+from ..routes import ONE, Route
 from ..run import Layout, run_of_groups
+from ..saved import INSTANT, PAYLOAD, SPENT, Saved
 from ..schema import DIFF
 from ..spine import Spine
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    """Entries by instant: ``frame`` holds their rows and diffs, ``negatives`` of them are retractions.
-
-    A run may be the rest of a larger one, of which it keeps ``spent`` entries in memory.
-    """
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Entries:
+    """A piece: rows with diffs in ``frame``, in the order of their instants."""
 
     instants: Ints
     frame: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """What is left of a piece: all but its first ``spent`` entries. ``negatives`` of it are retractions."""
+
+    piece: Entries
     negatives: int
     spent: int = 0
 
     def __len__(self) -> int:
-        return len(self.instants)
+        return len(self.piece.instants) - self.spent
+
+    @property
+    def instants(self) -> Ints:
+        return self.piece.instants[self.spent :]
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self.piece.frame.slice(self.spent) if self.spent else self.piece.frame
 
     def cut(self, until: int) -> tuple[_Run | None, _Run | None]:
         """The entries before an instant and the others, by reference; None where there are none."""
@@ -44,16 +58,21 @@ class _Run:
         if place == len(self):
             return self, None
         head = _run(self.instants[:place], self.frame.slice(0, place))
-        negatives = self.negatives - head.negatives
-        return head, _Run(self.instants[place:], self.frame.slice(place), negatives, self.spent + place)
+        return head, _Run(self.piece, self.negatives - head.negatives, self.spent + place)
 
     def compact(self) -> _Run:
         """The same entries, without what is spent."""
-        return _Run(self.instants.copy(), self.frame[pl.Series(np.arange(len(self)))], self.negatives)
+        return _Run(
+            Entries(self.instants.copy(), self.frame[pl.Series(np.arange(len(self)))]), self.negatives
+        )
 
 
 def _run(instants: Ints, frame: pl.DataFrame) -> _Run:
-    return _Run(instants, frame, int((frame.get_column(DIFF).to_numpy() < 0).sum()))
+    return _Run(Entries(instants, frame), _negatives(frame))
+
+
+def _negatives(frame: pl.DataFrame) -> int:
+    return int((frame.get_column(DIFF).to_numpy() < 0).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +92,17 @@ class Buffer:
     were sorted or moved.
     """
 
+    route: Route | None = ONE
+
     def __init__(self) -> None:
         self._committed = _Version()
         self._staged: _Version | None = None
         self.touched = 0
+
+    @property
+    def first(self) -> int | None:
+        """The earliest instant of an entry, as of the last commit."""
+        return min((int(run.instants[0]) for run in self._committed.runs), default=None)
 
     def exchange(self, instants: Ints, frame: pl.DataFrame, until: int) -> tuple[Ints, pl.DataFrame] | None:
         """Make ready to add these entries and to take out all before ``until``: these, sorted by instant."""
@@ -113,6 +139,42 @@ class Buffer:
     def nbytes(self) -> int:
         """Bytes held in columns, without what is spent."""
         return sum(run.instants.nbytes + int(run.frame.estimated_size()) for run in self._committed.runs)
+
+    # What outlives the process
+
+    def saved(self) -> Saved:
+        """See ``State``."""
+        version = self._committed if self._staged is None else self._staged
+        runs = version.runs
+        facts = {
+            SPENT: [run.spent for run in runs],
+            "negatives": [run.negatives for run in runs],
+            "attempt_from": version.attempt_from,
+        }
+        return Saved(tuple(run.piece for run in runs), facts)
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``. Where the facts do not count retractions, they are counted: one pass over the diffs."""
+        pieces, facts = saved.pieces, saved.facts
+        spent: Sequence[int] = facts.get(SPENT) or [0] * len(pieces)
+        negatives: Sequence[int] | None = facts.get("negatives")
+        if negatives is None:
+            negatives = [
+                _negatives(piece.frame.slice(gone)) for piece, gone in zip(pieces, spent, strict=True)
+            ]
+        self._committed = _Version(tuple(map(_Run, pieces, negatives, spent)), facts.get("attempt_from", 0))
+        self._staged = None
+
+    def columns_of(self, piece: Entries) -> pl.DataFrame:
+        """See ``State``."""
+        rows = [column.alias(PAYLOAD + column.name) for column in piece.frame.get_columns()]
+        return pl.DataFrame([pl.Series(INSTANT, piece.instants), *rows])
+
+    def piece_of(self, columns: pl.DataFrame) -> Entries:
+        """See ``State``."""
+        instant, *rows = columns.get_columns()
+        frame = pl.DataFrame([column.alias(column.name.removeprefix(PAYLOAD)) for column in rows])
+        return Entries(instant.to_numpy(), frame)
 
     def _compact(self, run: _Run) -> _Run:
         if run.spent <= len(run):
@@ -194,7 +256,7 @@ class ReleaseInOrder:
         self.schema = schema
         self.clock = clock
         self.buffer = Buffer()
-        self.refused = Spine(Layout())
+        self.refused = Spine(Layout(), ONE)
         self._source = source
         self._time_column = time_column
         self._shift = shift
@@ -202,6 +264,11 @@ class ReleaseInOrder:
         self._late = late
         self._appends = appends
         self._nothing = Delta.empty(schema)
+
+    def is_due(self, now: Now) -> bool:
+        """Whether a step without rows would release some."""
+        first = self.buffer.first
+        return first is not None and first < self.clock.now
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """What is handed on: changes behind the watermark, then the released rows in order."""

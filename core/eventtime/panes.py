@@ -16,6 +16,7 @@ from ..grouping import group
 from ..kernels import Index, Ints, Keys, Mask, gather, key_words, physical, stack
 from ..protocol import State
 from ..reading import Found, all_rows
+from ..routes import KeyColumns
 from ..run import Layout, make_run, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
@@ -60,7 +61,8 @@ class Fired(Protocol):
 class PaneSpec:
     """How panes refine each other, and what is written on them.
 
-    ``keys`` are the columns that tell one (key, window) from another, ``window_end`` the column of ends if it
+    ``keys`` are the columns that tell one (key, window) from another, ``by`` the first of them if only these tell where
+    windows are kept, ``window_end`` the column of ends if it
     is not among them. ``stamp`` names the column that the watermark is written to, ``dated`` the one of event time
     taken from the rows: a pane of no rows has that of its window's end.
     """
@@ -69,6 +71,7 @@ class PaneSpec:
     keys: tuple[str, ...]
     always: bool = False
     info: bool = False
+    by: tuple[str, ...] | None = None
     window_end: str | None = None
     stamp: str | None = None
     dated: str | None = None
@@ -95,8 +98,9 @@ class Panes:
         self._fired = fired
         self._grouped = grouped
         self._clock = clock
-        self.spoken = Spine(Layout(schema, by_row=True))
-        self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})))
+        route = KeyColumns.of(spec.keys, spec.by).route
+        self.spoken = Spine(Layout(schema, by_row=True), route)
+        self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})), route)
         self._nothing = Delta.empty(schema)
         # A session may be filed under its words and have begun elsewhere when it last spoke.
         fixed = spec.keys if spec.window_end is None else spec.keys[:-1]

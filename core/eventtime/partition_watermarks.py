@@ -12,7 +12,9 @@ from ..errors import InputError
 from ..grouping import Groups, group_columns
 from ..instants import shown, spelled
 from ..kernels import Index, Keys, Mask, gather, stack
-from ..run import Run
+from ..run import Layout, Run
+from ..run_columns import columns_of_run, run_of_columns
+from ..saved import NOTHING, PAYLOAD, Saved
 from ..schema import require_columns
 from .watermarks import Arrived, BoundedDelay, Punctuated, Watermark
 
@@ -58,6 +60,23 @@ class ByPartition(Watermark):
     def held(self, memory: Run) -> tuple[int, int]:
         """The partitions."""
         return len(memory), memory.nbytes
+
+    def memory_saved(self, where: str, memory: Run) -> Saved:
+        """The partitions."""
+        return Saved((memory,), {}) if len(memory) else NOTHING
+
+    def memory_restored(self, saved: Saved) -> Run:
+        """The partitions."""
+        return saved.pieces[0] if saved.pieces else self.start()
+
+    def columns_of(self, piece: Run) -> pl.DataFrame:
+        """The partitions, as those of any run."""
+        return columns_of_run(piece)
+
+    def piece_of(self, columns: pl.DataFrame) -> Run:
+        """The partitions of these columns, whose values have the type that they had."""
+        name = PAYLOAD + self.column
+        return run_of_columns(Layout(pl.Schema({self.column: columns.schema[name]})), columns)
 
     def require(self, where: str, schema: pl.Schema, *, appends: bool) -> None:
         """The column is there."""

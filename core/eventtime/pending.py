@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,28 +15,43 @@ from ..grouping import group
 from ..kernels import Index, Keys, gather, key_words, physical, stack
 from ..protocol import State
 from ..reading import all_rows
+from ..routes import WORDS, KeyColumns, Route
 from ..run import Layout, make_run
+from ..saved import KEY, SECOND, Saved
 from ..schema import DIFF
 from ..spine import Spine
 from .firing import NO_KEYS, Merging, places_among
 from .panes import Fired
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class _Windows:
+    """A piece: the words of some windows, ascending."""
+
+    keys: Keys
+
+
 class Spoken:
     """The windows that spoke in the epoch before: their rows are no longer pending."""
 
-    def __init__(self) -> None:
-        self.keys = NO_KEYS
-        self._staged: Keys | None = None
+    def __init__(self, route: Route | None = WORDS) -> None:
+        self.route = route
+        self._committed = _Windows(NO_KEYS)
+        self._staged: _Windows | None = None
+
+    @property
+    def keys(self) -> Keys:
+        """The words of these windows, ascending."""
+        return self._committed.keys
 
     def stage(self, keys: Keys) -> None:
         """Make ready to remember these, and these alone."""
-        self._staged = keys
+        self._staged = _Windows(keys)
 
     def commit(self) -> None:
         """Make what was staged the state."""
         if self._staged is not None:
-            self.keys, self._staged = self._staged, None
+            self._committed, self._staged = self._staged, None
 
     def discard(self) -> None:
         """Forget what was staged."""
@@ -51,25 +67,54 @@ class Spoken:
         """Bytes held."""
         return self.keys.nbytes
 
+    def saved(self) -> Saved:
+        """See ``State``: one piece, or none."""
+        windows = self._committed if self._staged is None else self._staged
+        return Saved((windows,) if len(windows.keys) else (), {})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``. Several pieces, as of several buckets, are one."""
+        self._committed, self._staged = _Windows(NO_KEYS), None
+        if len(saved.pieces) == 1:
+            (self._committed,) = saved.pieces
+        elif saved.pieces:
+            self._committed = _Windows(group(Keys.concat([piece.keys for piece in saved.pieces])).keys)
+
+    def columns_of(self, piece: _Windows) -> pl.DataFrame:
+        """See ``State``."""
+        return pl.DataFrame(dict(zip((KEY, SECOND), piece.keys.words(), strict=False)))
+
+    def piece_of(self, columns: pl.DataFrame) -> _Windows:
+        """See ``State``."""
+        words = [columns.get_column(name).to_numpy() for name in (KEY, SECOND) if name in columns.columns]
+        return _Windows(Keys(*words))
+
 
 class PendingRows:
     """The rows of each session that came since it last spoke.
 
     When sessions become one, so do their pending rows. What was spoken is taken back from here in the epoch after:
     the panes of this epoch are still made of it. Rows of a session that closes are forgotten without a word.
-    Input: rows with the start of their session, those that came in this epoch first. Only ever added to.
+    Input: rows with the start of their session, those that came in this epoch first. Only ever added to. ``keys``
+    are the columns by which a session is known, of which the first, ``by``, tell where it is kept.
     Cost: the delta, the pending rows of sessions that spoke or merged.
     """
 
     heeds_time = True
 
     def __init__(
-        self, schema: pl.Schema, keys: Sequence[str], start: str, fired: Fired, merging: Merging
+        self,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        start: str,
+        fired: Fired,
+        merging: Merging,
+        by: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema
-        self.spine = Spine(Layout(schema, by_row=True))
-        self.spoken = Spoken()
-        self._keys = tuple(keys)
+        self._key_columns = KeyColumns.of(keys, by)
+        self.spine = Spine(Layout(schema, by_row=True), self._key_columns.route)
+        self.spoken = Spoken(self._key_columns.route)
         self._start = start
         self._fired = fired
         self._merging = merging
@@ -111,8 +156,7 @@ class PendingRows:
 
     def _starts(self, delta: Delta, keys: Keys) -> Index:
         """Where these sessions start: each of them has rows in this epoch."""
-        words = key_words([delta.frame.get_column(name) for name in self._keys], len(delta))
-        known = group(words)
+        known = group(self._key_columns.words(delta.frame))
         starts = physical(delta.frame.get_column(self._start))[known.first_entries]
         return starts[places_among(keys, known.keys)]
 
@@ -120,7 +164,7 @@ class PendingRows:
         layout = self.spine.layout
         frame = stack([part.frame for part in parts]) if parts else self._nothing.frame
         payload = pl.DataFrame(frame.get_columns()[:-1])
-        words = key_words([frame.get_column(name) for name in self._keys], frame.height)
+        words = self._key_columns.words(frame)
         rows = key_words(payload.get_columns(), frame.height)
         run = make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
         self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)

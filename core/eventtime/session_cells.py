@@ -12,19 +12,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import polars as pl
 
-from ..clock import START_OF_TIME
 from ..kernels import Index, Ints, Keys, Mask, expand
+from ..routes import CELL, LAST, ZERO, Route
 from ..run import Layout, Run, make_run
 from ..spine import Spine
 
-CELL = np.uint64(0x6A09E667F3BCC909)
-"""The fraction of the root of two, odd: cells of a key, times this, are spread evenly over the words."""
-
-LAST, SPAN, BACK = "last", "span", "back"
-"""Additive columns: the last instant of a cell, above zero; from the first to it; from the session's start to the first."""
-
-ZERO = START_OF_TIME - 1
-"""Instants are kept as their distance from this one: zero in every column says that nothing is there."""
+SPAN, BACK = "span", "back"
+"""Additive columns beside ``LAST``: from the first instant of a cell to its last; from the session's start to the first."""
 
 MOST_AHEAD = 1 << 18
 """So many cells at the most are looked up at once on the way to the ends of sessions."""
@@ -175,7 +169,7 @@ class CellState:
     """
 
     def __init__(self, gap: int) -> None:
-        self.spine = Spine(Layout())
+        self.spine = Spine(Layout(), Route("cells", gap=gap))
         self._gap = gap
 
     def words(self, keys: Keys, number: Ints) -> Keys:

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from ..delta import Delta
-from ..kernels import Index, Ints, Keys, Mask, gather, key_words
+from ..kernels import Index, Ints, Keys, Mask, gather
+from ..routes import KeyColumns
 from .session_batches import Batch
 from .session_cells import Cells
 
@@ -26,7 +27,7 @@ class Moves:
 class Changes:
     """The cells that an epoch had to do with, and what they say of sessions.
 
-    ``ids`` are the columns by which a session is known: those of the key, and last its start.
+    ``ids`` are the columns by which a session is known: those of the key, by which it is kept, and last its start.
     """
 
     batch: Batch
@@ -52,7 +53,8 @@ class Changes:
             return None
         keys = cells.key[starts[went]]
         old, new = cells.was.start[starts[went]], cells.now.start[heir[went]]
-        return Moves(*(key_words(self._sessions(keys, at).get_columns(), len(keys)) for at in (old, new)))
+        ids = KeyColumns.of(tuple(self.ids), tuple(self.ids)[:-1])
+        return Moves(*(ids.words(self._sessions(keys, at)) for at in (old, new)))
 
     def ends(self, gap: int) -> Delta:
         """How far the end of each session moved, in microseconds, from 0 where it was not and to 0 where it is not."""

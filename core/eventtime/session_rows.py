@@ -11,6 +11,7 @@ import polars as pl
 from ..clock import Epoch
 from ..grouping import group
 from ..kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
+from ..routes import Route
 from ..run import Layout, Run, make_run
 from ..schema import DIFF
 from ..spine import Spine
@@ -49,7 +50,7 @@ class RowState:
     def __init__(
         self, schema: pl.Schema, keys: Sequence[str], time: str, gap: int, *, retractable: bool
     ) -> None:
-        self.spine = Spine(Layout(schema))
+        self.spine = Spine(Layout(schema), Route("columns", tuple(keys)))
         self._keys = tuple(keys)
         self._time = time
         self._gap = gap

@@ -11,6 +11,7 @@ from ..clock import Clock, Now
 from ..delta import Delta
 from ..kernels import Ints, expand, stack
 from ..protocol import State
+from ..routes import Route
 from ..run import Run, empty_run
 from ..timers import Timers
 from .session_batches import Batch
@@ -57,7 +58,7 @@ class Sessions:
         self._may_retract = may_retract
         self._cells = CellState(gap)
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
-        self._timers = Timers()
+        self._timers = Timers(Route("cell timers", gap=gap, lateness=lateness or 0))
         self._nothing = Delta.empty(self.schema)
         self.instants: Ints = np.zeros(0, np.int64)
         self._changes: Changes | None = None
@@ -67,6 +68,11 @@ class Sessions:
         """What is to be committed."""
         timers = [] if self._lateness is None else [self._timers]
         return [self._cells.spine, self._rows.spine, *timers]
+
+    def is_due(self, now: Now) -> bool:
+        """Whether a step without rows might close a session."""
+        first = self._timers.first
+        return first is not None and first <= self._clock.now
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The rows that came or went, and those whose session starts elsewhere now."""

@@ -11,8 +11,9 @@ import polars as pl
 from ..clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ..delta import Delta
 from ..grouping import Groups, consolidated_rows, group
-from ..kernels import Index, Ints, Keys, Mask, key_words, physical
+from ..kernels import Index, Ints, Keys, Mask, physical
 from ..protocol import State
+from ..routes import KeyColumns
 from ..run import Layout, run_of_groups
 from ..spine import Spine
 from ..timers import Timers
@@ -44,7 +45,8 @@ class Tracking:
     ``window_end`` names the column of ends; None where windows are sessions, whose ends are told by a second
     input, or where there is one window over all time (``is_global``). Durations are microseconds. The watermark
     behind is held at the end of a window that has something to say, less a microsecond, or at its
-    ``window_start`` where the panes may be dated as early as that.
+    ``window_start`` where the panes may be dated as early as that. ``by`` are the first of the keys, if only these tell
+    where windows are kept.
     """
 
     where: str
@@ -56,6 +58,7 @@ class Tracking:
     always: bool = False
     discards: bool = False
     window_start: str | None = None
+    by: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -84,15 +87,17 @@ class TrackWindows:
     ) -> None:
         self.schema = schema
         self.firing = Firing()
-        self.spine = Spine(Layout())
+        self._key_columns = KeyColumns.of(tracking.keys, tracking.by)
+        route = self._key_columns.route
+        self.spine = Spine(Layout(), route)
         self.hold = Held(clock)
         self._tracking = tracking
         self.clock = clock
         self._merging = merging
         self.percentiles = dict(percentiles or {})
         self._trigger = trigger_state(tracking.trigger)
-        self._ends, self._processing, self._holds = Timers(), Timers(), Timers()
-        self._passing = {share: Timers() for share in self.percentiles}
+        self._ends, self._processing, self._holds = Timers(route), Timers(route), Timers(route)
+        self._passing = {share: Timers(route) for share in self.percentiles}
         self._signals: Keys | None = None
         self._waits = [name for part in self._trigger.every() for name in part.timers()]
         self._counts = [name for part in self._trigger.every() for name in part.counters()]
@@ -119,6 +124,15 @@ class TrackWindows:
         """The epoch for which windows were told to speak is over."""
         self._signals = None
 
+    def is_due(self, now: Now) -> bool:
+        """Whether a step without rows would look at any window."""
+        waits = [(self._ends, self.clock.now), (self._processing, now.instant)]
+        waits += [(timers, self.percentiles[share].now) for share, timers in self._passing.items()]
+        signalled = self._signals is not None and len(self._signals) > 0
+        return signalled or any(
+            (first := timers.first) is not None and first <= clock for timers, clock in waits
+        )
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Decide what speaks and what closes; the rows go through."""
         rows = deltas[0]
@@ -132,7 +146,7 @@ class TrackWindows:
             self._fire(active.groups.keys, moment, after)
             self._stage(active.groups, before, after, moment)
         if self.hold.is_wanted:
-            self._hold()
+            self._hold(anew=len(active.groups) > 0 or not self.hold.is_found)
         return rows
 
     # What is touched
@@ -154,7 +168,7 @@ class TrackWindows:
     def _words(self, delta: Delta) -> Keys:
         if not len(delta):
             return NO_KEYS
-        return key_words([delta.frame.get_column(name) for name in self._tracking.keys], len(delta))
+        return self._key_columns.words(delta.frame)
 
     # What happens to it
 
@@ -395,13 +409,19 @@ class TrackWindows:
         fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
         self._holds.set(stamps[fresh], keys.take(fresh))
 
-    def _hold(self) -> None:
-        """Hold the watermark back for what is behind it and not spoken yet: the first of it is enough."""
+    def _hold(self, *, anew: bool) -> None:
+        """Hold the watermark back for what is behind it and not spoken yet: the first of it is enough.
+
+        That has not changed, unless it is to be found ``anew``, while nothing has happened to any window.
+        """
+        if not anew:
+            self.hold.stage(self.hold.held_at)
+            return
         take, held_at = FIRST_HOLDS, None
         while held_at is None:
-            heads = self._holds.heads(self.clock.now)
+            heads = self._holds.heads(END_OF_TIME)
             seen = [instants[take - 1] for instants, _ in heads if len(instants) > take]
-            horizon = int(min(seen)) if seen else self.clock.now
+            horizon = int(min(seen)) if seen else END_OF_TIME
             held_at = self._first_hold(
                 [(at[:take], keys.take(np.arange(len(at[:take])))) for at, keys in heads], horizon
             )
@@ -409,7 +429,7 @@ class TrackWindows:
                 held_at = END_OF_TIME
             take *= 4
         # What stands before it has been spoken since.
-        self._holds.due(min(held_at, self.clock.now) - 1)
+        self._holds.due(held_at - 1)
         self.hold.stage(held_at)
 
     def _first_hold(self, heads: list[tuple[Ints, Keys]], horizon: int) -> int | None:

@@ -24,7 +24,11 @@ from ..clock import END_OF_TIME, START_OF_TIME
 from ..errors import InputError, PlanError, first_line
 from ..instants import instant_of, resolution, shown, spelled, time_of
 from ..kernels import Ints, Mask, keep
+from ..saved import NOTHING, Saved, is_plain
 from ..schema import require_columns
+
+SHOWN = 100
+"""So many characters of a user's state are shown in a message."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +95,26 @@ class Watermark(ABC):
     def held(self, memory: Any) -> tuple[int, int]:
         """How many entries are remembered, and their bytes."""
         return 0, 0
+
+    def memory_saved(self, where: str, memory: Any) -> Saved:
+        """What is kept of the memory between processes: pieces, and plain facts.
+
+        Raises:
+            InputError: it cannot be kept; names ``where``.
+        """
+        return NOTHING
+
+    def memory_restored(self, saved: Saved) -> Any:
+        """The inverse of ``memory_saved``; of nothing, what is remembered before any row."""
+        return self.start()
+
+    def columns_of(self, piece: Any) -> pl.DataFrame:
+        """A piece of the memory as columns, to be written."""
+        raise AssertionError(f"{type(self).__name__} remembers no pieces")
+
+    def piece_of(self, columns: pl.DataFrame) -> Any:
+        """The piece that these are the columns of."""
+        raise AssertionError(f"{type(self).__name__} remembers no pieces")
 
 
 @dataclass(frozen=True)
@@ -182,6 +206,17 @@ class IngressTime(Watermark):
             )
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Lags:
+    """A piece: how far the last rows were behind the highest event time before them, the youngest row last."""
+
+    values: Ints
+
+    def __len__(self) -> int:
+        """Of how many rows."""
+        return len(self.values)
+
+
 @dataclass(frozen=True)
 class Percentile(Watermark):
     """W = highest event time - the lag that a share ``share`` of the last ``window`` rows did not exceed.
@@ -197,11 +232,11 @@ class Percentile(Watermark):
     window: int = 1000
     at_least: int = 1
 
-    def start(self) -> Ints:
+    def start(self) -> Lags:
         """The lags of no rows."""
-        return np.zeros(0, np.int64)
+        return Lags(np.zeros(0, np.int64))
 
-    def advanced(self, memory: Ints, arrived: Arrived) -> tuple[Ints, int]:
+    def advanced(self, memory: Lags, arrived: Arrived) -> tuple[Lags, int]:
         """The lags of the last rows, and the highest event time less their quantile."""
         if not len(arrived.times):
             return memory, START_OF_TIME
@@ -211,11 +246,11 @@ class Percentile(Watermark):
         counts = arrived.counts[-self.window :]
         younger = np.cumsum(counts[::-1])[::-1] - counts
         lags = np.repeat(lags, np.clip(self.window - younger, 0, counts))
-        memory = np.concatenate((memory, lags))[-self.window :]
+        memory = Lags(np.concatenate((memory.values, lags))[-self.window :])
         lag = self._quantile(memory)
         return memory, START_OF_TIME if lag is None else arrived.highest - lag
 
-    def described(self, memory: Ints, highest: int, instant: int) -> list[str]:
+    def described(self, memory: Lags, highest: int, instant: int) -> list[str]:
         """The lag, and of how many rows."""
         share, lag = f"{self.share * 100:g} %", self._quantile(memory)
         if lag is None:
@@ -225,16 +260,32 @@ class Percentile(Watermark):
             f"no more than that lagged {share} of the last {len(memory)} rows"
         ]
 
-    def held(self, memory: Ints) -> tuple[int, int]:
+    def held(self, memory: Lags) -> tuple[int, int]:
         """The lags."""
-        return len(memory), memory.nbytes
+        return len(memory), memory.values.nbytes
 
-    def _quantile(self, lags: Ints) -> int | None:
+    def memory_saved(self, where: str, memory: Lags) -> Saved:
+        """The lags."""
+        return Saved((memory,), {}) if len(memory) else NOTHING
+
+    def memory_restored(self, saved: Saved) -> Lags:
+        """The lags."""
+        return saved.pieces[0] if saved.pieces else self.start()
+
+    def columns_of(self, piece: Lags) -> pl.DataFrame:
+        """The lags, in one column."""
+        return pl.DataFrame({"lag": piece.values})
+
+    def piece_of(self, columns: pl.DataFrame) -> Lags:
+        """The lags of this column."""
+        return Lags(columns.get_column("lag").to_numpy())
+
+    def _quantile(self, lags: Lags) -> int | None:
         if len(lags) < max(self.at_least, 1):
             return None
         share = Fraction(str(self.share))
         rank = max(-(-len(lags) * share.numerator // share.denominator), 1)
-        return int(np.partition(lags, rank - 1)[rank - 1])
+        return int(np.partition(lags.values, rank - 1)[rank - 1])
 
 
 @dataclass(frozen=True)
@@ -261,6 +312,15 @@ class Punctuated(Watermark):
     def of(self, mark: int) -> int:
         """The watermark, given the highest mark."""
         return mark
+
+    def memory_saved(self, where: str, memory: int) -> Saved:
+        """The latest promise."""
+        return Saved((), {"promised": memory})
+
+    def memory_restored(self, saved: Saved) -> int:
+        """The latest promise."""
+        promised: int = saved.facts.get("promised", START_OF_TIME)
+        return promised
 
     def described(self, memory: int, highest: int, instant: int) -> list[str]:
         """The latest promise."""
@@ -331,3 +391,23 @@ class Custom(Watermark):
         """The function, and what it said last."""
         name = getattr(self.function, "__name__", repr(self.function))
         return [f"it is what {name} says, last {shown(memory[1])}"]
+
+    def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
+        """The user's state and what was said last; the state has to be one that JSON can hold."""
+        state, said = memory
+        if not is_plain(state):
+            raise InputError(
+                f"{where}: the state of the watermark function is {_shortened(state)}, which a checkpoint cannot keep; nothing "
+                "has changed. Keep finite numbers, texts, lists and dicts with texts for keys in the state"
+            )
+        return Saved((), {"state": state, "said": said})
+
+    def memory_restored(self, saved: Saved) -> tuple[Any, int]:
+        """The user's state and what was said last."""
+        facts = saved.facts
+        return (facts["state"], facts["said"]) if "said" in facts else self.start()
+
+
+def _shortened(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= SHOWN else f"{said[:SHOWN]}..."

@@ -11,6 +11,7 @@ from ..clock import Now
 from ..delta import Delta
 from ..expiry import Expiry, entries_gone
 from ..kernels import gather, key_words
+from ..routes import KeyColumns
 from ..run import Layout, empty_run, make_run, run_of_rows
 from ..schema import DIFF
 from ..spine import Spine
@@ -21,7 +22,7 @@ class Arrange:
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
     null in their key are not kept, as they match nothing. Rows of keys that expire are forgotten when the epoch
-    is over.
+    is over. ``by`` are the first of the keys, if only these tell where rows are kept.
     """
 
     def __init__(
@@ -33,9 +34,11 @@ class Arrange:
         where: str | None = None,
         skip_null_keys: bool = False,
         expiry: Expiry | None = None,
+        by: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema
-        self.spine = Spine(layout)
+        self._key_columns = KeyColumns.of(keys, by)
+        self.spine = Spine(layout, self._key_columns.route)
         self._expiry = expiry
         self._keys = tuple(keys)
         self._where = where
@@ -50,7 +53,7 @@ class Arrange:
         if frame.height and self._skip_null_keys:
             frame = frame.drop_nulls(self._keys)
         layout = self.spine.layout
-        run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
+        run = run_of_rows(layout, self._key_columns, frame) if frame.height else empty_run(layout)
         expired = None if self._expiry is None else self._expiry.expired
         gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
         self.spine.stage(run, gone)
@@ -83,7 +86,8 @@ class Keep:
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
-        self.spine = Spine(Layout(schema))
+        # By which columns these rows are kept together, only whoever reads the view knows.
+        self.spine = Spine(Layout(schema), route=None)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""

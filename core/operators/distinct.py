@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
 from ..clock import Now
 from ..delta import Delta
 from ..grouping import group
-from ..kernels import gather, key_words
+from ..kernels import gather
+from ..routes import KeyColumns
 from ..run import Layout, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
@@ -20,12 +23,14 @@ class Distinct:
         distinct(A)[row] = 1 if A[row] > 0 else 0
 
     State: the sum of the diffs of each row, by the row's hash; the rows themselves are not kept, since those
-    that appear or disappear are in the delta. Cost: the delta.
+    that appear or disappear are in the delta. ``by`` are the first columns, if only these tell where rows are
+    kept. Cost: the delta.
     """
 
-    def __init__(self, schema: pl.Schema) -> None:
+    def __init__(self, schema: pl.Schema, by: Sequence[str] | None = None) -> None:
         self.schema = schema
-        self.spine = Spine(Layout())
+        self._key_columns = KeyColumns.of(tuple(schema), by)
+        self.spine = Spine(Layout(), self._key_columns.route)
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -34,7 +39,7 @@ class Distinct:
         if not len(delta):
             return self._nothing
         rows = delta.rows
-        groups = group(key_words(rows.get_columns(), len(delta)))
+        groups = group(self._key_columns.words(rows))
         added = groups.sums(delta.diffs)
         before = self.spine.totals(groups.keys).get(DIFF, np.zeros(len(groups), np.int64))
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), {DIFF: added}))

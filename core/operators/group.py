@@ -28,10 +28,12 @@ from ..kernels import (
     stack,
     with_plain_zeros,
 )
+from ..routes import KeyColumns
 from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine
 from .group_parts import Change, InputPart, InvertedPart, Part
+from .partial_sums import ENTRIES, SUM, added_up, is_added_up, sums_in
 
 MOST_ROWS = 2**30
 """So many rows of one epoch could be too many for the sums of their limbs."""
@@ -60,7 +62,7 @@ class GroupBy:
     columns by key; what cannot be inverted is read from arrangements. For every touched key the row before is
     retracted and the row after added, where they differ; unless ``is_asked``: then nothing is said here, and
     who wants to know asks for ``rows``. ``of_differences``: groups hold what came less what went, and are there while
-    any of it, or the number of rows, is not zero. Without key columns there is one row, also of no rows. Keys that expire
+    any of it, or the number of rows, is not zero. ``by`` are the first of the keys, if only these tell where rows are kept. Without key columns there is one row, also of no rows. Keys that expire
     are forgotten when the epoch is over, without a word.
     Cost: the delta and the touched groups, plus what the arrangements say.
     """
@@ -74,8 +76,10 @@ class GroupBy:
         expiry: Expiry | None = None,
         is_asked: bool = False,
         of_differences: bool = False,
+        by: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema
+        self._keyed = KeyColumns.of(tuple(spec.keys), by)
         self._of_differences = of_differences
         self._expiry = expiry
         self._is_asked = is_asked
@@ -84,11 +88,14 @@ class GroupBy:
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
         counted = [part.column for part in parts if isinstance(part, InputPart)]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
+        # A column of a user's that looks as if it had been added up already is not mistaken for one.
+        inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
+        self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         self._finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._one_word = is_one_word(list(spec.keys.values()))
-        self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys))
+        self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self._nothing = Delta.empty(schema)
 
     @property
@@ -121,6 +128,17 @@ class GroupBy:
             self._exists(after, len(groups)),
         )
         return self._difference(change, names)
+
+    def combine(self, delta: Delta) -> Delta | None:
+        """A part of a change of the first input, added up by group; None where it cannot be (``may_combine``).
+
+        ``step`` takes such parts, one after the other as one delta, for the change itself: with the same result to the
+        bit. Columns that only some of them have may be null in the others.
+        """
+        if not self.may_combine:
+            return None
+        sums = self._contributions(delta)
+        return added_up(delta.frame, tuple(self._spec.keys), self._groups(delta.frame), sums)
 
     def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
         """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
@@ -158,30 +176,44 @@ class GroupBy:
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """The touched groups and what the epoch adds to their additive columns."""
-        keys = [[delta.frame.get_column(name) for name in self._spec.keys] for delta in deltas]
-        rows = [contributions(self._additive, deltas[0].frame, self._checked(deltas[0].diffs))]
-        for part in self.inverted:
-            # Modulo 2^64, zero when no row is left: that the diffs add up to zero does not say so.
-            words = key_words([deltas[0].frame.get_column(part.input)], len(deltas[0])).first
-            rows[0][part.column] = words.view(np.int64) * deltas[0].diffs
+        rows = [self._contributions(deltas[0])]
         if len(deltas) == 1:
-            groups = group_columns(keys[0], len(deltas[0]))
+            groups = self._groups(deltas[0].frame)
             return groups, {name: groups.sums(column) for name, column in rows[0].items()}
         counted = [part.column for part in self._parts if isinstance(part, InputPart)]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
-        groups = group(Keys.concat([key_words(*given) for given in zip(keys, sizes, strict=True)]))
+        groups = group(Keys.concat([self._keyed.words(delta.frame) for delta in deltas]))
         columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
         return groups, {name: groups.sums(column) for name, column in columns.items()}
 
-    def _checked(self, diffs: Ints) -> Ints:
+    def _contributions(self, delta: Delta) -> dict[str, Ints]:
+        """What each row adds to the additive columns of its group."""
+        frame, diffs = delta.frame, delta.diffs
+        if self.may_combine and is_added_up(frame):
+            rows = sums_in(frame)
+            self._require_few(rows.pop(ENTRIES))
+            return rows
+        self._require_few(diffs)
+        rows = contributions(self._additive, frame, diffs)
+        for part in self.inverted:
+            # Modulo 2^64, zero when no row is left: that the diffs add up to zero does not say so.
+            words = key_words([frame.get_column(part.input)], len(delta)).first
+            rows[part.column] = words.view(np.int64) * diffs
+        return rows
+
+    def _groups(self, frame: pl.DataFrame) -> Groups:
+        if self._keyed.is_plain:
+            return group_columns([frame.get_column(name) for name in self._spec.keys], frame.height)
+        return group(self._keyed.words(frame))
+
+    def _require_few(self, diffs: Ints) -> None:
         if (
             len(diffs) and not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
         ) or len(diffs) >= MOST_ROWS:
             raise ArithmeticRefusedError(
                 f"{self._spec.where}: one epoch adds up to more than 2^30 rows; push the input in smaller batches"
             )
-        return diffs
 
     def _before_and_after(self, keys: Keys, added: Sums) -> tuple[Sums, Sums]:
         before = self.spine.totals(keys)
@@ -248,7 +280,7 @@ class GroupBy:
         if not self.inverted:
             return
         # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
-        own = group_columns([delta.frame.get_column(name) for name in self._spec.keys], len(delta))
+        own = self._groups(delta.frame)
         nothing = np.zeros(len(own), np.int64)
         for part, aggregate in self._aggregates:
             if isinstance(part, InvertedPart):

@@ -16,6 +16,7 @@ from ..aggregates import Additive, Custom, Distinct, Pick, Told, Whole
 from ..grouping import Groups
 from ..kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from ..routes import WORDS, Route
 from ..run import Layout, make_run
 from ..schema import DIFF
 from ..spine import Spine
@@ -248,12 +249,12 @@ class InvertedPart(_Read):
 
     _count = 1
 
-    def __init__(self, aggregate: Custom, *, keyless: bool) -> None:
+    def __init__(self, aggregate: Custom, *, keyless: bool, route: Route = WORDS) -> None:
         self._aggregate = aggregate
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
         self.column = f"values:{aggregate.output}"
-        self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True))
+        self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True), route)
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
         """Stage the states after these rows; none of a group that is ``empty``."""

@@ -15,6 +15,7 @@ from ..kernels import gather, key_words, stack, with_plain_zeros
 from ..ledger import Ledger as Ledger
 from ..ledger import Refused as Refused
 from ..reading import first_rows
+from ..routes import KeyColumns
 from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF
 from ..spine import Spine
@@ -95,7 +96,7 @@ class Upsert:
         self.schema = schema
         self.spine = Spine(Layout(schema, by_row=True))
         self._source = source
-        self._keys = tuple(keys)
+        self._keys = KeyColumns.of(keys)
         self._ledger = ledger
         self._nothing = Delta.empty(schema)
 
@@ -104,7 +105,7 @@ class Upsert:
         delta = _plain(deltas[0])
         if not len(delta):
             return self._nothing
-        groups = group(key_words([delta.frame.get_column(name) for name in self._keys], len(delta)))
+        groups = group(self._keys.words(delta.frame))
         last = np.maximum.reduceat(groups.order, groups.starts)
         stands = delta.diffs[last] > 0
         before = first_rows(self.spine, groups.keys, 1)

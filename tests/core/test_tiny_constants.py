@@ -21,15 +21,16 @@ import evercurrent.core.directory as directory_module
 import evercurrent.core.grouping as grouping
 import evercurrent.core.kernels as kernels
 import evercurrent.core.operators.arrange as arrange_module
-import evercurrent.core.operators.distinct as distinct_module
 import evercurrent.core.operators.group as group_module
 import evercurrent.core.operators.group_parts as parts_module
 import evercurrent.core.operators.inputs as inputs_module
+import evercurrent.core.routes as routes_module
 import evercurrent.core.run as run_module
 import evercurrent.core.spine as spine_module
 from evercurrent.core.directory import Directory
 from evercurrent.core.kernels import Index, Keys, Words
 from evercurrent.core.reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from evercurrent.core.routes import KeyColumns
 from evercurrent.core.run import Layout, Run, make_run, run_of_rows
 from evercurrent.core.schema import DIFF, Order
 from evercurrent.core.spine import Spine
@@ -40,9 +41,9 @@ from strategies import Case, Program, cases, histories, of_profile
 HASHING = (
     kernels,
     grouping,
+    routes_module,
     run_module,
     arrange_module,
-    distinct_module,
     group_module,
     parts_module,
     inputs_module,
@@ -74,9 +75,9 @@ TINY: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def colliding(columns: Sequence[pl.Series], height: int) -> Keys:
+def colliding(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
     """Key words of which the first of a hash takes one of three values, the last word among them."""
-    words = ORIGINAL(columns, height)
+    words = ORIGINAL(columns, height, routed)
     if not columns or kernels.is_one_word([column.dtype for column in columns]):
         return words
     few = np.array([0, 1 << 63, 2**64 - 1], np.uint64)
@@ -371,7 +372,7 @@ def test_reading_before_and_after(
         owners = kernels.column_of_words(keys, "k", pl.Int64()).to_list()
         for entries in epochs:
             before, so_far = so_far, pl.concat([so_far, frame(entries)])
-            spine.stage(run_of_rows(layout, ["k"], frame(entries)))
+            spine.stage(run_of_rows(layout, KeyColumns.of(["k"]), frame(entries)))
             read = [
                 # Rows with equal sort keys but no order of ours may be cut anywhere: only ask for all then.
                 *([(first_rows_change(spine, keys, count), count)] if order else []),
