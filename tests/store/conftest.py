@@ -1,0 +1,54 @@
+"""One store of every kind; the S3 server runs in this process."""
+
+import logging
+import uuid
+
+import pytest
+
+from evercurrent.views.store import FsspecStore, store_at
+
+
+@pytest.fixture(scope="session")
+def s3_options():
+    """How to reach a server that speaks S3 and has a bucket called ``bucket``."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    server_module = pytest.importorskip("moto.server", reason="moto with its server is not installed")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = server_module.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {
+        "key": "of-no-account",
+        "secret": "of-no-account",
+        "client_kwargs": {"endpoint_url": f"http://{host}:{port}"},
+    }
+    import s3fs
+
+    s3fs.S3FileSystem(**options).mkdir("bucket")
+    yield options
+    server.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_protocol():
+    """``plain://``: a file system of fsspec that has no exclusive writes of its own."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from fsspec.implementations.local import LocalFileSystem
+
+    class Plain(LocalFileSystem):
+        protocol = "plain"
+
+    fsspec.register_implementation("plain", Plain, clobber=True)
+
+
+@pytest.fixture(params=["folder", "memory", "s3", "plain"])
+def store(request, tmp_path):
+    """A new store of each kind."""
+    if request.param == "folder":
+        return store_at(tmp_path / "checkpoint")
+    if request.param == "memory":
+        return store_at(f"memory://{uuid.uuid4()}/checkpoint")
+    if request.param == "plain":
+        return store_at(f"plain://{tmp_path}/checkpoint")
+    options = request.getfixturevalue("s3_options")
+    return FsspecStore(f"s3://bucket/{uuid.uuid4()}", options=options)

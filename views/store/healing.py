@@ -1,0 +1,62 @@
+"""Making the files of a folder what its journal says, after whatever ended the process that wrote it."""
+
+import os
+from contextlib import suppress
+
+import pyarrow as pa
+
+from .journal import entries_of
+from .protocol import JOURNALS, checked
+from .syncing import sync_folder, sync_together
+from .unfinished import create, unfinished_in, write_all
+
+
+def heal(folder: str) -> None:
+    """Make the files what the journal says, and remove it. Can be begun anew wherever it was interrupted.
+
+    After the death of a process the files are what they should be, and are only synced; after a power failure those
+    that are missing, cut off or different are written again.
+
+    Raises:
+        OSError: a file could not be written; the journal is as it was.
+    """
+    journals = [path for path in (f"{folder}/{name}" for name in JOURNALS) if os.path.exists(path)]
+    if not journals:
+        return
+    entries = sorted((entry for path in journals for entry in entries_of(path)), key=lambda entry: entry.at)
+    # A name that is in several entries is as the last one says.
+    files = {name: content for entry in entries for name, content in entry.files.items()}
+    paths = {f"{folder}/{checked(name, folder)}": content for name, content in files.items()}
+    for path, content in paths.items():
+        if content is None:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        elif not _is(path, content):
+            _write(path, content)
+    sync_together(paths)
+    for path in journals:
+        os.unlink(path)
+    sync_folder(folder)
+
+
+def _is(path: str, content: memoryview) -> bool:
+    """Whether this is what the file holds."""
+    try:
+        if os.path.getsize(path) != len(content):
+            return False
+        with pa.OSFile(path) as file:
+            return bool(file.read_buffer().equals(pa.py_buffer(content)))
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: str, content: memoryview) -> None:
+    """Write a file in the place of what is there."""
+    unfinished = unfinished_in(os.path.dirname(path))
+    descriptor = create(unfinished)
+    try:
+        write_all(descriptor, [content])
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(unfinished, path)

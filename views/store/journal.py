@@ -1,0 +1,262 @@
+"""A journal of a store's folder: what is written to many files is durable after one wait for the disk.
+
+An entry holds whole files, or names of files that are to go. Once it is on the disk, the files may be written without
+any wait: whoever finds the journal after a power failure makes them what it says. There are two journal files. When
+one is full, the files of its entries are synced behind the back of who writes on to the other.
+
+An entry begins on a multiple of ``ALIGNED``, so a torn write damages none before it: a head of fixed size, the names
+and sizes as JSON, the bytes of the files. Entries of one pass over a file carry the same token and are counted; the
+first that is not whole, or of an earlier pass, ends it.
+"""
+
+import json
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from .protocol import JOURNALS, Buffer, size_of
+from .syncing import sync_data, sync_folder, sync_together
+
+FULL = 32 << 20
+"""Bytes of entries after which a journal file is full; one entry may be more."""
+
+ALIGNED = 4096
+
+HEAD = struct.Struct("<8s16sQQQQI")
+"""What it is, the token of the pass, its number, the number of the entry, bytes of names, bytes of files, checksum."""
+
+HEAD_SIZE = HEAD.size + 4
+"""With the head's own checksum."""
+
+MAGIC = b"evcrjrn1"
+
+MOST_BUFFERS = 512
+
+File = tuple[str, Sequence[Buffer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an entry says: files by name, each with its bytes, or None if it is to go."""
+
+    at: tuple[int, int]
+    """The number of the pass and its own."""
+    files: dict[str, memoryview | None]
+
+
+class JournalFile:
+    """One file of the journal, written from its beginning to its end and then anew."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.end = 0
+        self.touched: set[str] = set()
+        """Paths of files that entries of this pass name."""
+        self._start = self._count = self._pass = 0
+        self._token = b""
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+    def begin(self, number: int) -> None:
+        """Begin a pass. The file must be empty, or nothing that is in it be needed."""
+        self.end = self._start = self._count = 0
+        self._pass, self._token = number, os.urandom(16)
+        self.touched = set()
+
+    def write(self, files: Sequence[File], gone: Sequence[str]) -> None:
+        """Add an entry, which is durable after ``sync``."""
+        self._start = self.end
+        said = json.dumps([[[name, size_of(data)] for name, data in files], list(gone)]).encode()
+        buffers: list[Buffer] = [said, *(each for _, data in files for each in data)]
+        crc = 0
+        for each in buffers:
+            crc = zlib.crc32(each, crc)
+        size = size_of(buffers)
+        head = HEAD.pack(MAGIC, self._token, self._pass, self._count, len(said), size - len(said), crc)
+        head += zlib.crc32(head).to_bytes(4, "little")
+        _write_at(self._descriptor, [head, *buffers, bytes(-(HEAD_SIZE + size) % ALIGNED)], self._start)
+        self.end = self._start + _aligned(HEAD_SIZE + size)
+        self._count += 1
+
+    def sync(self) -> None:
+        """Have everything on the disk."""
+        sync_data(self._descriptor)
+
+    def take_back(self) -> None:
+        """Undo the last ``write``, whatever of it is there.
+
+        Raises:
+            OSError: it may be there, and may be not.
+        """
+        os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._start)
+        sync_data(self._descriptor)
+        if self.end > self._start:
+            self.end, self._count = self._start, self._count - 1
+
+    def empty(self) -> None:
+        """Forget all entries."""
+        os.pwrite(self._descriptor, bytes(HEAD_SIZE), 0)
+        sync_data(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
+
+
+class Journal:
+    """The journal of a folder, for the one process that has the lock of it; its threads take turns by ``guard``."""
+
+    def __init__(self, folder: str) -> None:
+        self.process = os.getpid()
+        self.guard = threading.Lock()
+        self._folder = folder
+        self._files: list[JournalFile] = []
+        self._passes = 0
+        self._emptied: Future[None] | None = None
+        """Of the journal file that is not written to."""
+        self._beside = ThreadPoolExecutor(2, "evercurrent-journal")
+        self.broken: OSError | None = None
+        """Why it is not known what the journal says."""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be entries."""
+        return self._passes > 0
+
+    def write(self, files: Sequence[File], gone: Sequence[str] = ()) -> Future[None]:
+        """Add an entry; it is durable when what is returned is done.
+
+        Raises:
+            OSError: it was not added, or the journal is broken.
+        """
+        file = self._with_room()
+        try:
+            file.write(files, gone)
+        except BaseException:
+            self.take_back()
+            raise
+        file.touched.update(f"{self._folder}/{name}" for name, _ in files)
+        file.touched.update(f"{self._folder}/{name}" for name in gone)
+        return self._beside.submit(file.sync)
+
+    def take_back(self, writing: Future[None] | None = None) -> None:
+        """Undo the last ``write``. Where that fails, the journal is broken."""
+        if writing is not None:
+            wait([writing])
+        try:
+            self._files[self._passes % 2].take_back()
+        except OSError as error:
+            self.broken = error
+
+    def settle(self) -> None:
+        """Have all files on the disk that entries name, and no entries.
+
+        Raises:
+            OSError: the entries are there still.
+        """
+        if self.broken is not None:
+            raise self.broken
+        if self._emptied is not None:
+            self._emptied.result()
+        if self.is_begun:
+            self._settle(self._files[self._passes % 2])
+            self._files[self._passes % 2].begin(self._passes)
+
+    def close(self) -> None:
+        """Settle, and remove the journal. What cannot be settled now is left to who opens the folder next."""
+        if self.process != os.getpid():
+            return
+        try:
+            # No threads can be had when the interpreter is ending.
+            with self.guard, suppress(RuntimeError):
+                if self.broken is None:
+                    self.settle()
+                    self._remove()
+        finally:
+            self._beside.shutdown()
+            for file in self._files:
+                file.close()
+            self._files = []
+
+    def _remove(self) -> None:
+        for file in self._files:
+            with suppress(FileNotFoundError):  # With the whole folder.
+                os.unlink(file.path)
+
+    def _with_room(self) -> JournalFile:
+        if not self.is_begun:
+            self._files = [JournalFile(f"{self._folder}/{name}") for name in JOURNALS]
+            sync_folder(self._folder)
+            self._next()
+        elif self._files[self._passes % 2].end >= FULL:
+            if self._emptied is not None:
+                self._emptied.result()
+            self._emptied = self._beside.submit(self._settle, self._files[self._passes % 2])
+            self._next()
+        return self._files[self._passes % 2]
+
+    def _next(self) -> None:
+        self._passes += 1
+        self._files[self._passes % 2].begin(self._passes)
+
+    def _settle(self, file: JournalFile) -> None:
+        try:
+            sync_together(file.touched)
+            file.empty()
+        except OSError as error:
+            # After a sync that has failed, another one says nothing.
+            self.broken = error
+            raise
+
+
+def entries_of(path: str) -> Iterator[Entry]:
+    """The entries of a journal file that are whole, in order. None if there is no such file."""
+    try:
+        with pa.memory_map(path) as file:
+            content = memoryview(file.read_buffer())
+    except FileNotFoundError:
+        return
+    at, token, count = 0, b"", 0
+    while at + HEAD_SIZE <= len(content):
+        head = content[at : at + HEAD_SIZE]
+        magic, its_token, number, its_count, names_size, size, crc = HEAD.unpack(head[: HEAD.size])
+        if magic != MAGIC or zlib.crc32(head[: HEAD.size]) != int.from_bytes(head[HEAD.size :], "little"):
+            return
+        start = at + HEAD_SIZE
+        body = content[start : start + names_size + size]
+        is_next = its_count == count and (its_token == token or not at)
+        if not is_next or len(body) < names_size + size or zlib.crc32(body) != crc:
+            return
+        yield Entry((number, count), _files_of(bytes(body[:names_size]), body[names_size:]))
+        at, token, count = at + _aligned(HEAD_SIZE + len(body)), its_token, count + 1
+
+
+def _files_of(said: bytes, content: memoryview) -> dict[str, memoryview | None]:
+    written, gone = json.loads(said)
+    files: dict[str, memoryview | None] = {}
+    at = 0
+    for name, size in written:
+        files[name] = content[at : at + size]
+        at += size
+    return files | dict.fromkeys(gone)
+
+
+def _aligned(size: int) -> int:
+    return size + -size % ALIGNED
+
+
+def _write_at(descriptor: int, buffers: Sequence[Buffer], at: int) -> None:
+    if len(buffers) > MOST_BUFFERS:
+        buffers = [b"".join(buffers)]
+    size = size_of(buffers)
+    done = os.pwritev(descriptor, buffers, at)
+    if done < size:
+        rest = memoryview(b"".join(buffers))
+        while done < size:
+            done += os.pwrite(descriptor, rest[done:], at + done)

@@ -1,0 +1,283 @@
+"""A store in a folder of this machine."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from evercurrent.core.errors import CheckpointError
+
+from .healing import heal
+from .journal import FULL, Journal
+from .locks import writer_lock
+from .protocol import LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
+from .refusals import missing, refusal, taken, told
+from .syncing import all_at_once, make_folders, sync_folder
+from .unfinished import UNFINISHED, Unfinished, write_new
+
+STALE = 3600.0
+"""Unfinished files that have not been touched for so many seconds are of a process that is gone."""
+
+AT_ONCE = 64
+"""Files that are open at a time."""
+
+MAPPED = 1 << 14
+"""Files of so many bytes are mapped; to read a smaller one costs less."""
+
+JOURNALED = 1 << 20
+"""Files of so many bytes are not written to the journal first: they would have to be written twice."""
+
+
+class LocalStore:
+    """Files in a folder, which is made when the first one is put.
+
+    A file is written under a name that starts with a dot, synced, linked to its own name (no link is made over a
+    name that is there), and its folder synced: two waits for the disk, and several files wait together. Durable means
+    what ``fsync`` means on the system. What a killed process left unfinished is removed by a later ``lock``.
+
+    Who has the lock commits by way of a journal: all files of a commit are one write to it and one wait. The files
+    themselves are there when ``commit`` returns, for all to read, and are synced later, in the background. After a
+    power failure it takes the next ``lock`` to have them all as they were; until then readers may miss the last ones.
+
+    Raises:
+        CheckpointError: there is something at that path and it is not a folder.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.url = os.path.abspath(folder)
+        self._journal: Journal | None = None
+        if os.path.lexists(self.url) and not os.path.isdir(self.url):
+            raise CheckpointError(f"{self.url}: is not a folder; a checkpoint needs one of its own")
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.url!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_journal": None}
+
+    def put(self, name: str, data: Sequence[Buffer]) -> None:
+        """See ``Store.put``."""
+        self.put_all([(name, data)])
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """See ``Store.put_all``."""
+        known: list[str] = []
+        for start in range(0, len(items), AT_ONCE):
+            known += self._put_some(items[start : start + AT_ONCE])
+        if known:
+            raise taken(self.url, known)
+
+    def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
+        """See ``Store.put_ahead``: large files are written, and all if there is no journal."""
+        small = [item for item in items if size_of(item[1]) < JOURNALED]
+        if self._own_journal() is None or sum(size_of(data) for _, data in small) > FULL // 2:
+            small = []
+        self.put_all(items if not small else [item for item in items if size_of(item[1]) >= JOURNALED])
+        return small
+
+    def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
+        """See ``Store.commit``: one wait for the disk if we have the lock, during which the files are written."""
+        journal = self._own_journal()
+        if journal is None:
+            self.put_all(items)
+            self.put(name, data)
+            return
+        record = Unfinished(name, self._path(name), data)
+        begun: list[str] = []
+        size = record.size + sum(size_of(data) for _, data in items)
+        with told(self.url, name, "written", size), journal.guard:
+            syncing = journal.write([*items, (name, data)])
+            try:
+                for item, content in items:
+                    begun.append(self._path(item))
+                    write_new(begun[-1], content)
+                record.write()
+                syncing.result()
+                record.name_it()
+                if record.is_taken:
+                    raise taken(self.url, [name])
+            except BaseException:
+                journal.take_back(syncing)
+                _remove(begun)
+                raise
+            finally:
+                record.forget()
+
+    def read(self, name: str) -> pa.Buffer:
+        """See ``Store.read``. Mapped, unless it is small: pages come from the file when they are touched."""
+        path = self._path(name)
+        self._own_journal()
+        with told(self.url, name, "read"):
+            try:
+                return _content_of(path)
+            except (FileNotFoundError, NotADirectoryError):
+                raise missing(self.url, name) from None
+
+    def list(self, prefix: str = "") -> list[Listed]:
+        """See ``Store.list``. Costs the files below the folder that the prefix names."""
+        folder, slash, _ = checked_prefix(prefix, self.url).rpartition("/")
+        with told(self.url, prefix, "listed"):
+            found = _below(f"{self.url}/{folder}", folder + slash)
+            return sorted(
+                (each for each in found if each.name.startswith(prefix)), key=lambda each: each.name
+            )
+
+    def delete(self, name: str) -> None:
+        """See ``Store.delete``."""
+        self.delete_all([name])
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """See ``Store.delete_all``: one wait for the disk for each folder, or one in all if there is a journal."""
+        paths = [self._path(name) for name in names]
+        is_noted = self._note_deleted(names)
+        for path, name in zip(paths, names, strict=True):
+            with told(self.url, name, "deleted"), suppress(FileNotFoundError):
+                os.unlink(path)
+        if is_noted:
+            return
+        for folder in {os.path.dirname(path) for path in paths}:
+            with told(self.url, _shown(names), "deleted"), suppress(FileNotFoundError):
+                sync_folder(folder)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """See ``Store.lock``. Held against other processes and against this one, until its end, be it ``kill -9``.
+
+        What was committed before a power failure, and is not there, is written again; what is left unfinished is
+        removed.
+        """
+        with ExitStack() as stack:
+            with told(self.url, LOCK, "locked"):
+                make_folders(self.url)
+                is_ours = stack.enter_context(writer_lock(Path(self.url, LOCK), self.url))
+            with told(self.url, "what was committed last", "written again"):
+                heal(self.url)
+            with told(self.url, "what was left unfinished", "deleted"):
+                self._sweep()
+            if is_ours:
+                self._journal = Journal(self.url)
+                stack.callback(self._end_journal)
+            yield
+
+    def _path(self, name: str) -> str:
+        return f"{self.url}/{checked(name, self.url)}"
+
+    def _own_journal(self) -> Journal | None:
+        """The journal, if this process writes to it.
+
+        Raises:
+            CheckpointError: it is not known what it says.
+        """
+        journal = self._journal
+        if journal is None or journal.process != os.getpid():
+            return None
+        if journal.broken is not None:
+            error = refusal(journal.broken, self.url, "the journal", "written")
+            raise CheckpointError(f"{error}; then make a new engine, which goes on from what is there")
+        return journal
+
+    def _note_deleted(self, names: Sequence[str]) -> bool:
+        """Have it in the journal, if there is one, that files are to go: nobody is to write them again."""
+        journal = self._own_journal()
+        if journal is None or not journal.is_begun:
+            return False
+        with told(self.url, _shown(names), "deleted"), journal.guard:
+            try:
+                noting = journal.write((), names)
+            except OSError:
+                # Without room for that, perhaps: to delete is what makes some.
+                journal.settle()
+                return False
+            try:
+                noting.result()
+            except BaseException:
+                journal.take_back(noting)
+                raise
+        return True
+
+    def _end_journal(self) -> None:
+        journal, self._journal = self._journal, None
+        assert journal is not None, "it was begun by lock"
+        with told(self.url, "what was committed last", "synced"):
+            journal.close()
+
+    def _put_some(self, items: Sequence[Item]) -> Sequence[str]:
+        """Write these and return those names that are taken."""
+        begun = [Unfinished(name, self._path(name), data) for name, data in items]
+
+        def step(work: Callable[[Unfinished], None], each: Unfinished) -> None:
+            with told(self.url, each.name, "written", each.size):
+                work(each)
+
+        try:
+            # In steps for all files together, for the waits: names after bytes, and folders after names.
+            for each in begun:
+                step(Unfinished.write, each)
+            all_at_once(partial(step, Unfinished.sync), begun)
+            for each in begun:
+                step(Unfinished.name_it, each)
+            with told(self.url, _shown([each.name for each in begun]), "written"):
+                all_at_once(sync_folder, {each.folder for each in begun if not each.is_taken})
+        finally:
+            for each in begun:
+                each.forget()
+        return [each.name for each in begun if each.is_taken]
+
+    def _sweep(self) -> None:
+        """Remove what processes left unfinished that are gone."""
+        now = time.time()
+        for folder, _, files in os.walk(self.url):
+            for name in files:
+                path = os.path.join(folder, name)
+                # Another process may finish, or sweep, at the same time.
+                with suppress(FileNotFoundError):
+                    if name.startswith(UNFINISHED) and now - os.stat(path).st_mtime > STALE:
+                        os.unlink(path)
+
+
+def _content_of(path: str) -> pa.Buffer:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        size = os.fstat(descriptor).st_size
+        if size < MAPPED:
+            return pa.py_buffer(os.read(descriptor, MAPPED))
+    finally:
+        os.close(descriptor)
+    with pa.memory_map(path) as file:
+        return file.read_buffer()
+
+
+def _remove(paths: Sequence[str]) -> None:
+    """Drop what was written of a commit that is not made; what stays is swept one day."""
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def _below(folder: str, prefix: str) -> Iterator[Listed]:
+    """All files below a folder that are not the store's own."""
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
+        for entry in entries:
+            name = prefix + entry.name
+            if is_own(name):
+                continue
+            if entry.is_dir():
+                yield from _below(entry.path, name + "/")
+                continue
+            # It may have been deleted since its name was read.
+            with suppress(FileNotFoundError):
+                found = entry.stat()
+                yield Listed(name, found.st_size, found.st_mtime)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more files"

@@ -1,0 +1,127 @@
+"""One at a time: locks on files, which the system gives back when the process that holds them dies."""
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evercurrent.core.errors import CheckpointError
+
+try:
+    import fcntl
+except (
+    ImportError
+):  # Windows. Exclusive names alone keep two writers apart there: the slower one fails at its commit.
+    fcntl = None  # type: ignore[assignment]
+
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What file systems say that have no locks."""
+
+
+class _Held:
+    """An open file with our lock on it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        _held.add(self)
+
+    def release(self) -> None:
+        if self in _held:
+            _held.discard(self)
+            if fcntl is not None:
+                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            os.close(self.descriptor)
+
+
+_held: set[_Held] = set()
+
+
+def _forget_in_child() -> None:
+    """A child made by ``fork`` would keep the lock alive after its parent's death."""
+    for held in _held:
+        os.close(held.descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+
+@contextmanager
+def writer_lock(path: Path, url: str) -> Iterator[bool]:
+    """Hold the lock on this file, which then says who we are. False: nobody can have locks here.
+
+    Raises:
+        CheckpointError: somebody else holds it; says who.
+        OSError: the file cannot be made.
+    """
+    if fcntl is None:
+        yield False
+        return
+    held = _Held(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+    is_ours = True
+    try:
+        try:
+            fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"{url}: {_holder(held.descriptor)} writes to this checkpoint; "
+                "end it (or close the engine that has it), or choose another place"
+            ) from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            is_ours = False
+        os.ftruncate(held.descriptor, 0)
+        os.pwrite(held.descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        yield is_ours
+    finally:
+        held.release()
+
+
+def _holder(descriptor: int) -> str:
+    """Who holds the lock, by what it wrote there."""
+    said = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+    us = f"process {os.getpid()} on {socket.gethostname()}"
+    return f"this process ({os.getpid()})" if said == us else said or "another process"
+
+
+@contextmanager
+def waiting_lock(path: Path) -> Iterator[None]:
+    """Hold the lock on this file as soon as it is free."""
+    if fcntl is None:
+        yield
+        return
+    held = _Held(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+    try:
+        fcntl.flock(held.descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        held.release()
+
+
+_writing: set[str] = set()
+_guard = threading.Lock()
+
+
+@contextmanager
+def lock_in_process(url: str) -> Iterator[None]:
+    """Be the only writer of this process, for stores in which no lock can be left.
+
+    Raises:
+        CheckpointError: this process writes there already.
+    """
+    with _guard:
+        if url in _writing:
+            raise CheckpointError(
+                f"{url}: this process ({os.getpid()}) writes to this checkpoint; close the engine that has it"
+            )
+        _writing.add(url)
+    try:
+        yield
+    finally:
+        with _guard:
+            _writing.discard(url)

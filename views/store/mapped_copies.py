@@ -1,0 +1,84 @@
+"""Files of far stores, as mapped files without names on this machine."""
+
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+
+
+class MappedCopies:
+    """The copies that were used last, up to so many bytes. Safe for threads.
+
+    A copy is written to a file, mapped, and the file's name removed: the room on the disk comes back when the
+    mapping is dropped, also if the process is killed. A file larger than the bound is mapped for whoever asked and
+    not kept.
+    """
+
+    def __init__(self, folder: str | None, most: int) -> None:
+        self.folder = folder or tempfile.gettempdir()
+        self.most = most
+        self._kept: OrderedDict[str, pa.Buffer] = OrderedDict()
+        self._bytes = 0
+        self._guard = threading.Lock()
+
+    def find(self, name: str) -> pa.Buffer | None:
+        """The copy of that name, if it is kept."""
+        with self._guard:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name)
+
+    def add(self, name: str, write: Callable[[Path], object]) -> pa.Buffer:
+        """Keep what ``write`` puts into the file that it is given, and return it mapped.
+
+        Raises: as ``once``.
+        """
+        copy = self.once(write)
+        self.drop([name])
+        with self._guard:
+            self._kept[name] = copy
+            self._bytes += copy.size
+            while self._bytes > self.most:
+                self._bytes -= self._kept.popitem(last=False)[1].size
+        return copy
+
+    def once(self, write: Callable[[Path], object]) -> pa.Buffer:
+        """What ``write`` puts into the file that it is given, mapped and not kept.
+
+        Raises:
+            OSError: the folder has no room, or cannot be written. What ``write`` raises passes.
+        """
+        os.makedirs(self.folder, exist_ok=True)
+        descriptor, text = tempfile.mkstemp(prefix="evercurrent-", dir=self.folder)
+        os.close(descriptor)
+        path = Path(text)
+        try:
+            write(path)
+            return _mapped(path)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget these."""
+        with self._guard:
+            for name in names:
+                copy = self._kept.pop(name, None)
+                self._bytes -= copy.size if copy is not None else 0
+
+
+@cache
+def copies_of(url: str, folder: str | None, most: int) -> MappedCopies:
+    """One for a store in a process, however often the store is unpickled there."""
+    return MappedCopies(folder, most)
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    if os.name == "nt":  # A mapped file cannot be unlinked there.
+        return pa.py_buffer(path.read_bytes())
+    with pa.memory_map(str(path)) as file:
+        return file.read_buffer()

@@ -1,0 +1,42 @@
+"""From what a user writes to a store."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from evercurrent.core.errors import CheckpointError
+
+from .local import LocalStore
+from .protocol import Store
+from .remote import FsspecStore
+
+A_FILE = re.compile(r"^(file|local)://(localhost(?=/))?", re.IGNORECASE)
+A_URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+A_URL_AS_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def store_at(where: str | Path | Store) -> Store:
+    """The store at a path, at a ``file://`` url, or at any url that fsspec knows; a store is returned as it is.
+
+    Nothing is made or opened yet, but what is there must be a folder.
+
+    >>> store_at("/tmp/evercurrent-doctest")
+    LocalStore('/tmp/evercurrent-doctest')
+
+    Raises:
+        CheckpointError: the path is of a file, fsspec or what it needs for this url is not installed, or it knows
+            no such urls.
+    """
+    if isinstance(where, os.PathLike):
+        text = os.fspath(where)
+        if A_URL_AS_PATH.match(text):
+            raise CheckpointError(f"{text}: give urls as text; as a Path they lose a slash")
+        return LocalStore(text)
+    if not isinstance(where, str):
+        return where
+    if not where:
+        raise CheckpointError("'' is no place for a checkpoint; give a folder")
+    if A_FILE.match(where):
+        return LocalStore(unquote(A_FILE.sub("", where)))
+    return FsspecStore(where) if A_URL.match(where) else LocalStore(where)

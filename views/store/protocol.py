@@ -1,0 +1,131 @@
+"""What a store does, and which names it takes."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from evercurrent.core.errors import CheckpointError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
+"""Bytes that lie together: whatever ``memoryview`` takes and is contiguous."""
+
+Item: TypeAlias = tuple[str, Sequence[Buffer]]
+"""A file to be: its name and its bytes."""
+
+LOCK = "writer.lock"
+JOURNALS = ("writer.journal", "writer.journal2")
+"""Names that are a store's own, beside all that begin with a dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file in a store: its name, its bytes, when it was written (seconds since 1970, by the store's clock)."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class Store(Protocol):
+    """Files that are written once, whole, and never changed. May be pickled, and used by several threads at once.
+
+    A name is a relative path with ``/``: ``commits/000000000012.json``. Every method raises ``CheckpointError`` where
+    the store lets us down; it names store, file and reason.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is; ``store_at`` of it is the same store. Without passwords."""
+
+    def put(self, name: str, data: Sequence[Buffer]) -> None:
+        """Write a file, the buffers one after another. It is complete and durable when this returns.
+
+        An error other than of a taken name may come after the file got its name: what lies there is whole then.
+
+        Raises:
+            NameTakenError: there is a file of that name. It stays as it is.
+        """
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """Write several files; costs less than one ``put`` after another. After an error some may be there.
+
+        Raises:
+            NameTakenError: as ``put``; the others are written all the same.
+        """
+
+    def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Write files that a commit will name, as ``put_all``; returns those that are better given to ``commit``.
+
+        Nobody else may have such names, or look for them before the commit is there.
+        """
+
+    def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
+        """Write these items, and then, as ``put`` does, the file that names them. All is durable when this returns.
+
+        ``items`` are what ``put_ahead`` has returned. An error means what it means of a ``put`` of the last file.
+
+        Raises:
+            NameTakenError: there is a file of that name. It stays as it is; the items may be there.
+        """
+
+    def read(self, name: str) -> pa.Buffer:
+        """The bytes of a file: mapped, not loaded, wherever that can be. They stay readable if the file is deleted.
+
+        Raises:
+            MissingFileError: there is no such file.
+        """
+
+    def list(self, prefix: str = "") -> list[Listed]:
+        """All files whose names begin with the prefix, by name; none that is unfinished or the store's own."""
+
+    def delete(self, name: str) -> None:
+        """Delete a file, durably. No error if it is not there."""
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Delete several files in any order, durably; costs less than one ``delete`` after another."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Be the only writer for as long as the context lasts.
+
+        Raises:
+            CheckpointError: there is another one; names its process where that is known.
+        """
+
+
+def checked(name: str, url: str) -> str:
+    """The name of a file, if it is one.
+
+    Raises:
+        CheckpointError: it leads out of the store, is the store's own, or is not spelled in the one way.
+    """
+    odd = "\\" in name or "\0" in name or not all(name.split("/"))
+    if odd or is_own(name):
+        raise CheckpointError(
+            f"{url}: {name!r} is no name of a file here; names are relative paths such as 'pieces/a.arrow', "
+            "without '\\', and no part of them is empty or begins with a dot"
+        )
+    return name
+
+
+def checked_prefix(prefix: str, url: str) -> str:
+    """The beginning of names, if names can begin like that.
+
+    Raises:
+        CheckpointError: no name does.
+    """
+    if prefix:
+        checked(prefix + "x", url)
+    return prefix
+
+
+def is_own(name: str) -> bool:
+    """Whether a store keeps a file of this name for itself."""
+    return name == LOCK or name in JOURNALS or any(part.startswith(".") for part in name.split("/"))
+
+
+def size_of(data: Sequence[Buffer]) -> int:
+    """The bytes in all buffers."""
+    return sum(memoryview(each).nbytes for each in data)

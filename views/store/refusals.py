@@ -1,0 +1,82 @@
+"""Errors of file systems, told as what could not be done, why, and the way out."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evercurrent.core.errors import (
+    CheckpointError,
+    EvercurrentError,
+    MissingFileError,
+    NameTakenError,
+    first_line,
+)
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+
+REASONS = {
+    errno.EROFS: ("the file system is read-only", "choose a place that can be written"),
+    errno.ENOTDIR: ("a part of its path is a file and not a folder", "choose another folder"),
+    errno.EISDIR: ("it is a folder", "move the folder away"),
+    errno.EFBIG: ("the file is bigger than this process may write", "raise the limit (ulimit -f)"),
+    errno.ENAMETOOLONG: ("the name is too long", "choose a shorter path, or shorter names of views"),
+    errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
+    errno.ENFILE: ("too many files are open on this machine", "close some"),
+    errno.EIO: ("the disk or the connection failed", "look at its health, then try again"),
+    errno.ENOENT: ("there is no such folder or bucket", "make it first"),
+}
+"""By error number: what it means for a checkpoint, and what to do."""
+
+
+def refusal(error: Exception, url: str, name: str, done: str, size: int = 0) -> CheckpointError:
+    """The error to raise for one of a file system. ``done``: what should have been, such as ``written``."""
+    reason, remedy = _reason_of(error, size)
+    return CheckpointError(f"{url}: {name or 'the store'} was not {done}: {reason}; {remedy}")
+
+
+def missing(url: str, name: str) -> MissingFileError:
+    """The error for a file that is not there."""
+    return MissingFileError(
+        f"{url}: {name} is missing; it was deleted, or the copy of the checkpoint is not complete"
+    )
+
+
+def taken(url: str, names: list[str]) -> NameTakenError:
+    """The error for files that are there already."""
+    return NameTakenError(
+        f"{url}: {', '.join(names)}: there already, and files of a checkpoint are never overwritten; "
+        "another process writes here too"
+    )
+
+
+@contextmanager
+def told(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
+    """Raise every error of a file system as ``refusal`` does; errors of ours pass."""
+    try:
+        yield
+    except EvercurrentError:
+        raise
+    except Exception as error:
+        # Not OSError alone: object stores raise what their clients raise.
+        raise refusal(error, url, name, done, size) from error
+
+
+def _reason_of(error: Exception, size: int) -> tuple[str, str]:
+    number = getattr(error, "errno", None)
+    if number in FULL:
+        of = f" for the {size:,} bytes that were to be written" if size else ""
+        return f"there is no room on the disk{of}", "make room, or choose a place on another disk"
+    if number in REASONS:
+        return REASONS[number]
+    if isinstance(error, PermissionError):
+        return (
+            f"this user may not ({_text(error)})",
+            "change the permissions or credentials, or choose another place",
+        )
+    if isinstance(error, FileNotFoundError):
+        return f"{REASONS[errno.ENOENT][0]} ({_text(error)})", REASONS[errno.ENOENT][1]
+    return f"{type(error).__name__}: {_text(error)}", "see what the store says, then try again"
+
+
+def _text(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or first_line(error))

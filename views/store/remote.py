@@ -1,0 +1,275 @@
+"""A store anywhere that fsspec reaches: object stores, memory, network file systems."""
+
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from evercurrent.core.errors import CheckpointError, CheckpointWarning, NameTakenError, first_line
+
+from .exclusive_writes import Writing
+from .locks import lock_in_process
+from .mapped_copies import MappedCopies, copies_of
+from .protocol import LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
+from .refusals import missing, taken, told
+from .syncing import all_at_once
+
+WRITTEN = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
+"""Where file systems of fsspec say when a file was written."""
+
+PASSWORD = re.compile(r"(://[^/@:]*):[^/@]*@")
+LAST_SLASHES = re.compile(r"(?<![:/])/+$")
+
+
+class FsspecStore:
+    """Files behind a url of fsspec, such as ``s3://bucket/folder``.
+
+    A put is one request (big files: one for each part and two more), and the server itself refuses it where the name
+    is taken (S3: a conditional PUT), so two writers on two machines cannot both commit. Where a file system has no
+    such thing, ``lock`` warns. Retries of what is transient are fsspec's. If the answer of a put was lost, its retry
+    finds the name taken, by us: who must know reads what is there.
+
+    What is read or put is kept on this machine (in ``cache_folder``, else among the temporary files; up to
+    ``cache_bytes``) and mapped. What lies in ``commits/`` or at the top is asked for every time: it is tiny, and its
+    names return when a checkpoint is made anew.
+
+    Args:
+        url: as fsspec wants it.
+        options: for the file system: credentials, endpoints. They are better placed in its configuration or in the
+            environment: from here they travel with every pickle.
+        cache_folder: on a disk with ``cache_bytes`` to spare; nothing of it outlives the process.
+        cache_bytes: the most that is kept. A file that is larger is fetched anew at every read.
+
+    Raises:
+        CheckpointError: fsspec, or what it needs for this url, is not installed; it knows no such urls.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        cache_folder: str | Path | None = None,
+        cache_bytes: int = 2 << 30,
+    ) -> None:
+        self.url = PASSWORD.sub(r"\1:***@", LAST_SLASHES.sub("", url))
+        self._given = url
+        self._options = {"use_listings_cache": False, **(options or {})}  # Others write there too.
+        self._cache = (str(cache_folder) if cache_folder else None, cache_bytes)
+        self._opened: tuple[int, Any, str] | None = None
+        self._open()
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self.url!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def put(self, name: str, data: Sequence[Buffer]) -> None:
+        """See ``Store.put``."""
+        path = self._path(name)
+        size = size_of(data)
+        with told(self.url, name, "written", size):
+            content = b"".join(data)
+            try:
+                self._write(path, content)
+            except FileExistsError:
+                raise taken(self.url, [name]) from None
+        if self._is_copied(name) and size <= self._cache[1]:
+            # The file is where it belongs: a copy that cannot be kept is read from there.
+            with suppress(OSError):
+                self._copies.add(name, lambda copy: copy.write_bytes(content))
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """See ``Store.put_all``: several requests at a time."""
+        known: list[str] = []
+
+        def put(item: Item) -> None:
+            try:
+                self.put(*item)
+            except NameTakenError:
+                known.append(item[0])
+
+        all_at_once(put, items)
+        if known:
+            raise taken(self.url, sorted(known))
+
+    def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
+        """See ``Store.put_ahead``: writes all."""
+        self.put_all(items)
+        return ()
+
+    def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
+        """See ``Store.commit``."""
+        self.put_all(items)
+        self.put(name, data)
+
+    def read(self, name: str) -> pa.Buffer:
+        """See ``Store.read``. Mapped from a copy on this machine."""
+        path = self._path(name)
+        is_copied = self._is_copied(name)
+        if is_copied and (copy := self._copies.find(name)) is not None:
+            return copy
+
+        with told(self.url, name, f"read (by way of {self._copies.folder})"):
+            if self._is_memory:  # Its open files share one position among all readers.
+                return pa.py_buffer(self._fetched(name, self._fs.cat_file, path))
+            # As a file in any case: s3fs asks for the size first where it is to return bytes.
+            take = partial(self._copies.add, name) if is_copied else self._copies.once
+            return take(lambda copy: self._fetched(name, self._fs.get_file, path, str(copy)))
+
+    def list(self, prefix: str = "") -> list[Listed]:
+        """See ``Store.list``. Costs the files below the folder that the prefix names."""
+        folder = checked_prefix(prefix, self.url).rpartition("/")[0]
+        with told(self.url, prefix, "listed"):
+            try:
+                found = self._fs.find(f"{self._root}/{folder}".rstrip("/"), detail=True)
+            except FileNotFoundError:
+                if not self._has_top():
+                    raise
+                found = {}
+            files = [self._listed(path, info) for path, info in found.items() if info["type"] == "file"]
+        kept = (each for each in files if each.name.startswith(prefix) and not is_own(each.name))
+        return sorted(kept, key=lambda each: each.name)
+
+    def delete(self, name: str) -> None:
+        """See ``Store.delete``."""
+        self.delete_all([name])
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """See ``Store.delete_all``: S3 takes a thousand in a request, others several requests at a time."""
+        paths = [self._path(name) for name in names]
+        self._copies.drop(names)
+        # Characters of a pattern would be taken for one there.
+        if (
+            "s3" in _protocols(self._fs)
+            and len(paths) > 1
+            and not any(set("*?[") & set(path) for path in paths)
+        ):
+            with told(self.url, f"{names[0]} and {len(names) - 1} more files", "deleted"):
+                self._fs.rm(paths)
+            return
+
+        def delete(name: str) -> None:
+            with told(self.url, name, "deleted"), suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
+
+        all_at_once(delete, names)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """See ``Store.lock``. Held against this process only; other writers fail when they commit.
+
+        Warns (``CheckpointWarning``) where the store lets a second file replace the first: it is tried.
+        """
+        with lock_in_process(self.url):
+            if not self._keeps_names():
+                warnings.warn(
+                    f"{self.url}: this store lets two writers take the same name at once, so nothing would tell "
+                    "them apart; see to it that only one process writes to this checkpoint",
+                    CheckpointWarning,
+                    stacklevel=3,
+                )
+            yield
+
+    @property
+    def _fs(self) -> Any:
+        return self._open()[1]
+
+    @property
+    def _root(self) -> str:
+        return self._open()[2]
+
+    @property
+    def _is_memory(self) -> bool:
+        return "memory" in _protocols(self._fs)
+
+    @property
+    def _copies(self) -> MappedCopies:
+        return copies_of(self.url, *self._cache)
+
+    def _open(self) -> tuple[int, Any, str]:
+        """The file system, its own in every process: its threads and connections do not survive ``fork``."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            try:
+                from fsspec.core import url_to_fs
+            except ImportError:
+                raise CheckpointError(
+                    f"{self.url}: urls need fsspec; install it: pip install 'evercurrent[object-store]'"
+                ) from None
+            try:
+                fs, root = url_to_fs(self._given, **self._options)
+            except ImportError as error:
+                raise CheckpointError(f"{self.url}: {first_line(error)}") from error
+            except ValueError as error:
+                raise CheckpointError(
+                    f"{self.url}: {first_line(error)}; give a folder, or a url such as s3://bucket/folder"
+                ) from error
+            self._opened = (os.getpid(), fs, root.rstrip("/"))
+        return self._opened
+
+    def _write(self, path: str, content: bytes) -> None:
+        try:
+            Writing(self._fs).write(path, content)
+        except FileNotFoundError:
+            if not self._has_top():
+                raise
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            Writing(self._fs).write(path, content)
+
+    def _fetched(self, name: str, get: Callable[..., Any], *given: str) -> Any:
+        """What the file system gives, unless the file is missing."""
+        try:
+            return get(*given)
+        except FileNotFoundError:
+            if not self._has_top():
+                raise
+            raise missing(self.url, name) from None
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{checked(name, self.url)}"
+
+    def _is_copied(self, name: str) -> bool:
+        """Whether copies of a file are kept on this machine."""
+        is_tiny = "/" not in name or name.startswith("commits/")
+        return not is_tiny and not self._is_memory
+
+    def _has_top(self) -> bool:
+        """Whether the bucket, or the uppermost folder, is there: it is not for us to make."""
+        top = self._root.lstrip("/").partition("/")[0]
+        return self._is_memory or bool(self._fs.exists(self._root[: self._root.index(top)] + top))
+
+    def _listed(self, path: str, info: Mapping[str, Any]) -> Listed:
+        found = (info.get(key) for key in WRITTEN)
+        written = next((each for each in found if isinstance(each, datetime | int | float)), None)
+        if written is None:
+            written = self._fs.modified(path)
+        seconds = written.timestamp() if isinstance(written, datetime) else float(written)
+        return Listed(path[len(self._root) + 1 :], int(info["size"] or 0), seconds)
+
+    def _keeps_names(self) -> bool:
+        """Whether a second file of a name is refused, by the word of the file system and by trying."""
+        if not Writing(self._fs).is_exclusive:
+            return False
+        path = f"{self._root}/.exclusive-{secrets.token_hex(8)}"
+        with told(self.url, LOCK, "locked"):
+            self._write(path, b"first")
+            try:
+                self._write(path, b"second")
+            except FileExistsError:
+                return True
+            finally:
+                self._fs.rm_file(path)
+        return False
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)

@@ -1,0 +1,71 @@
+"""Having files and names on the disk, and other waits that go together."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+AT_ONCE = 8
+"""What waits for a disk or a server together: both do several in the time of one."""
+
+Item = TypeVar("Item")
+
+
+def sync_data(descriptor: int) -> None:
+    """Have what was written to an open file on the disk."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def sync_folder(folder: str) -> None:
+    """Have the names in a folder on the disk."""
+    if os.name == "nt":  # Folders cannot be opened there, and the file system's journal keeps names in order.
+        return
+    _sync(folder)
+
+
+def make_folders(folder: str) -> None:
+    """Make a folder and those above it, durably."""
+    absent, above = [], folder
+    while not os.path.lexists(above):
+        absent.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(folder, exist_ok=True)
+    for each in absent:
+        sync_folder(os.path.dirname(each))
+
+
+def sync_together(paths: Iterable[str]) -> None:
+    """Have these files, those of them that are there, and the names in their folders on the disk."""
+    paths = set(paths)
+    all_at_once(_sync_if_there, paths)
+    all_at_once(_sync_if_there, {os.path.dirname(path) for path in paths})
+
+
+def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
+    """Do this for all, several at a time; raise the first error after all are done."""
+    items = list(items)
+    if (
+        len(items) < 2 or not threading.main_thread().is_alive()
+    ):  # The interpreter is ending: no more threads.
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, len(items)), "evercurrent-store") as pool:
+        done = [pool.submit(work, item) for item in items]
+    for each in done:
+        each.result()
+
+
+def _sync_if_there(path: str) -> None:
+    with suppress(FileNotFoundError):  # Deleted since.
+        _sync(path)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

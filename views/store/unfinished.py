@@ -1,0 +1,125 @@
+"""Files that get their name when they are whole."""
+
+import errno
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .locks import waiting_lock
+from .protocol import Buffer, size_of
+from .syncing import make_folders
+
+UNFINISHED = ".part-"
+"""How the names of files begin that are being written."""
+
+NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What file systems say that have no hard links."""
+
+
+def unfinished_in(folder: str) -> str:
+    """A path in this folder that nobody else gets."""
+    return f"{folder}/{UNFINISHED}{os.getpid()}-{secrets.token_hex(6)}"
+
+
+class Unfinished:
+    """A file that is being written. ``write`` it, ``sync`` it if it is to be durable, ``name_it``, and ``forget``."""
+
+    def __init__(self, name: str, path: str, data: Sequence[Buffer]) -> None:
+        self.name = name
+        self.path = path
+        self.folder = os.path.dirname(path)
+        self.size = size_of(data)
+        self.is_taken = False
+        self._data = data
+        self._temporary = unfinished_in(self.folder)
+        self._descriptor: int | None = None
+
+    def write(self) -> None:
+        """Write the bytes."""
+        self._descriptor = create(self._temporary)
+        write_all(self._descriptor, self._data)
+
+    def sync(self) -> None:
+        """Have the bytes on the disk."""
+        assert self._descriptor is not None, "it is written first"
+        os.fsync(self._descriptor)
+
+    def name_it(self) -> None:
+        """Let the file have its name; ``is_taken`` says if another one has it."""
+        self._close()
+        try:
+            os.link(self._temporary, self.path)
+        except FileExistsError:
+            # A network file system may have made the link and lost its answer: then the file has two names.
+            self.is_taken = os.stat(self._temporary).st_nlink < 2
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self.is_taken = not _renamed(self._temporary, self.path)
+
+    def forget(self) -> None:
+        """Drop the unfinished name. An error here hides none that matters: the next ``lock`` sweeps again."""
+        with suppress(OSError):
+            self._close()
+        with suppress(OSError):
+            os.unlink(self._temporary)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def create(path: str) -> int:
+    """Make a file, and its folder if need be, and open it.
+
+    Raises:
+        FileExistsError: it is there.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        make_folders(os.path.dirname(path))
+        return os.open(path, flags, 0o666)
+
+
+def write_new(path: str, data: Sequence[Buffer]) -> None:
+    """Write a file in place: until that is done it can be seen, so nobody must look for its name yet.
+
+    Raises:
+        FileExistsError: it is there, and stays as it is.
+    """
+    descriptor = create(path)
+    try:
+        write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
+    """Write all buffers, one after another."""
+    for each in data:
+        rest = memoryview(each)
+        if rest.nbytes:
+            rest = rest.cast("B")
+            while rest.nbytes:
+                rest = rest[os.write(descriptor, rest) :]
+
+
+def _renamed(old: str, new: str) -> bool:
+    """Rename a file unless the new name is taken, where links cannot do that.
+
+    ``rename`` would replace a file silently (not on Windows), so the look and the rename are one step for all processes
+    of this machine.
+    """
+    with waiting_lock(Path(new).with_name(".names.lock")):
+        if os.path.lexists(new):
+            return False
+        try:
+            os.rename(old, new)
+        except FileExistsError:
+            return False
+    return True
