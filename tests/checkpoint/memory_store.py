@@ -1,0 +1,80 @@
+"""A store in a dictionary, for tests: quick, and its files can be damaged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+import pyarrow as pa
+
+from evercurrent.core.errors import MissingFileError, NameTakenError
+from evercurrent.views.store import Buffer, Item, Listed
+
+NUMBERS = count()
+
+
+class MemoryStore:
+    """Files by name, as (bytes, when written)."""
+
+    def __init__(self) -> None:
+        self.url = f"memory {next(NUMBERS)}"
+        self.files: dict[str, tuple[bytes, float]] = {}
+        self.reads: list[str] = []
+
+    def put(self, name: str, data: Sequence[Buffer]) -> None:
+        if name in self.files:
+            raise NameTakenError(f"{self.url}: {name} is there")
+        content = b"".join(bytes(memoryview(part)) for part in data)
+        self.files[name] = content, time.time()
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        for name, data in items:
+            self.put(name, data)
+
+    def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
+        self.put_all(items)
+        return ()
+
+    def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
+        self.put_all(items)
+        self.put(name, data)
+
+    def read(self, name: str) -> pa.Buffer:
+        self.reads.append(name)
+        if name not in self.files:
+            raise MissingFileError(f"{self.url}: {name} is missing")
+        return pa.py_buffer(self.files[name][0])
+
+    def list(self, prefix: str = "") -> list[Listed]:
+        return [
+            Listed(name, len(content), modified)
+            for name, (content, modified) in sorted(self.files.items())
+            if name.startswith(prefix)
+        ]
+
+    def delete(self, name: str) -> None:
+        self.files.pop(name, None)
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        yield
+
+    def replace(self, name: str, content: bytes) -> None:
+        """What no store does: damage."""
+        self.files[name] = content, self.files[name][1]
+
+    def flip(self, name: str, at: int) -> None:
+        """Flip a bit of the byte at a place."""
+        content = bytearray(self.files[name][0])
+        content[at] ^= 1 << (at % 8)
+        self.replace(name, bytes(content))
+
+    def age(self, seconds: float) -> None:
+        """Make all files older."""
+        self.files = {name: (content, when - seconds) for name, (content, when) in self.files.items()}

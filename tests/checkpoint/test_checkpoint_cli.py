@@ -1,0 +1,161 @@
+"""``evercurrent checkpoint``: what it shows at the width of a terminal, and how it ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import evercurrent as ec
+from evercurrent.views.cli import app
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five epochs of a source with event time and a view."""
+    path = tmp_path_factory.mktemp("made") / "orders"
+    with ec.Engine(checkpoint=ec.Checkpoint(path)) as engine:
+        orders = engine.source("orders", {"city": pl.String, "at": pl.Datetime("us")}, event_time="at")
+        view = engine.view("cities", orders.group_by("city").agg(n=pl.len()))
+        view.subscribe(lambda delta: None, name="sink")
+        for number in range(5):
+            at = datetime(2026, 3, 1, 12, number, tzinfo=UTC)
+            rows = {"city": ["Oslo", f"city {number}"], "at": [at.replace(tzinfo=None)] * 2}
+            engine.push("orders", pl.DataFrame(rows), at=at, watermark=at, position=number * 1000)
+    return path
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    """A copy that can be changed."""
+    copy = tmp_path / "copy"
+    for file in made.rglob("*"):
+        if file.is_file():
+            target = copy / file.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    return copy
+
+
+def run(*arguments: str | Path, width: int = 80) -> Result:
+    given = ["checkpoint", *map(str, arguments)]
+    return CliRunner(env={"COLUMNS": str(width)}).invoke(app, given)
+
+
+def lines(result: Result) -> list[str]:
+    """What was said by a command that ended well, line by line, with single spaces."""
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def test_commits_are_listed_the_newest_first(made: Path) -> None:
+    said = lines(run("ls", made))
+    assert said[0] == "epoch time entries bytes new delta rows delta bytes"
+    assert [line.split()[:3] for line in said[1:3]] == [
+        ["5", "2026-03-01", "12:04:00"],
+        ["4", "2026-03-01", "12:03:00"],
+    ]
+    assert said[1].split()[-3] == "3", "Oslo from 4 to 5, and a city more"
+    assert said[-1] == "6 commits"
+    few = lines(run("ls", made, "--last", "2"))
+    assert few[1:3] == said[1:3]
+    assert few[-1] == "6 commits; the other 4 with --last 6"
+
+
+def test_a_commit_is_shown(made: Path) -> None:
+    said = lines(run("inspect", made))
+    assert said[0] == "commit epoch 5"
+    assert said[1] == "time 2026-03-01 12:04:00 UTC"
+    assert f"polars {pl.__version__}" in said[2]
+    assert "cities city, n 3" in " ".join(said)
+    assert "orders 4,000 2026-03-01 12:04:00 UTC" in said
+    assert "cities/sink 5" in said
+    states = [line for line in said if line.endswith("1 of 1")]
+    assert any("city" in line for line in states)
+    few = lines(run("inspect", made, "--states", "1"))
+    assert any("smaller state" in line for line in few)
+    assert lines(run("inspect", made, "--epoch", "2"))[0] == "commit epoch 2"
+    assert "no commit of epoch 9 yet, the last is epoch 5" in run("inspect", made, "--epoch", "9").stderr
+
+
+def test_what_is_as_it_was_is_said_to_be(made: Path) -> None:
+    (said,) = lines(run("verify", made))
+    assert said.startswith("6 commits, ")
+    assert said.endswith(": all as it was written")
+
+
+def test_what_is_damaged_is_named(path: Path) -> None:
+    torn, gone, flipped = sorted((path / "pieces").iterdir())[:3]
+    torn.write_bytes(torn.read_bytes()[:100])
+    gone.unlink()
+    content = bytearray(flipped.read_bytes())
+    content[200] ^= 4
+    flipped.write_bytes(content)
+    result = run("verify", path, width=200)
+    assert result.exit_code == 1
+    assert f"pieces/{torn.name} ends after 100 bytes" in result.stdout
+    assert f"pieces/{gone.name} is missing" in result.stdout
+    assert f"pieces/{flipped.name} bytes 0 to" in result.stdout
+    assert "restore the files from a copy" in result.stderr
+    (path / "commits" / "000000000003.json").write_text("{}")
+    (path / "commits" / "000000000001.json").unlink()
+    said = run("verify", path, width=200).stdout
+    assert "commits/000000000001.json is missing, and commits/000000000002.json is there" in said
+    assert "commits/000000000003.json these 2 bytes are not what was written" in said
+
+
+def test_a_compacted_checkpoint_is_small_and_goes_on(path: Path) -> None:
+    before = len(list((path / "pieces").iterdir()))
+    (said,) = lines(run("compact", path, "--grace", "0s"))
+    assert said.endswith("the last commit is that of epoch 6")
+    assert len(list((path / "pieces").iterdir())) < before
+    assert lines(run("ls", path))[-1] == "1 commit"
+    (said,) = lines(run("compact", path, "--keep", "5"))
+    assert said.startswith("0 commits and 0 files (0 B) deleted")
+
+
+def test_a_checkpoint_is_cut_into_buckets_and_back(path: Path) -> None:
+    assert lines(run("rebucket", path, "--buckets", "4")) == ["1 to 4 buckets, at epoch 6"]
+    assert lines(run("rebucket", path, "--buckets", "4")) == ["4 buckets already; nothing was written"]
+    assert lines(run("inspect", path))[0] == "commit epoch 6, cut into 4 buckets"
+    assert lines(run("rebucket", path, "--buckets", "1")) == ["4 to 1 bucket, at epoch 7"]
+    assert "all as it was written" in lines(run("verify", path))[0]
+
+
+def test_who_writes_keeps_others_out(path: Path) -> None:
+    from evercurrent.views.store import LocalStore
+
+    with LocalStore(path).lock():
+        for command in (["compact"], ["rebucket", "--buckets", "2"]):
+            result = run(command[0], path, *command[1:])
+            assert result.exit_code == 1
+            assert "error:" in result.stderr
+    assert lines(run("ls", path))[-1] == "6 commits"
+
+
+@pytest.mark.parametrize(
+    "command", [["ls"], ["inspect"], ["verify"], ["compact"], ["rebucket", "--buckets", "2"]]
+)
+def test_where_there_is_no_checkpoint_nothing_is_made(command: list[str], tmp_path: Path) -> None:
+    result = run(command[0], tmp_path / "nothing", *command[1:])
+    assert result.exit_code == 1
+    assert "no checkpoint" in result.stderr
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "notes.txt").write_text("mine")
+    result = run(command[0], tmp_path, *command[1:])
+    assert result.exit_code == 1
+    assert "is no checkpoint and not empty: it holds 'notes.txt'" in result.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_wrong_usage_ends_with_2(made: Path) -> None:
+    assert run("rebucket", made).exit_code == 2
+    assert run("rebucket", made, "--buckets", "0").exit_code == 2
+    assert run("ls", made, "--last", "0").exit_code == 2
+    assert run().exit_code == 2
+    assert run("compact", made, "--grace", "soon").exit_code == 1

@@ -1,0 +1,34 @@
+"""How an engine is told to keep its checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evercurrent.core.errors import PlanError
+from evercurrent.views.checkpoint import Checkpoint
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"every": 0}, "every=0; give a whole number from 1"),
+        ({"every": True}, "every=True"),
+        ({"keep": "all"}, "keep='all'"),
+        ({"resident_bytes": -1}, "resident_bytes=-1"),
+        ({"resident_bytes": 1.5}, "resident_bytes=1.5"),
+        ({"grace": "soon"}, "grace: 'soon' is no length of time"),
+        ({"grace": "-1m"}, "grace"),
+        ({"drop": "view"}, "drop='view'; give a tuple of names"),
+    ],
+)
+def test_odd_options_are_refused_by_name(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        Checkpoint("somewhere", **given)
+
+
+def test_whole_records_come_as_often_as_commits_are_kept() -> None:
+    assert Checkpoint("x", keep=10).full_every == 10
+    assert Checkpoint("x").full_every == 64
+    assert Checkpoint("x", grace="0s").grace_seconds == 0

@@ -1,0 +1,61 @@
+"""A mapping of bounded size."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+
+class Bounded:
+    """A mapping that forgets what was not asked for the longest, when there is too much: by count and by bytes.
+
+    May be used by several threads.
+    """
+
+    def __init__(self, entries: int, nbytes: int | None = None) -> None:
+        self._most_entries = entries
+        self._most_bytes = nbytes
+        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._held)
+
+    def get(self, key: Any) -> Any:
+        """The value, or None."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is None:
+                return None
+            self._held.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Any, value: Any, nbytes: int = 0) -> None:
+        """Remember a value instead of what there was; what is larger than all that may be kept is not."""
+        with self._lock:
+            self._drop(key)
+            if self._most_bytes is not None and nbytes > self._most_bytes:
+                return
+            self._held[key] = value, nbytes
+            self.nbytes += nbytes
+            while self._is_too_much():
+                _, (_, dropped) = self._held.popitem(last=False)
+                self.nbytes -= dropped
+
+    def drop(self, key: Any) -> None:
+        """Forget a value, if it is there."""
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: Any) -> None:
+        found = self._held.pop(key, None)
+        if found is not None:
+            self.nbytes -= found[1]
+
+    def _is_too_much(self) -> bool:
+        if len(self._held) > self._most_entries:
+            return True
+        return self._most_bytes is not None and self.nbytes > self._most_bytes

@@ -1,0 +1,73 @@
+"""The file that says that a folder is a checkpoint, and of which format."""
+
+from __future__ import annotations
+
+import json
+
+from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
+from evercurrent.core.schema import listed
+
+from ..store import Store
+from .commits import versions
+from .record_files import FORMAT, encoded, is_intact
+
+MARKER = "checkpoint.json"
+
+COMMITS, PIECES, DELTAS, EXCHANGE = "commits/", "pieces/", "deltas/", "exchange/"
+"""How the names of all other files of a checkpoint begin."""
+
+
+def put_marker(store: Store) -> None:
+    """Say that this is a checkpoint; it may be said already."""
+    try:
+        store.put(MARKER, [encoded({"evercurrent": versions()["evercurrent"]})])
+    except NameTakenError:
+        is_checkpoint(store)
+
+
+def is_checkpoint(store: Store) -> bool:
+    """Whether there is a checkpoint; if not, there is room for a new one.
+
+    Raises:
+        CheckpointError: the place is used for something else, or by a newer version.
+        CorruptFileError, MissingFileError: it was a checkpoint, and is damaged.
+    """
+    try:
+        data = store.read(MARKER).to_pybytes()
+    except MissingFileError:
+        _require_room(store)
+        return False
+    _require_format(f"{store.url}: {MARKER}", data)
+    return True
+
+
+def _require_room(store: Store) -> None:
+    names = [each.name for each in store.list()]
+    if any(name.startswith(COMMITS) for name in names):
+        raise MissingFileError(
+            f"{store.url}: {MARKER} is missing, and there are commits; restore it from a copy of the checkpoint"
+        )
+    others = [name for name in names if not name.startswith((PIECES, DELTAS, EXCHANGE))]
+    if others:
+        shown = listed(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+        raise CheckpointError(
+            f"{store.url}: is no checkpoint and not empty: it holds {shown}; name a new folder"
+        )
+
+
+def _require_format(where: str, data: bytes) -> None:
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise CorruptFileError(f"{where} is no JSON: it is damaged, or another program's") from error
+    if not isinstance(said, dict) or "format" not in said or "body" not in said:
+        raise CheckpointError(f"{where} was written by another program; name a new folder")
+    if not is_intact(data):
+        raise CorruptFileError(
+            f"{where} is not what was written: its checksum differs; restore it from a copy"
+        )
+    if said["format"] != FORMAT:
+        raise CheckpointError(
+            f"{where} says format {said['format']}, and this version of evercurrent reads format {FORMAT}: "
+            f"it was written by evercurrent {said['body'].get('evercurrent')}; open it with that version or a newer one"
+        )

@@ -1,0 +1,68 @@
+"""How an engine keeps its checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from evercurrent.core.errors import PlanError
+
+from ..durations import microseconds
+from ..store import Store, store_at
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where an engine keeps what it knows, and how.
+
+    Args:
+        path: a folder, or any url that fsspec knows, such as ``s3://bucket/folder``.
+        every: commit after so many epochs. What was committed survives; what came after has to be pushed again.
+        keep: commits that stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), and some more.
+        grace: files that no commit needs are deleted when they are this old, for the sake of who is reading them.
+        resident_bytes: states larger than this, all in all, are mapped from their files and not held in memory.
+            None: there is memory enough.
+        drop: views and sources of the checkpoint that are no longer wanted, whose state goes.
+
+    Raises:
+        PlanError: a number below 1, or no length of time.
+
+    >>> Checkpoint("orders.checkpoint", every=10, grace="1h").grace_seconds
+    3600.0
+    """
+
+    path: str | Path
+    every: int = 1
+    keep: int = 1000
+    grace: str | timedelta = "10m"
+    resident_bytes: int | None = None
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, number in (
+            ("every", self.every),
+            ("keep", self.keep),
+            ("resident_bytes", self.resident_bytes),
+        ):
+            optional = name == "resident_bytes" and number is None
+            if not optional and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+                raise PlanError(f"Checkpoint: {name}={number!r}; give a whole number from 1")
+        if isinstance(self.drop, str) or not all(isinstance(name, str) for name in self.drop):
+            raise PlanError(f"Checkpoint: drop={self.drop!r}; give a tuple of names")
+        microseconds("Checkpoint: grace", self.grace)
+
+    @property
+    def store(self) -> Store:
+        """The store at the path."""
+        return store_at(self.path)
+
+    @property
+    def grace_seconds(self) -> float:
+        """``grace`` in seconds."""
+        return microseconds("Checkpoint: grace", self.grace) / 1_000_000
+
+    @property
+    def full_every(self) -> int:
+        """How often a record is whole: what is kept is kept from a whole one on, so no more than twice ``keep``."""
+        return min(64, self.keep)

@@ -1,0 +1,169 @@
+"""Frames as bytes in Arrow's file format, and back: uncompressed, so that they can be mapped."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from evercurrent.core.errors import CheckpointError, CorruptFileError, first_line
+from evercurrent.core.kernels import HASH_NAME
+
+from ..store import Buffer
+
+FORMAT = 1
+"""Version of what a file says of itself."""
+
+NAME = b"evercurrent"
+
+SAID = {NAME: json.dumps({"format": FORMAT, "hash": HASH_NAME}).encode()}
+"""What is written into each schema: keys are hashed and ordered by polars' hash, which differs between its versions."""
+
+SLACK = 1 << 16
+"""Bytes that a text column may drag along from the frame that it was cut out of."""
+
+SMALL = 1 << 18
+"""Files up to so many bytes are made of one part."""
+
+NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
+
+
+@dataclass(slots=True)
+class Content:
+    """A file's bytes, in parts: those of a frame's columns are not copied."""
+
+    parts: list[Buffer] = field(default_factory=list)
+    size: int = 0
+    crc: int = 0
+
+    def write(self, part: bytes | pa.Buffer) -> None:
+        """Add some bytes: what Arrow asks of a file."""
+        self.parts.append(part)
+        self.size += len(part)
+
+    def finish(self) -> None:
+        """Compute the checksum. What is small becomes one part: a copy costs less than many parts do."""
+        if self.size <= SMALL:
+            self.parts = [b"".join(self.parts)]
+        for part in self.parts:
+            self.crc = zlib.crc32(part, self.crc)
+
+    closed = False
+
+    def tell(self) -> int:
+        """How many bytes there are: what Arrow asks of a file."""
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing is held back: what Arrow asks of a file."""
+
+    def close(self) -> None:
+        """Nothing is to be closed: what Arrow asks of a file."""
+
+
+def as_bytes(frame: pl.DataFrame) -> Content:
+    """The frame as an Arrow file, its columns as polars has them in memory.
+
+    Raises:
+        CheckpointError: a column of a type that Arrow does not have.
+    """
+    table = _as_arrow(frame, NEWEST)
+    # A text column refers to the whole text of what it was cut out of, and a file would hold that.
+    if table.nbytes > SLACK and table.nbytes > 2 * (frame.estimated_size() + 16 * frame.height):
+        table = _as_arrow(frame, OLDEST)
+    return _written(table.replace_schema_metadata(SAID))
+
+
+def as_plain_bytes(frame: pl.DataFrame) -> Content:
+    """The frame as an Arrow file that any reader of Arrow knows: text is text, and not views of it.
+
+    Raises:
+        CheckpointError: a column of a type that Arrow does not have.
+    """
+    return _written(_as_arrow(frame, OLDEST).replace_schema_metadata(SAID))
+
+
+def from_bytes(where: str, buffer: pa.Buffer) -> pl.DataFrame:
+    """The frame of such bytes, by reference. ``where`` names them in messages.
+
+    Raises:
+        CorruptFileError: they are no such file.
+        CheckpointError: they were ordered by the hash of another version of polars, or are of a newer format.
+    """
+    try:
+        table = pa.ipc.open_file(pa.BufferReader(buffer)).read_all()
+        metadata = table.schema.metadata or {}
+        if metadata.get(NAME) != SAID[NAME]:
+            _require_ours(where, json.loads(metadata.get(NAME, b"{}")))
+        frame = pl.from_arrow(table, rechunk=False)
+    except (pa.ArrowException, ValueError, OSError, pl.exceptions.PolarsError) as error:
+        raise CorruptFileError(f"{where} cannot be read as Arrow: {first_line(error)}") from error
+    assert isinstance(frame, pl.DataFrame), "a table is a frame"
+    return frame
+
+
+def _require_ours(where: str, said: Any) -> None:
+    if not isinstance(said, dict) or "hash" not in said or "format" not in said:
+        raise CorruptFileError(f"{where} does not say what it is: it was not written by evercurrent")
+    if said["format"] != FORMAT:
+        raise CheckpointError(
+            f"{where} is of format {said['format']}, and this version of evercurrent reads format {FORMAT}; open it with "
+            "the version that wrote it"
+        )
+    if said["hash"] != HASH_NAME:
+        theirs, ours = (name.removeprefix("polars-") for name in (said["hash"], HASH_NAME))
+        raise CheckpointError(
+            f"{where} was written with polars {theirs}, and this is polars {ours}, which orders keys otherwise; open the "
+            "checkpoint with that version, or begin a new one and replay the input"
+        )
+
+
+def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
+    try:
+        return frame.rechunk().to_arrow(compat_level=level)
+    except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
+        for column in frame.get_columns():
+            require_arrow(column.name, column.dtype)
+        raise CheckpointError(
+            f"columns {frame.columns} do not pass through Arrow: {first_line(error)}"
+        ) from error
+
+
+def require_arrow(column: str, dtype: pl.DataType) -> None:
+    """Refuse a column of a type that Arrow does not have: it could not be kept in files.
+
+    Raises:
+        CheckpointError: names the column and what to use instead.
+    """
+    found = _not_in_arrow(dtype)
+    if found is None:
+        return
+    name = column.removeprefix("payload ")
+    way_out = "cast it to Int64 or Decimal(38, 0)" if found.is_integer() else "use a type of Arrow"
+    raise CheckpointError(f"column {name!r} is {dtype}, and {found} cannot be kept in Arrow files; {way_out}")
+
+
+def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
+    if dtype in (pl.Int128, pl.UInt128, pl.Object):
+        return dtype
+    if isinstance(dtype, pl.Struct):
+        inner = [field.dtype for field in dtype.fields]
+    else:
+        inner = [dtype.inner] if isinstance(dtype, pl.List | pl.Array) else []
+    for each in inner:
+        found = _not_in_arrow(each() if isinstance(each, type) else each)
+        if found is not None:
+            return found
+    return None
+
+
+def _written(table: pa.Table) -> Content:
+    content = Content()
+    with pa.PythonFile(content, mode="w") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    content.finish()
+    return content

@@ -1,0 +1,126 @@
+"""Cutting the states of a checkpoint into another number of buckets, without the application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.errors import CheckpointError
+from evercurrent.core.routes import MOST_BUCKETS, Route, in_buckets
+from evercurrent.core.schema import listed
+
+from ..reader_notes import read_note
+from ..store import Store
+from .commits import Commit, StateRecord, new_writer, versions
+from .log import CommitLog
+from .pieces import Pieces
+
+HELD_AT = "held_at"
+"""Fact of a watermark that is held back: how far, by what is in a bucket."""
+
+
+def rebucket(store: Store, buckets: int) -> Commit:
+    """Cut every state into so many buckets, as one more commit: an epoch in which nothing else happens.
+
+    Nothing is written if the last commit has so many already. Commits before stay as they are. Cost: all states, one after
+    the other, one of them in memory at a time.
+
+    Raises:
+        CheckpointError: there is no commit, no such number of buckets, or a state that does not say how it is cut;
+            a file is missing or damaged.
+    """
+    if not 1 <= buckets <= MOST_BUCKETS:
+        raise CheckpointError(f"{buckets} buckets: give a number from 1 to {MOST_BUCKETS:,}")
+    log, pieces = CommitLog(store), Pieces(store)
+    last = to_go_on_from(log)
+    if last.buckets == buckets:
+        return last
+    by_state = _by_state(last)
+    _require_routes(store, by_state)
+    states: dict[str, StateRecord] = {}
+    for state, records in by_state.items():
+        cut = _cut(pieces, records, buckets)
+        states |= {f"{state}/{bucket}": record for bucket, record in enumerate(cut) if record is not None}
+    commit = following(last, states=states, buckets=buckets)
+    log.append(commit, whole=True)
+    return commit
+
+
+def to_go_on_from(log: CommitLog) -> Commit:
+    """The last commit, with how far its readers have heard since.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    last = log.last
+    if last is None:
+        raise CheckpointError(f"{log.store.url}: holds no checkpoint, or one without a commit")
+    heard = read_note(log.store, last.epoch)
+    return last if heard is None else replace(last, readers=heard)
+
+
+def following(last: Commit, **changed: Any) -> Commit:
+    """A commit of the epoch after the last, in which no rows come and no time passes."""
+    instant, watermarks = last.epochs[-1][1:] if last.epochs else (0, {})
+    return replace(
+        last,
+        epoch=last.epoch + 1,
+        deltas={},
+        epochs=((last.epoch + 1, instant, watermarks),),
+        writer=new_writer(),
+        versions=versions(),
+        **changed,
+    )
+
+
+def _by_state(commit: Commit) -> dict[str, list[StateRecord | None]]:
+    """The records of each state, one per bucket."""
+    found: dict[str, list[StateRecord | None]] = {}
+    for name, record in commit.states.items():
+        state, _, bucket = name.rpartition("/")
+        found.setdefault(state, [None] * commit.buckets)[int(bucket)] = record
+    return found
+
+
+def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | None]]) -> None:
+    silent = [
+        state
+        for state, records in by_state.items()
+        if any(record is not None and record.route is None and record.pieces for record in records)
+    ]
+    if silent:
+        raise CheckpointError(
+            f"{store.url}: state {listed(silent[:3])} does not say in which bucket its entries belong; begin a new "
+            "checkpoint with this number of buckets and replay the input"
+        )
+
+
+def _cut(pieces: Pieces, records: Sequence[StateRecord | None], buckets: int) -> Sequence[StateRecord | None]:
+    there = [record for record in records if record is not None]
+    if any(HELD_AT in record.facts for record in there):
+        return [_held(there)] * buckets
+    route = next((record.route for record in there if record.route is not None), None)
+    if route is None or route["kind"] == "one":
+        return [records[0], *[None] * (buckets - 1)]
+    saved = [([pieces.read(ref) for ref in record.pieces], record.facts) for record in there]
+    cut = in_buckets(Route.from_json(route), saved, buckets)
+    return _written(pieces, cut, route)
+
+
+def _written(
+    pieces: Pieces, cut: Sequence[tuple[list[pl.DataFrame], Mapping[str, Any]]], route: Mapping[str, Any]
+) -> list[StateRecord | None]:
+    refs = iter(pieces.write([frame for frames, _ in cut for frame in frames]))
+    return [
+        StateRecord(tuple(next(refs) for _ in frames), facts, route) if frames else None
+        for frames, facts in cut
+    ]
+
+
+def _held(records: Sequence[StateRecord]) -> StateRecord:
+    """A watermark that is held back, as every bucket has it: nobody knows which windows of which bucket hold it."""
+    held_at = min(record.facts[HELD_AT] for record in records)
+    return replace(records[0], facts={**records[0].facts, HELD_AT: held_at})

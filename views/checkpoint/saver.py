@@ -1,0 +1,199 @@
+"""States on files: what is new of them is written, what was written before is named again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.protocol import State
+from evercurrent.core.saved import Saved
+
+from ..store import Item
+from .commits import DeltaRef, PieceRef, StateRecord
+from .pieces import Batch, Pieces
+
+MAPPED_SHARE = 16
+"""A mapped piece holds about this part of its bytes in memory: what helps to look it up."""
+
+Delta = tuple[str, int, pl.DataFrame]
+"""A view, an epoch, and the view's delta of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was last written or restored of a state: its pieces and where they are."""
+
+    pieces: tuple[Any, ...]
+    record: StateRecord
+    kind: type
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """States and deltas on their way to the disk, as a commit is to name them."""
+
+    records: Mapping[str, StateRecord]
+    deltas: list[DeltaRef]
+    kept: Mapping[str, _Kept]
+    """What to remember when all is there."""
+    items: Sequence[Item] = ()
+    """Files that are to be written with the commit."""
+
+
+class Saver:
+    """Writes states and restores them, by ``"<state id>/<bucket>"``.
+
+    Where a piece was written is remembered for as long as it is part of the last record of its state, so that a piece is
+    written once. Pieces are cached by ``Pieces``, within bounds: restoring the same ones again costs microseconds.
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._kept: dict[str, _Kept] = {}
+
+    def write(self, wanted: Mapping[str, tuple[State, Saved]]) -> dict[str, StateRecord]:
+        """Write what is new of these states, all in one go. Cost: the new pieces.
+
+        Raises:
+            CheckpointError: a column of a type that Arrow does not have; the store fails.
+        """
+        return self.write_all(wanted, ())[0]
+
+    def write_all(
+        self, wanted: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
+    ) -> tuple[dict[str, StateRecord], list[DeltaRef]]:
+        """Write what is new of these states and the deltas of views, all in one go: files share the waits for the disk.
+
+        Raises:
+            CheckpointError: as ``write``.
+        """
+        batch, begun = self._begun(wanted, deltas)
+        batch.put()
+        self.keep(begun)
+        return dict(begun.records), begun.deltas
+
+    def write_ahead(self, wanted: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]) -> Begun:
+        """As ``write_all``, for a commit: some files may be left to be written with it. When it is there, ``keep``.
+
+        Raises:
+            CheckpointError: as ``write``.
+        """
+        batch, begun = self._begun(wanted, deltas)
+        return replace(begun, items=batch.put_ahead())
+
+    def keep(self, begun: Begun) -> None:
+        """What was begun is on disk: remember where."""
+        for name, kept in begun.kept.items():
+            before = self._kept.get(name)
+            self._kept[name] = kept
+            if before is not None and before.record.pieces is kept.record.pieces:
+                continue
+            old = set(before.record.pieces) if before is not None else set()
+            for ref in old.difference(kept.record.pieces):  # Merged away.
+                self._pieces.decoded.drop(self._key(name, kept.kind, ref))
+            for piece, ref in zip(kept.pieces, kept.record.pieces, strict=True):
+                if ref not in old:
+                    self._remember(name, kept.kind, ref, piece, ref.size)
+
+    def restore(self, states: Mapping[str, State], records: Mapping[str, StateRecord]) -> None:
+        """Make the states what these records say; a state without a record becomes empty.
+
+        Raises:
+            MissingFileError, CorruptFileError, CheckpointError: by name, of the first piece that cannot be had.
+                States before it are restored already.
+        """
+        for name, state in states.items():
+            record = records.get(name)
+            if record is None:
+                self._kept.pop(name, None)
+                state.restore(Saved((), {}))
+                continue
+            pieces = tuple(self._piece(name, state, ref) for ref in record.pieces)
+            state.restore(Saved(pieces, record.facts))
+            self._kept[name] = _Kept(pieces, record, type(state))
+
+    def close(self) -> None:
+        """Forget everything, and what was cached of it: nothing is to be restored again soon."""
+        for name, kept in self._kept.items():
+            for ref in kept.record.pieces:
+                self._pieces.decoded.drop(self._key(name, kept.kind, ref))
+        self._kept.clear()
+
+    def mapped(self, state: State, record: StateRecord, *, larger_than: int = 0) -> Saved:
+        """What this record, the last of the state, says, the pieces of more bytes mapped from their files.
+
+        ``state.restore`` of it, between epochs, frees the memory that they took.
+        """
+        name = next((name for name, kept in self._kept.items() if kept.record == record), None)
+        if name is None:
+            raise KeyError("this is not the last record that was written or restored of a state")
+        kept = self._kept[name]
+        pieces = list(kept.pieces)
+        for at, ref in enumerate(record.pieces):
+            if ref.size > larger_than:
+                pieces[at] = state.piece_of(self._pieces.read(ref))
+                self._remember(name, type(state), ref, pieces[at], ref.size // MAPPED_SHARE)
+        self._kept[name] = _Kept(tuple(pieces), record, type(state))
+        return Saved(tuple(pieces), record.facts)
+
+    def _refs(self, name: str, saved: Saved) -> Mapping[Any, PieceRef] | None:
+        """Where pieces of a state are; None if they all are known, in this order."""
+        kept = self._kept.get(name)
+        if kept is None:
+            return {}
+        if _same(kept.pieces, saved.pieces):
+            return None
+        return dict(zip(kept.pieces, kept.record.pieces, strict=True))
+
+    def _begun(
+        self, wanted: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
+    ) -> tuple[Batch, Begun]:
+        new = {
+            name: [piece for piece in saved.pieces if piece not in known]
+            for name, (_, saved) in wanted.items()
+            if (known := self._refs(name, saved)) is not None
+        }
+        batch = self._pieces.batch()
+        frames = [wanted[name][0].columns_of(piece) for name, pieces in new.items() for piece in pieces]
+        refs = iter(batch.add(frames))
+        found = {name: {piece: next(refs) for piece in pieces} for name, pieces in new.items()}
+        written = [batch.add_delta(*delta) for delta in deltas]
+        kept = {
+            name: self._next(name, state, saved, found.get(name, {}))
+            for name, (state, saved) in wanted.items()
+        }
+        return batch, Begun({name: each.record for name, each in kept.items()}, written, kept)
+
+    def _next(self, name: str, state: State, saved: Saved, new: Mapping[Any, PieceRef]) -> _Kept:
+        """What is to be remembered of a state as it is now."""
+        kept = self._kept.get(name)
+        route = None if state.route is None else state.route.as_json()
+        if kept is not None and _same(kept.pieces, saved.pieces):
+            if kept.record.facts == saved.facts and kept.record.route == route:
+                return kept
+            refs = kept.record.pieces
+        else:
+            before = dict(zip(kept.pieces, kept.record.pieces, strict=True)) if kept is not None else {}
+            refs = tuple(new[piece] if piece in new else before[piece] for piece in saved.pieces)
+        return _Kept(saved.pieces, StateRecord(refs, saved.facts, route), type(state))
+
+    def _piece(self, name: str, state: State, ref: PieceRef) -> Any:
+        piece = self._pieces.decoded.get(self._key(name, type(state), ref))
+        if piece is None:
+            piece = state.piece_of(self._pieces.read(ref))
+            self._remember(name, type(state), ref, piece, ref.size // MAPPED_SHARE)
+        return piece
+
+    def _remember(self, name: str, kind: type, ref: PieceRef, piece: Any, nbytes: int) -> None:
+        self._pieces.decoded.put(self._key(name, kind, ref), piece, nbytes)
+
+    def _key(self, name: str, kind: type, ref: PieceRef) -> tuple[Any, ...]:
+        """What a piece is made of: columns, and the kind of state whose id this is, in whichever bucket."""
+        return self._pieces.store.url, ref.file, ref.start, name.rpartition("/")[0], kind
+
+
+def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return one is other or (len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True)))

@@ -1,0 +1,77 @@
+"""How large commits and states are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .commits import Commit, PieceRef
+from .log import CommitLog
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSize:
+    """A commit, the entries and bytes of its states, and what it has added: bytes of pieces and of deltas."""
+
+    commit: Commit
+    entries: int
+    bytes: int
+    new_bytes: int
+    delta_rows: int
+    delta_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """A state over all its buckets, and its largest piece, which shows its columns."""
+
+    state: str
+    buckets: int
+    pieces: int
+    entries: int
+    bytes: int
+    largest: PieceRef | None
+
+
+def commit_sizes(log: CommitLog, most: int) -> Iterator[CommitSize]:
+    """The last commits, the newest first. Cost: their records, and those back to a whole one."""
+    epochs = log.epochs()
+    for at in range(len(epochs) - 1, max(-1, len(epochs) - 1 - most), -1):
+        commit = log.at(epochs[at])
+        before = set() if at == 0 else set(_pieces(log.at(epochs[at - 1])))
+        pieces = set(_pieces(commit))
+        deltas = [ref.piece for refs in commit.deltas.values() for ref in refs]
+        yield CommitSize(
+            commit,
+            entries=sum(ref.rows for ref in pieces),
+            bytes=sum(ref.size for ref in pieces),
+            new_bytes=sum(ref.size for ref in pieces - before),
+            delta_rows=sum(ref.rows for ref in deltas),
+            delta_bytes=sum(ref.size for ref in deltas),
+        )
+
+
+def state_sizes(commit: Commit) -> list[StateSize]:
+    """The states of a commit, the largest first."""
+    pieces: dict[str, list[PieceRef]] = {}
+    buckets: dict[str, int] = {}
+    for name, record in commit.states.items():
+        state = name.rpartition("/")[0]
+        pieces.setdefault(state, []).extend(record.pieces)
+        buckets[state] = buckets.get(state, 0) + bool(record.pieces)
+    found = [
+        StateSize(
+            state,
+            buckets[state],
+            len(refs),
+            sum(ref.rows for ref in refs),
+            sum(ref.size for ref in refs),
+            max(refs, key=lambda ref: ref.size, default=None),
+        )
+        for state, refs in pieces.items()
+    ]
+    return sorted(found, key=lambda size: (-size.bytes, size.state))
+
+
+def _pieces(commit: Commit) -> Iterable[PieceRef]:
+    return (ref for record in commit.states.values() for ref in record.pieces)

@@ -1,0 +1,33 @@
+"""Deleting files that no commit names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+
+from ..store import Store
+from .marker import DELTAS, EXCHANGE, PIECES
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep has deleted: commits, files that were named only by them or by none, and the bytes of these."""
+
+    commits: int
+    files: int
+    bytes: int
+
+
+def sweep_files(store: Store, named: Set[str], grace: float, commits: int) -> Swept:
+    """Delete files of pieces, deltas and exchanges that are not named and older than ``grace`` seconds."""
+    latest = time.time() - grace
+    gone = [
+        each
+        for folder in (PIECES, DELTAS, EXCHANGE)
+        for each in store.list(folder)
+        if each.name not in named and each.modified <= latest
+    ]
+    if gone:
+        store.delete_all([each.name for each in gone])
+    return Swept(commits, len(gone), sum(each.size for each in gone))

@@ -1,0 +1,267 @@
+"""``evercurrent checkpoint``: look at a checkpoint, check its files, make it small, cut it into buckets."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evercurrent.core.errors import CheckpointError
+from evercurrent.core.instants import shown
+from evercurrent.core.saved import PAYLOAD, SUM
+
+from ..checkpoint import Commit, CommitLog, Pieces
+from ..checkpoint.compacting import compact as compacted
+from ..checkpoint.rebucket import rebucket as rebucketed
+from ..checkpoint.rebucket import to_go_on_from
+from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
+from ..checkpoint.verifying import verify as verified
+from ..durations import microseconds
+from ..store import Store, store_at
+from .guards import errors_said
+from .options import Debug
+
+app = typer.Typer(
+    help="Look at a checkpoint, check its files, make it small, cut it into buckets. No application is needed.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Where = Annotated[
+    str, typer.Argument(metavar="PATH", help="The folder of the checkpoint, or a URL that fsspec knows.")
+]
+Most = Annotated[int, typer.Option("--last", min=1, metavar="N", help="So many commits, the newest ones.")]
+AtEpoch = Annotated[
+    int | None,
+    typer.Option("--epoch", metavar="N", help="The commit of this epoch; the last one without it."),
+]
+MostStates = Annotated[int, typer.Option("--states", min=1, metavar="N", help="So many states, the largest.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="So many commits stay readable.")]
+Grace = Annotated[
+    str, typer.Option("--grace", metavar="TIME", help="Files younger than this stay: somebody may read them.")
+]
+Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Into so many.")]
+
+
+@app.command("ls")
+def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
+    """List the commits that can be read, the newest first: what their states hold and what each has added."""
+    with errors_said(debug):
+        log, _ = _last(store_at(path))
+        table = _table(
+            "epoch", "time", "entries", "bytes", "new", "delta rows", "delta bytes", right=(0, 2, 3, 4, 5, 6)
+        )
+        for size in commit_sizes(log, most):
+            table.add_row(
+                f"{size.commit.epoch:,}",
+                _time(size.commit),
+                f"{size.entries:,}",
+                in_bytes(size.bytes),
+                in_bytes(size.new_bytes),
+                f"{size.delta_rows:,}",
+                in_bytes(size.delta_bytes),
+            )
+        count = len(log.epochs())
+        more = f"; the other {count - most:,} with --last {count}" if count > most else ""
+        _print(table, "", f"{_counted(count, 'commit')}{more}")
+
+
+@app.command()
+def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: Debug = False) -> None:
+    """Show what a commit holds: states by size, views, sources with position and watermark, readers."""
+    with errors_said(debug):
+        log, _ = _last(store_at(path))
+        commit = to_go_on_from(log) if epoch is None else log.at(epoch)
+        sizes = state_sizes(commit)
+        parts: list[RenderableType] = [_facts(commit), "", _states(Pieces(log.store), commit, sizes[:most])]
+        if len(sizes) > most:
+            parts.append(
+                f"and {_counted(len(sizes) - most, 'smaller state')}; all with --states {len(sizes)}"
+            )
+        _print(*parts, "", _views(commit), "", _sources(commit), *_readers(commit))
+
+
+@app.command()
+def verify(path: Where, debug: Debug = False) -> None:
+    """Read every file that a readable commit needs, and compare it with its checksum. Exit code 1: names what is wrong."""
+    with errors_said(debug):
+        found = verified(store_at(path))
+        checked = (
+            f"{_counted(found.commits, 'commit')}, {_counted(found.files, 'file')} with "
+            f"{_counted(found.pieces, 'piece')}, {in_bytes(found.bytes)}"
+        )
+        if not found.faults:
+            _print(f"{checked}: all as it was written")
+            return
+        for fault in found.faults:
+            _print(Text.assemble((fault.file, "bold red"), f" {fault.what}"))
+        raise CheckpointError(
+            f"{path}: {_counted(len(found.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
+        )
+
+
+@app.command()
+def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = False) -> None:
+    """Delete what only old commits need, and copy what the last one needs out of files that are mostly not needed.
+
+    Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+    """
+    with errors_said(debug):
+        seconds = microseconds("--grace", grace) / 1_000_000
+        store = store_at(path)
+        _last(store)
+        with store.lock():
+            commit, swept = compacted(store, keep=keep, grace=seconds)
+        _print(
+            f"{_counted(swept.commits, 'commit')} and {_counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
+            f"the last commit is that of epoch {commit.epoch:,}"
+        )
+
+
+@app.command()
+def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
+    """Cut all states into another number of buckets: 1 for an engine in one process, any number for Spark.
+
+    Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+    """
+    with errors_said(debug):
+        store = store_at(path)
+        _, before = _last(store)
+        with store.lock():
+            commit = rebucketed(store, buckets)
+        if commit.epoch == before.epoch:
+            _print(f"{_counted(buckets, 'bucket')} already; nothing was written")
+        else:
+            _print(f"{before.buckets:,} to {_counted(buckets, 'bucket')}, at epoch {commit.epoch:,}")
+
+
+def in_bytes(size: int) -> str:
+    """A number of bytes with its unit, to three digits.
+
+    >>> in_bytes(999), in_bytes(1234), in_bytes(56_700_000)
+    ('999 B', '1.23 kB', '56.7 MB')
+    """
+    if size < 1000:
+        return f"{size} B"
+    number, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if number < 999.5:
+            break
+        number, unit = number / 1000, larger
+    return f"{number:.3g} {unit}"
+
+
+def _last(store: Store) -> tuple[CommitLog, Commit]:
+    """The log of a checkpoint, and its last commit."""
+    log = CommitLog(store)
+    last = log.last
+    if last is None:
+        raise CheckpointError(
+            f"{store.url}: there is no checkpoint here; give the folder that an engine or a run was given"
+        )
+    return log, last
+
+
+def _time(commit: Commit) -> str:
+    """When the last epoch of a commit was processed, to the second."""
+    return shown(commit.epochs[-1][1]).removesuffix(" UTC")[:19] if commit.epochs else "-"
+
+
+def _facts(commit: Commit) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    buckets = "" if commit.buckets == 1 else f", cut into {commit.buckets:,} buckets"
+    table.add_row("commit", f"epoch {commit.epoch:,}{buckets}")
+    table.add_row("time", f"{_time(commit)} UTC")
+    written = [
+        f"{name} {commit.versions[name]}"
+        for name in ("evercurrent", "polars", "python")
+        if name in commit.versions
+    ]
+    table.add_row("written by", ", ".join(written))
+    return table
+
+
+def _states(pieces: Pieces, commit: Commit, sizes: Sequence[StateSize]) -> Table:
+    table = _table("state", "columns", "entries", "bytes", "pieces", "buckets", right=(2, 3, 4, 5))
+    for size in sizes:
+        columns = "" if size.largest is None else _columns(pieces.read(size.largest).columns)
+        table.add_row(
+            _short(size.state),
+            Text(columns, no_wrap=True, overflow="ellipsis"),
+            f"{size.entries:,}",
+            in_bytes(size.bytes),
+            f"{size.pieces:,}",
+            f"{size.buckets:,} of {commit.buckets:,}",
+        )
+    return table
+
+
+def _views(commit: Commit) -> Table:
+    table = _table("view", "columns", "delta rows", "bytes", right=(2, 3))
+    for name, view in commit.plan.get("views", {}).items():
+        refs = [ref.piece for ref in commit.deltas.get(name, ())]
+        columns = ", ".join(view.get("columns", {}))
+        rows, size = sum(ref.rows for ref in refs), sum(ref.size for ref in refs)
+        table.add_row(
+            Text(name), Text(columns, no_wrap=True, overflow="ellipsis"), f"{rows:,}", in_bytes(size)
+        )
+    return table
+
+
+def _sources(commit: Commit) -> Table:
+    table = _table("source", "position", "watermark", right=(1,))
+    watermarks = commit.epochs[-1][2] if commit.epochs else {}
+    for name in sorted({*commit.plan.get("sources", {}), *commit.positions, *watermarks}):
+        position = f"{commit.positions[name]:,}" if name in commit.positions else "-"
+        watermark = shown(watermarks[name]) if name in watermarks else "-"
+        table.add_row(Text(name), position, watermark)
+    return table
+
+
+def _readers(commit: Commit) -> list[RenderableType]:
+    if not commit.readers:
+        return []
+    table = _table("reader", "heard up to epoch", right=(1,))
+    for name, epoch in sorted(commit.readers.items()):
+        table.add_row(Text(name), f"{epoch:,}")
+    return ["", table]
+
+
+def _short(state: str) -> str:
+    """A state's id, as much of it as tells it from others: the rest is a digest."""
+    head, _, ordinal = state.rpartition(":")
+    return f"{head[:8]}:{ordinal}" if len(head) == 32 else state
+
+
+def _columns(names: Iterable[str]) -> str:
+    """What is kept in a piece beside keys: columns of rows, and sums."""
+    kept = [name.removeprefix(PAYLOAD) for name in names if name.startswith(PAYLOAD)]
+    return ", ".join([*kept, *(f"sum of {name.removeprefix(SUM)}" for name in names if name.startswith(SUM))])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _table(*columns: str, right: Sequence[int] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for at, name in enumerate(columns):
+        is_number = at in right
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
+    return table
+
+
+def _print(*parts: RenderableType) -> None:
+    """Print; where it is no terminal, as wide as it needs to be and without the spaces that fill up lines."""
+    console = Console()
+    if console.is_terminal:
+        console.print(Group(*parts))
+        return
+    wide = console if "COLUMNS" in os.environ else Console(width=240)
+    with wide.capture() as captured:
+        wide.print(Group(*parts))
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
