@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 import polars as pl
@@ -70,7 +71,42 @@ def written(write: Callable[[], _T]) -> _T | None:
 def tree(expr: pl.Expr) -> Node | None:
     """The tree of an expression; None where polars cannot write it: it calls a Python function."""
     found = written(lambda: expr.meta.serialize(format="json"))
-    return None if found is None else json.loads(found)
+    # With cloudpickle at hand polars writes Python functions too, as bytes that say no more than nothing.
+    return None if found is None or _PYTHON in found else json.loads(found)
+
+
+_PYTHON = '"AnonymousFunction"'
+"""Stands in the form of an expression that calls a Python function."""
+
+
+def said(expr: pl.Expr) -> bytes:
+    """All that an expression says, the same in every process: for digests of it, as the form is that of polars."""
+    # The binary form, since JSON has no NaN and no infinity and polars writes both as null.
+    found = written(lambda: expr.meta.serialize(format="binary"))
+    if found is None:
+        plain = without_python_renaming(expr)
+        found = written(lambda: plain.meta.serialize(format="binary"))
+    if found is None:
+        return str(expr).encode()
+    if _PLUGIN in found:
+        return json.dumps(_portable(tree(expr)), sort_keys=True).encode()
+    return found
+
+
+_PLUGIN = b"FfiPlugin"
+"""Stands in the form of an expression that calls a plugin."""
+
+
+def _portable(node: Any) -> Any:
+    """A tree in which plugins are named by their files, wherever these are."""
+    if isinstance(node, list):
+        return node if node and isinstance(node[0], int) else [_portable(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    made = {name: _portable(body) for name, body in node.items()}
+    if "lib" in made and "symbol" in made:
+        made["lib"] = PurePath(str(made["lib"])).name
+    return made
 
 
 def rebuilt(node: Node) -> pl.Expr:

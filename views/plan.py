@@ -37,7 +37,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A source: where changes enter."""
+    """A source: where changes enter. With ``retained`` its rows are state, which is nothing that it computes."""
 
     name: str
     kind: SourceKind
@@ -46,6 +46,7 @@ class Input:
     trusted: bool = False
     watermark: Watermark | None = None
     bounded: bool = False
+    retained: bool = field(default=False, compare=False)
 
     @property
     def may_retract(self) -> bool:

@@ -1,0 +1,181 @@
+"""A number for a value, 128 bits as text, that is the same in every process: of data, types, expressions and code."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import polars as pl
+
+from .expression_trees import said
+from .expressions import Expression
+from .function_digests import UNSEEN_OBJECT, Known, parts_of
+
+VERSION = b"1"
+"""Stands in every digest: it changes when the states of an operation are no longer of the same form."""
+
+SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
+"""Values that say all of themselves where they are shown."""
+
+
+def digest_of(*values: object) -> str:
+    """What tells these values from all others, as 32 hexadecimal digits: the same in every process.
+
+    Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
+    lists and schemas have one; floats count by their bits. Of a dataclass those fields count by which it is
+    compared; of functions and other objects what ``parts_of`` says. Never raises.
+
+    >>> digest_of(("a", 1)) == digest_of(("a", 1)), digest_of(1) == digest_of(1.0), digest_of(0.0) == digest_of(-0.0)
+    (True, False, False)
+    >>> digest_of(pl.col("x") + 1) == digest_of(pl.col("x") + 1)
+    True
+    """
+    return blake2b(VERSION + _Writing({}).of(values), digest_size=16).hexdigest()
+
+
+def told_apart(*values: object) -> bool:
+    """Whether what these values hold can be seen, all of it: so that values of one digest are the same."""
+    writing = _Writing({})
+    writing.of(values)
+    return not writing.has_unseen
+
+
+def dtype_text(dtype: pl.DataType) -> str:
+    """A type of a column in words: with time unit, time zone, all categories, the types of fields.
+
+    >>> dtype_text(pl.List(pl.Datetime("ms", "UTC")))
+    "List(Datetime(time_unit='ms', time_zone='UTC'))"
+    """
+    return repr(dtype)
+
+
+class _Writing:
+    """Writes values down so that no two look alike; a function or an object that is met again counts by its number."""
+
+    def __init__(self, known: Known) -> None:
+        self.has_unseen = False
+        self._known = known
+        self._within: list[int] = []
+
+    def of(self, value: Any) -> bytes:
+        """One value, with its kind and its length in front."""
+        write = _PLAIN.get(type(value))
+        if write is not None:
+            return _marked(type(value).__name__, write(value))
+        plain = _plain(value)
+        if plain is not None:
+            return plain
+        if id(value) in self._within:
+            return _marked("again", b"%d" % (len(self._within) - self._within.index(id(value))))
+        self._within.append(id(value))
+        try:
+            return self._made(value)
+        finally:
+            self._within.pop()
+
+    def each(self, kind: str, values: Iterable[object]) -> bytes:
+        """Several values in their order."""
+        return _marked(kind, b"".join(map(self.of, values)))
+
+    def _made(self, value: Any) -> bytes:
+        match value:
+            case tuple() | list():
+                return self.each("list" if isinstance(value, list) else "tuple", value)
+            case Expression(expr=expr):
+                return _marked("expression", said(expr))
+            case pl.Expr():
+                return _marked("expression", said(value))
+            case pl.Schema():
+                return self.each(
+                    "schema", [part for name in value for part in (name, dtype_text(value[name]))]
+                )
+            case Mapping():
+                keys = sorted(value, key=self._apart)
+                return self.each("mapping", [each for key in keys for each in (key, value[key])])
+            case set() | frozenset():
+                return _marked("set", b"".join(sorted(map(self._apart, value))))
+            case pl.Series() | pl.DataFrame() | np.ndarray():
+                return self._columns(value)
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                compared = [each.name for each in fields(value) if each.compare]
+                parts = [part for name in compared for part in (name, getattr(value, name, None))]
+                return self.each(type(value).__qualname__, parts)
+            case _:
+                return self._object(value)
+
+    def _object(self, value: Any) -> bytes:
+        try:
+            parts = parts_of(value, self._known)
+            self.has_unseen |= parts[0] == UNSEEN_OBJECT
+            return self.each("object", parts)
+        except Exception:
+            # Code of users runs where their objects are looked at, and a plan has to be compiled all the same.
+            self.has_unseen = True
+            return _marked("unseen", type(value).__qualname__.encode())
+
+    def _apart(self, value: object) -> bytes:
+        """One of several values without an order, whatever came before it."""
+        writing = _Writing(dict(self._known))
+        written = writing.of(value)
+        self.has_unseen |= writing.has_unseen
+        return written
+
+    def _columns(self, value: pl.Series | pl.DataFrame | np.ndarray[Any, Any]) -> bytes:
+        if isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                return self.each("objects", (value.shape, value.tolist()))
+            return self.each("array", (str(value.dtype), value.shape, value.tobytes()))
+        if isinstance(value, pl.Series):
+            return _marked("series", self._columns(value.to_frame()))
+        if pl.Object in value.dtypes:
+            return self.each("frame of objects", (value.schema, *map(list, value.get_columns())))
+        file = io.BytesIO()
+        value.rechunk().write_ipc(file)
+        return self.each("frame", (value.schema, file.getvalue()))
+
+
+def _marked(kind: str, content: bytes) -> bytes:
+    """Bytes that say themselves where they end."""
+    return b"%b %d:%b" % (kind.encode(), len(content), content)
+
+
+_PLAIN: dict[type, Callable[[Any], bytes]] = {
+    str: lambda value: value.encode("utf-8", "surrogatepass"),
+    bool: lambda value: b"%d" % value,
+    int: lambda value: b"%x" % value,
+    float: lambda value: struct.pack("<d", value),
+    complex: lambda value: struct.pack("<dd", value.real, value.imag),
+    bytes: lambda value: value,
+    type(None): lambda value: b"",
+}
+"""How plain values are written."""
+
+
+def _plain(value: Any) -> bytes | None:
+    """A value that holds no other, of another class than the plain ones."""
+    match value:
+        case Enum():
+            return _marked("member", f"{type(value).__qualname__}.{value.name}".encode())
+        case np.generic():
+            return _marked("number", str(value.dtype).encode() + b" " + value.tobytes())
+        case str() | int() | float() | bytes() | bytearray():
+            return _marked(type(value).__qualname__, repr(value).encode("utf-8", "surrogatepass"))
+        case pl.DataType():
+            return _marked("type", dtype_text(value).encode())
+        case _ if isinstance(value, SAY_ALL):
+            return _marked(type(value).__qualname__, repr(value).encode())
+        case _ if isinstance(value, type) and issubclass(value, pl.DataType):
+            return _marked("type", value.__name__.encode())
+        case _:
+            return None

@@ -1,0 +1,168 @@
+"""Whether a plan is that of a checkpoint: which states and views it has in common with it, and what is to be done about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.errors import CheckpointError
+from evercurrent.core.protocol import State
+
+from .builder import Compiled
+from .digests import digest_of, dtype_text, told_apart
+from .node_identities import plan_identities
+from .plan import Input, Plan, PlanId, PlanNode
+from .plan_changes import PlanMatch as PlanMatch
+from .plan_changes import clock_id, obstacles, versions
+
+LEDGER = "ledger"
+"""What the ledger is called among the states."""
+
+
+def state_ids(compiled: Compiled) -> dict[str, State]:
+    """All states of a circuit, each once, under names that say what is computed: the same for the same, in any plan.
+
+    The ledger is "ledger", the clock of a source "clock:<source>", any other "<identity of its node>:<ordinal>".
+    """
+    found: dict[str, State] = {LEDGER: compiled.ledger}
+    found |= {clock_id(name): clock for name, clock in compiled.clocks.items()}
+    seen = {id(state) for state in found.values()}
+    for node in compiled.circuit.nodes:
+        for ordinal, state in enumerate(node.states):
+            if id(state) not in seen:
+                seen.add(id(state))
+                found[f"{node.identity}:{ordinal}"] = state
+    return found
+
+
+def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
+    """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
+
+    Raises:
+        CheckpointError: two functions are the same as far as can be seen, and there is more to them.
+    """
+    identities = plan_identities(plan)
+    _require_told_apart(plan, identities)
+    states = state_ids(compiled)
+    named = {id(state): name for name, state in states.items()}
+    rows = {name: named[id(retained.spine)] for name, retained in compiled.retained.items()}
+    views = {
+        name: {"identity": identities[place], "columns": _columns(plan[place].schema)}
+        for name, place in sorted(plan.views.items())
+    }
+    sources = {
+        node.operation.name: _source_record(
+            node, node.operation, identities[place], rows.get(node.operation.name)
+        )
+        for place, node in enumerate(plan.nodes)
+        if isinstance(node.operation, Input)
+    }
+    return {
+        "views": views,
+        "sources": {name: sources[name] for name in sorted(sources)},
+        "states": sorted(states),
+        "holds": sorted(_holds(compiled)),
+        "versions": versions(),
+    }
+
+
+def check_plan(
+    record: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str] = ()
+) -> PlanMatch:
+    """What a plan has in common with the one of a checkpoint; nothing is changed.
+
+    ``drop`` names views and sources whose past may be given up. Names in it that the checkpoint does not have are
+    passed over, so that they may stay where they are written.
+
+    Raises:
+        CheckpointError: with all that stands in the way, and the ways out: a view or a source that is gone or is
+            declared otherwise and is not in ``drop``; a source that is retained now and was not.
+    """
+    drop = (drop,) if isinstance(drop, str) else drop
+    now = plan_record(plan, compiled)
+    changed_sources = _changed(record["sources"], now["sources"])
+    gone_sources = [name for name in record["sources"] if name not in now["sources"]]
+    again = [name for name in changed_sources if name in drop]
+    match = PlanMatch(
+        *_states(record, now, again),
+        new_views=_added(record["views"], now["views"]),
+        changed_views=tuple(_changed(record["views"], now["views"])),
+        gone_views=_added(now["views"], record["views"]),
+        new_sources=(*_added(record["sources"], now["sources"]), *again),
+        gone_sources=(*gone_sources, *again),
+    )
+    if said := obstacles(record, now, plan, match, drop):
+        raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
+    return match
+
+
+def _columns(schema: pl.Schema) -> dict[str, str]:
+    return {name: dtype_text(dtype) for name, dtype in schema.items()}
+
+
+def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | None) -> dict[str, Any]:
+    """What is known of a source, aspect by aspect, so that it can be said which of them is another one.
+
+    ``rows`` is the state that its rows are, if they are retained.
+    """
+    return {
+        "identity": identity,
+        "kind": declared.kind,
+        "columns": _columns(node.schema),
+        "key": list(declared.keys),
+        "event_time": None if node.event_time is None else node.event_time.column,
+        "watermark": digest_of(declared.watermark),
+        "bounded": declared.bounded,
+        "strict": declared.strict,
+        "trusted": declared.trusted,
+        "retained": rows,
+    }
+
+
+def _holds(compiled: Compiled) -> Iterator[str]:
+    """The nodes that keep track of how far the watermark behind their windows is held back, as somebody asks for it."""
+    for tracker in compiled.trackers.values():
+        if tracker.hold.is_wanted:
+            nodes = compiled.circuit.nodes
+            yield from (
+                node.identity for node in nodes if any(state is tracker.hold for state in node.states)
+            )
+
+
+def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
+    """Check that nodes of one identity compute the same, so that it does not matter which state is whose.
+
+    Raises:
+        CheckpointError: their functions refer to objects that cannot be looked into.
+    """
+    for number, identity in enumerate(identities):
+        first = PlanId(identities.index(identity))
+        if first != number and not told_apart(plan[PlanId(number)].operation):
+            raise CheckpointError(
+                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "
+                "looked into, so that a checkpoint could take the one for the other; give their functions "
+                "different names"
+            )
+
+
+def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in after if name not in before)
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [name for name in after if name in before and before[name]["identity"] != after[name]["identity"]]
+
+
+def _states(
+    record: Mapping[str, Any], now: Mapping[str, Any], again: Iterable[str]
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The states that are unchanged, new, gone. The clock of a source that begins again is new and gone."""
+    before, after = set(record["states"]), set(now["states"])
+    fresh = {clock_id(name) for name in again}
+    return (
+        frozenset(before & after - fresh),
+        frozenset((after - before) | (after & fresh)),
+        frozenset((before - after) | (before & fresh)),
+    )

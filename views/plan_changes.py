@@ -1,0 +1,164 @@
+"""What has changed between the plan of a checkpoint and the one that is declared now: what stands in the way, in words."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.schema import listed
+
+from .plan import Plan
+
+Record = Mapping[str, Any]
+"""What a checkpoint keeps of a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMatch:
+    """What a plan and the record of an earlier one have in common, by ids of states and names of views and sources.
+
+    ``new`` states begin empty and ``gone`` ones are no longer looked at. A view that has changed is in ``changed_views``
+    alone: its states are told apart by what they hold. A source that was dropped and is declared again, in another
+    way, is both in ``gone_sources`` and in ``new_sources``.
+    """
+
+    unchanged: frozenset[str]
+    new: frozenset[str]
+    gone: frozenset[str]
+    new_views: tuple[str, ...] = ()
+    changed_views: tuple[str, ...] = ()
+    gone_views: tuple[str, ...] = ()
+    new_sources: tuple[str, ...] = ()
+    gone_sources: tuple[str, ...] = ()
+
+    @property
+    def to_fill(self) -> tuple[str, ...]:
+        """The views that have to be filled: those that nobody could read so far."""
+        return (*self.new_views, *self.changed_views)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing has changed."""
+        parts = (self.new, self.gone, self.to_fill, self.gone_views, self.new_sources, self.gone_sources)
+        return not any(parts)
+
+
+def clock_id(source: str) -> str:
+    """What the clock of a source is called among the states."""
+    return f"clock:{source}"
+
+
+def versions() -> dict[str, str]:
+    """What expressions and functions are written down by."""
+    return {"polars": pl.__version__, "python": platform.python_version()}
+
+
+def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: Collection[str]) -> list[str]:
+    """All that stands in the way of going on with this plan, a line each, with the ways out; none if nothing does."""
+    changed = [
+        name
+        for name, declared in now["sources"].items()
+        if name in record["sources"] and record["sources"][name]["identity"] != declared["identity"]
+    ]
+    gone = [name for name in match.gone_sources if name not in now["sources"]]
+    said = [
+        *_about_sources(record, now, [name for name in changed if name not in drop]),
+        *(_about_gone_source(name) for name in gone if name not in drop),
+        *_about_retained(record, now, changed, drop),
+        *(_about_gone_view(name, record, now) for name in match.gone_views if name not in drop),
+        *(_about_changed_view(name, plan, changed) for name in match.changed_views if name not in drop),
+        *_about_holds(record, now, match),
+    ]
+    return [*said, *_about_versions(record)] if said else []
+
+
+def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Iterator[str]:
+    for name in changed:
+        was, declared = record["sources"][name], now["sources"][name]
+        aspects = [
+            each for each in declared if each not in ("identity", "retained") and declared[each] != was[each]
+        ]
+        found = "; ".join(_about_aspect(each, was[each], declared[each]) for each in aspects)
+        yield (
+            f"- source {name!r} is declared otherwise than when its rows came ({found or 'its columns stand in another order'}): declare it "
+            f"as before, or under another name, or give up what came of it with drop=({name!r},) and with the views on it"
+        )
+
+
+def _about_aspect(aspect: str, was: Any, now: Any) -> str:
+    if aspect == "watermark":
+        return "another watermark="
+    if aspect != "columns":
+        return f"{aspect}={now!r}, was {was!r}"
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return ", ".join(
+        f"column {name!r}: {now.get(name, 'is gone')}, was {was.get(name, 'not there')}" for name in names[:5]
+    )
+
+
+def _about_gone_source(name: str) -> str:
+    return (
+        f"- source {name!r} is no longer declared: declare it, or give up where it stands, and its watermark, with "
+        f"drop=({name!r},)"
+    )
+
+
+def _about_retained(
+    record: Record, now: Record, changed: Collection[str], drop: Collection[str]
+) -> Iterator[str]:
+    for name, declared in now["sources"].items():
+        was = record["sources"].get(name)
+        if was is None or name in changed:
+            continue
+        if declared["retained"] and declared["retained"] not in record["states"]:
+            yield (
+                f"- source {name!r} is to be retained and was not so far: the rows that came are gone. Leave out "
+                "retained=True, or begin a new checkpoint and push all rows into it"
+            )
+        if was["retained"] and was["retained"] not in now["states"] and name not in drop:
+            yield (
+                f"- source {name!r} was retained and is not any more: declare it with retained=True, or give up its "
+                f"rows with drop=({name!r},)"
+            )
+
+
+def _about_gone_view(name: str, record: Record, now: Record) -> str:
+    identity = record["views"][name]["identity"]
+    same = [other for other, found in now["views"].items() if found["identity"] == identity]
+    kept = f" (what it computes is view {same[0]!r} now, which keeps all of its state)" if same else ""
+    return f"- view {name!r} is no longer declared{kept}: declare it, or let it go with drop=({name!r},)"
+
+
+def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str]) -> str:
+    sources = [source.name for source in plan.sources_of(plan.views[name])]
+    because = [source for source in sources if source in changed_sources]
+    why = f" as source {listed(because)} is" if because else ""
+    return (
+        f"- view {name!r} is declared otherwise than in the checkpoint{why}, and its deltas so far were of what it was: "
+        f"declare it under another name, or as before, or let the old one go with drop=({name!r},)"
+    )
+
+
+def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]:
+    """Windows whose watermark somebody asks for now and nobody did: of those that are open it is not known."""
+    known = {name.partition(":")[0] for name in record["states"]}
+    if (set(now["holds"]) - set(record["holds"])) & known:
+        yield (
+            f"- views {listed(match.to_fill)} have windows over panes of views that are there already, and nobody has "
+            "asked so far how far these are complete: of those that are open it is not known. Leave out the windows, "
+            "or begin a new checkpoint and push all rows into it"
+        )
+
+
+def _about_versions(record: Record) -> list[str]:
+    was, now = record["versions"], versions()
+    if was == now:
+        return []
+    return [
+        f"(it was written with polars {was['polars']} and Python {was['python']}, and these are {now['polars']} and "
+        f"{now['python']}: that alone may make expressions and functions other ones)"
+    ]
