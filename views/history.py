@@ -1,10 +1,12 @@
-"""The deltas of a view by epoch: what was published, for as long as it is retained."""
+"""The deltas of a view by epoch: what was published, in memory as far as that goes, then from where it was written."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol
 
 import polars as pl
 
@@ -30,16 +32,33 @@ class Retain:
                 raise PlanError(f"Retain: {name}={limit!r}; give a whole number from 0")
 
 
+class Older(Protocol):
+    """Where deltas are that are no longer in memory: a checkpoint."""
+
+    def begins(self, view: str) -> int:
+        """Deltas of a view of all epochs after this one are there."""
+        ...
+
+    def deltas(self, view: str, since: int, until: int) -> Iterator[pl.DataFrame]:
+        """The deltas of a view after one epoch and up to another.
+
+        Raises:
+            EpochGoneError: they are no longer retained; at once, not when they are read.
+        """
+        ...
+
+
 class History:
-    """The newest deltas of one view, as frames with ``_epoch`` and ``_diff``."""
+    """The newest deltas of one view, as frames with ``_epoch`` and ``_diff``, and the way to older ones."""
 
     def __init__(self, view: str, retain: Retain) -> None:
         self._view = view
         self._retain = retain
         self._frames: deque[tuple[int, pl.DataFrame]] = deque()
         self._rows = 0
+        self._older: Older | None = None
         self.complete_since = BEFORE_ALL
-        """Deltas of all epochs after this one are here."""
+        """Deltas of all epochs after this one are in memory."""
 
     def append(self, epoch: int, frame: pl.DataFrame) -> None:
         """Add the delta of an epoch; the oldest go when there are too many."""
@@ -54,15 +73,43 @@ class History:
         self._frames.clear()
         self._rows = 0
 
-    def since(self, epoch: int) -> Iterator[pl.DataFrame]:
-        """The deltas of all epochs after this one, up to now.
+    def go_on(self, after: int, older: Older) -> None:
+        """Begin after this epoch; what was before, and what memory has no room for, is asked of ``older``."""
+        self.clear()
+        self.complete_since, self._older = after, older
+
+    @property
+    def begins(self) -> int:
+        """Deltas of all epochs after this one can be had."""
+        return (
+            self.complete_since
+            if self._older is None
+            else min(self.complete_since, self._older.begins(self._view))
+        )
+
+    def require(self, epoch: int) -> None:
+        """Check that the deltas of all epochs after this one can be had.
 
         Raises:
-            EpochGoneError: they are no longer all here.
+            EpochGoneError: they are no longer retained.
         """
-        if epoch < self.complete_since:
+        if epoch >= self.complete_since:
+            return
+        if self._older is None:
             raise EpochGoneError(
                 f"view {self._view!r}: the deltas after epoch {epoch} are no longer retained, those after "
                 f"{self.complete_since} are; start from view.snapshot(), or retain more with Engine(retain=Retain(...))"
             )
-        return iter([frame for at, frame in self._frames if at > epoch])
+        self._older.deltas(self._view, epoch, self.complete_since)
+
+    def since(self, epoch: int) -> Iterator[pl.DataFrame]:
+        """The deltas of all epochs after this one, up to now.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        self.require(epoch)
+        newer = [frame for at, frame in self._frames if at > epoch]
+        if epoch < self.complete_since and self._older is not None:
+            return chain(self._older.deltas(self._view, epoch, self.complete_since), newer)
+        return iter(newer)

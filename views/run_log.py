@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 import numpy as np
 import polars as pl
 
 from evercurrent.core.clock import START_OF_TIME
+from evercurrent.core.instants import time_of
 from evercurrent.core.schema import DIFF, EPOCH
 
 from .history import Retain
 
 TIME = pl.Datetime("us", "UTC")
+
+
+Noted = tuple[int, int, Mapping[str, int]]
+"""An epoch that has gone by: its number, its processing time in microseconds, the watermarks after it."""
 
 
 class RunLog:
@@ -31,6 +36,7 @@ class RunLog:
         self._epochs: deque[tuple[int, datetime, dict[str, int]]] = deque()
         self._rows: deque[tuple[str, pl.DataFrame]] = deque()
         self._height = 0
+        self._older: Callable[[], Iterable[Noted]] | None = None
 
     def note(
         self, epoch: int, at: datetime, watermarks: Mapping[str, int], rows: Mapping[str, pl.DataFrame]
@@ -44,6 +50,39 @@ class RunLog:
                 self._leave_out(source, frame.height)
             elif frame.height:
                 self._keep(source, epoch, frame)
+
+    def go_on(
+        self, after: Noted, unrecorded: Mapping[str, int], older: Callable[[], Iterable[Noted]]
+    ) -> None:
+        """Begin after this epoch; those before it are asked for when somebody wants to see them.
+
+        ``unrecorded``: how many rows of each source came before, none of which are here.
+        """
+        self.clear()
+        epoch, instant, marks = after
+        if epoch:
+            self._epochs.append((epoch, _time_of(instant), dict(marks)))
+        self.unrecorded |= unrecorded
+        self._older = older
+
+    def rows_with(self, arrived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
+        """How many rows of each source have come, recorded or not, these included."""
+        counts = dict(self.unrecorded)
+        for source, frame in (*self._rows, *arrived.items()):
+            counts[source] = counts.get(source, 0) + frame.height
+        return counts
+
+    def _look_back(self) -> None:
+        """Fetch what was before this process, once, as far as there is room for it."""
+        if self._older is None:
+            return
+        first = self._epochs[0][0] if self._epochs else None
+        for epoch, instant, marks in sorted(self._older(), key=lambda noted: -noted[0]):
+            if len(self._epochs) >= max(1, self._retain.epochs):
+                break
+            if epoch and (first is None or epoch < first):
+                self._epochs.appendleft((epoch, _time_of(instant), dict(marks)))
+        self._older = None
 
     def _keep(self, source: str, epoch: int, frame: pl.DataFrame) -> None:
         numbers = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
@@ -71,12 +110,14 @@ class RunLog:
 
     def epochs(self) -> pl.DataFrame:
         """``_epoch`` and ``processing_time`` of the last epochs."""
+        self._look_back()
         numbers = pl.Series(EPOCH, [epoch for epoch, _, _ in self._epochs], pl.UInt64)
         times = pl.Series("processing_time", [at for _, at, _ in self._epochs], TIME)
         return pl.DataFrame([numbers, times])
 
     def watermarks(self) -> pl.DataFrame:
         """``_epoch``, ``source``, ``watermark``: from the end of that epoch on; null where nothing was known."""
+        self._look_back()
         entries = [(epoch, name, at) for epoch, _, marks in self._epochs for name, at in marks.items()]
         instants = np.array([at for _, _, at in entries], np.int64)
         known = pl.Series("watermark", instants).cast(TIME)
@@ -93,3 +134,10 @@ class RunLog:
         found = [frame for name, frame in self._rows if name == source]
         columns = pl.Schema({**schema, DIFF: pl.Int64(), EPOCH: pl.UInt64()})
         return pl.concat([columns.to_frame(), *found])
+
+
+def _time_of(instant: int) -> datetime:
+    """A recorded processing time: it was a datetime before."""
+    time = time_of(instant)
+    assert time is not None
+    return time

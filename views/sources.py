@@ -75,6 +75,7 @@ def declare(
     bounded: bool,
     strict: bool,
     trusted: bool,
+    retained: bool = False,
 ) -> Source:
     """Check a source's declaration and add it to the plan.
 
@@ -102,7 +103,7 @@ def declare(
         require_columns(where, types, [event_time])
         require_time(where, event_time, types[event_time])
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
-    declared = Input(name, kind, keys, strict, trusted, specification, bounded)
+    declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained))
     timed = None if event_time is None else EventTime(event_time)
     place = plan.add(PlanNode(declared, (), types, where, timed))
     return Source(plan, place, declared)

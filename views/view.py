@@ -20,6 +20,7 @@ from .history import BEFORE_ALL, History, Retain
 from .plan import Plan, PlanId, Windowing
 from .readers import Reader, check_reader
 from .run_log import RunLog
+from .subscriptions import Callback, Readers, Subscription, reader_key, require_free_name
 from .timeline.drawing import Look
 from .timeline.of_view import Key, timeline_of_view
 from .timeline.timeline import Timeline
@@ -28,14 +29,22 @@ from .timeline.timeline import Timeline
 class Kept(Protocol):
     """Who keeps the contents of views: the engine."""
 
-    epoch_number: int
-
-    def ready(self) -> None:
-        """See to it that views hold what they hold before any input."""
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch."""
         ...
 
-    def contents(self, view: str) -> pl.DataFrame:
-        """All rows of a view now."""
+    @property
+    def readers(self) -> Readers:
+        """Who is told of changes, and how far those with a name have heard."""
+        ...
+
+    def ready(self) -> None:
+        """See to it that views hold what they hold before any input, or held when the engine was last open."""
+        ...
+
+    def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
+        """All rows of a view now, or after an epoch."""
         ...
 
     def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
@@ -78,7 +87,7 @@ class Deltas:
         self._view = view
         self._since = since
         self.last_epoch = view.epoch
-        view._history.since(since)
+        view._history.require(since)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
@@ -109,31 +118,6 @@ class Deltas:
         return "from the beginning" if self._since == BEFORE_ALL else f"after epoch {self._since}"
 
 
-class Subscription:
-    """A callback that hears of every epoch that changes a view, until it is closed."""
-
-    def __init__(self, view: View, callback: Callable[[pl.DataFrame], Any]) -> None:
-        self._view = view
-        self._heard = view.epoch
-        self._callback = callback
-
-    def hear(self, epoch: int, frame: pl.DataFrame) -> None:
-        """Call back with the delta of an epoch, unless it was heard already or this is closed."""
-        if epoch > self._heard and self in self._view._subscriptions:
-            self._heard = epoch
-            self._callback(frame)
-
-    def close(self) -> None:
-        """Hear no more. Closing twice is no error."""
-        if self in self._view._subscriptions:
-            self._view._subscriptions.remove(self)
-
-    def __repr__(self) -> str:
-        """The view, and whether it is closed."""
-        closed = "" if self in self._view._subscriptions else ", closed"
-        return f"Subscription(view {self._view.name!r}{closed})"
-
-
 class View(Collection):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
@@ -160,9 +144,16 @@ class View(Collection):
         """The epoch that the contents are of: the engine's last one."""
         return self._engine.epoch_number
 
-    def read(self) -> pl.DataFrame:
-        """The contents now: a row with diff n stands n times. Order is not specified, but deterministic."""
-        return self._engine.contents(self.name)
+    def read(self, epoch: int | None = None) -> pl.DataFrame:
+        """The contents now: a row with diff n stands n times. Order is not specified, but deterministic.
+
+        ``epoch``: the contents after that epoch, of which the checkpoint still has the commit.
+
+        Raises:
+            EpochGoneError: there is no commit of that epoch any more; names those that there are.
+            InputError: the epoch is still to come, or the engine has no checkpoint.
+        """
+        return self._engine.contents(self.name, epoch)
 
     def snapshot(self) -> Snapshot:
         """The contents and the epoch they are of."""
@@ -170,6 +161,8 @@ class View(Collection):
 
     def deltas(self, since: int | None = None) -> Deltas:
         """The changes after epoch ``since``; None: from the very beginning.
+
+        Those of long ago are read from the delta files, if the engine has a checkpoint.
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
@@ -182,6 +175,12 @@ class View(Collection):
                 "a new engine begins anew: read view.snapshot() first"
             )
         return Deltas(self, BEFORE_ALL if since is None else since)
+
+    @property
+    def earliest(self) -> int:
+        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
+        self._engine.ready()
+        return self._history.begins
 
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
@@ -206,6 +205,7 @@ class View(Collection):
         since: int | None = None,
         *,
         reader: Reader = "deltas",
+        name: str | None = None,
     ) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
 
@@ -214,22 +214,40 @@ class View(Collection):
         are applied with their diffs; "summing", their values are added up (a row with a negative diff is
         subtracted); "overwriting", the last row of a key stands; "log", they are appended.
 
+        ``name``: a subscription that is made again under its name goes on after the last epoch that it heard, also in
+        another process on the same checkpoint; ``since`` is then about the first time only. How far it has heard is
+        part of the next commit, so after a crash the last epochs may be told once more: a sink that keeps the
+        ``_epoch`` of what it has written, together with that, has everything exactly once.
+
         Raises:
-            EpochGoneError: deltas after ``since`` are no longer all retained.
-            PlanError: the callback is no function, or the panes of the view do not go with the reader.
+            EpochGoneError: deltas that are to be heard are no longer all retained.
+            PlanError: the callback is no function, the panes of the view do not go with the reader, or the name
+                is in use.
         """
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
         if not callable(callback):
             raise PlanError(
                 f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
             )
+        if name is not None:
+            return self._subscribe_again(callback, since, name)
         # More than once where the callback itself pushes.
         while since is not None and since < self.epoch:
             missed = self.deltas(since)
             for frame in missed:
                 callback(frame)
             since = missed.last_epoch
-        subscription = Subscription(self, callback)
+        subscription = Subscription(self, callback, self.epoch)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
+        require_free_name(self, name)
+        now, key = self.epoch, reader_key(self.name, name)
+        heard = self._engine.readers.heard().get(key, now if since is None else since)
+        subscription = Subscription(self, callback, heard, name)
+        self._engine.readers.enter(subscription, key)
+        subscription.catch_up()
         self._subscriptions.append(subscription)
         return subscription
 
@@ -314,7 +332,7 @@ class View(Collection):
             self.name,
             self._plan,
             self._place,
-            Deltas(self, self._history.complete_since).frame(),
+            Deltas(self, self._history.begins).frame(),
             self._engine,
             value=value,
             label=label,

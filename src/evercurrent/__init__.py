@@ -3,17 +3,22 @@
 from evercurrent.core.clock import END_OF_TIME
 from evercurrent.core.errors import (
     ArithmeticRefusedError,
+    CheckpointError,
+    CorruptFileError,
     EpochGoneError,
     EvercurrentError,
     FileError,
     GrowthWarning,
     InputError,
+    MissingFileError,
+    NameTakenError,
     PlanError,
     RetractionError,
     SubscriberError,
 )
 from evercurrent.core.eventtime.rewindow import merge_overlapping
 from evercurrent.views.aggregation import aggregate
+from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.collection import Collection, GroupedCollection, concat
 from evercurrent.views.engine import Engine
 from evercurrent.views.history import Retain
@@ -65,7 +70,10 @@ __version__ = "0.1.0"
 __all__ = [
     "END_OF_TIME",
     "ArithmeticRefusedError",
+    "Checkpoint",
+    "CheckpointError",
     "Collection",
+    "CorruptFileError",
     "Engine",
     "EpochGoneError",
     "EvercurrentError",
@@ -73,6 +81,8 @@ __all__ = [
     "GroupedCollection",
     "GrowthWarning",
     "InputError",
+    "MissingFileError",
+    "NameTakenError",
     "PlanError",
     "Retain",
     "RetractionError",

@@ -20,9 +20,26 @@ from evercurrent.core.schema import DIFF, EPOCH, listed
 
 from ..delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
 from .applications import Application, bundled, load
+from .checkpoint import app as checkpoint_app
+from .drivers import Driver, Place, driven
 from .guards import errors_said, stoppable
 from .inputs import feed_of, pairs
-from .options import App, BatchRows, Debug, Deltas, Follow, Format, Inputs, Output, PlanFormat, Show
+from .options import (
+    App,
+    BatchRows,
+    Buckets,
+    CheckpointAt,
+    Debug,
+    Deltas,
+    Follow,
+    Format,
+    Inputs,
+    Master,
+    On,
+    Output,
+    PlanFormat,
+    Show,
+)
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
 from .summaries import summary
@@ -63,6 +80,10 @@ def run(
     deltas: Deltas = None,
     show: Show = None,
     output: Output = None,
+    checkpoint: CheckpointAt = None,
+    on: On = None,
+    master: Master = None,
+    buckets: Buckets = None,
     debug: Debug = False,
 ) -> None:
     """Keep the views of APP current over its input, and show them.
@@ -73,49 +94,50 @@ def run(
     """
     paths = pairs("--input", "SOURCE=PATH", inputs or [])
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [])
-    _check_usage(paths, delta_paths, follow)
-    with errors_said(debug), stoppable() as stop, ExitStack() as open_files:
+    place = Place(on, master, buckets)
+    _check_usage(paths, delta_paths, follow, place)
+    with errors_said(debug), stoppable() as stop:
         application = load(name)
-        shown_name = application.showing(show)
-        shown, *beside = (
-            Shown(
-                each,
-                application.engine.views[each].read,
-                application.order.get(each, ()),
-                application.bars.get(each),
-            )
-            for each in (shown_name, *(application.beside if show is None else ()))
-        )
+        application.showing(show)
         feed = feed_of(application, paths, batch_rows, follow, stop)
-        files = {
-            each: open_files.enter_context(_delta_file(application, each, found[0]))
-            for each, found in delta_paths.items()
-        }
-        console = _console()
-        screen: Screen = (
-            LiveScreen(console, shown, beside) if console.is_terminal else PlainScreen(console, shown)
-        )
-        job = Run(application, feed, screen, shown, files, stop)
-        written: list[Path] = []
-        try:
-            job.go()
-            open_files.close()
-            written += [file.path for file in files.values()]
-            if output is not None:
-                written += [
-                    write_contents(output, each, found.read())
-                    for each, found in application.engine.views.items()
-                ]
-        finally:
-            found = summary(
-                job.tally, application.engine, [shown, *beside], written, feed.refused, feed.notes
+        with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
+            shown, *beside = _shown(application, driver, show)
+            files = {
+                each: open_files.enter_context(_delta_file(application, each, found[0]))
+                for each, found in delta_paths.items()
+            }
+            console = _console()
+            screen: Screen = (
+                LiveScreen(console, shown, beside) if console.is_terminal else PlainScreen(console, shown)
             )
-            _print(console, found)
+            job = Run(application, driver, feed, screen, shown, files, stop)
+            written: list[Path] = []
+            try:
+                job.go()
+                open_files.close()
+                written += [file.path for file in files.values()]
+                if output is not None:
+                    written += [
+                        write_contents(output, each, found.read()) for each, found in driver.views.items()
+                    ]
+            finally:
+                notes = [*job.notes, *feed.notes]
+                _print(console, summary(job.tally, driver, [shown, *beside], written, feed.refused, notes))
         if stop.asked and not follow:
             raise typer.Exit(130)
 
 
+def _shown(application: Application, driver: Driver, show: str | None) -> list[Shown]:
+    """The view that is shown, and those beside it."""
+    names = (application.showing(show), *(application.beside if show is None else ()))
+    return [
+        Shown(name, driver.views[name].read, application.order.get(name, ()), application.bars.get(name))
+        for name in names
+    ]
+
+
 app.command("timeline")(draw_timeline)
+app.add_typer(checkpoint_app, name="checkpoint")
 
 
 @app.command()
@@ -151,7 +173,11 @@ def _print(console: Console, said: RenderableType) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _check_usage(paths: dict[str, list[Path]], delta_paths: dict[str, list[Path]], follow: bool) -> None:
+def _check_usage(
+    paths: dict[str, list[Path]], delta_paths: dict[str, list[Path]], follow: bool, place: Place
+) -> None:
+    if place.on is None and (place.master or place.buckets):
+        raise typer.BadParameter("goes with --on", param_hint="--master" if place.master else "--buckets")
     if follow and not paths:
         raise typer.BadParameter("needs an --input to follow", param_hint="--follow")
     for name, found in delta_paths.items():

@@ -32,6 +32,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -128,6 +129,29 @@ def load(name: str) -> Application:
     )
     _check_columns(found)
     return found
+
+
+@contextmanager
+def durable(application: Application, checkpoint: str | None) -> Iterator[None]:
+    """Give the application's engine a checkpoint, if one is asked for, and close it at the end.
+
+    Raises:
+        ApplicationError: the engine has one already, or rows that no checkpoint would know of.
+    """
+    engine = application.engine
+    if checkpoint is not None:
+        if engine.is_durable:
+            raise ApplicationError(
+                f"{application.name}: its engine has a checkpoint already; leave out --checkpoint"
+            )
+        if engine.epoch_number:
+            raise ApplicationError(
+                f"{application.name}: it pushes rows when it is loaded, which would come again at every start; let "
+                "inputs(batch_rows) yield them, or leave out --checkpoint"
+            )
+        engine.use_checkpoint(checkpoint)
+    with engine:
+        yield
 
 
 def _shown_views(show: object) -> list[str]:

@@ -54,6 +54,42 @@ Deltas = Annotated[
     ),
 ]
 
+CheckpointAt = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Keep everything in this folder (or at a URL that fsspec knows), epoch by epoch. A run that was stopped "
+        "or killed goes on there the next time; rows of the same input that were taken are skipped.",
+    ),
+]
+
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="DRIVER",
+        help="Run elsewhere: [bold]spark[/] runs the views as a Structured Streaming query, an epoch as a micro-batch. "
+        "Without it, in this process.",
+    ),
+]
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="With --on: the cluster, as Spark's master; by default [bold]local\\[2][/], two cores of this machine.",
+    ),
+]
+
+Buckets = Annotated[
+    int | None,
+    typer.Option(
+        "--buckets", min=1, metavar="N", help="With --on: into how many parts states are cut; by default 16."
+    ),
+]
+
 Show = Annotated[
     str | None,
     typer.Option("--show", metavar="VIEW", help="The view to show; the application has its own choice."),

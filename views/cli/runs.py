@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -10,9 +11,11 @@ import polars as pl
 
 from evercurrent.core.clock import END_OF_TIME
 from evercurrent.core.errors import InputError
+from evercurrent.core.schema import listed
 
 from ..delta_files import DeltaFile
 from .applications import Application
+from .drivers import Driver
 from .feeds import Chunk, Feed
 from .guards import Stop
 from .screens import Screen, Shown, Tally
@@ -30,6 +33,7 @@ class Run:
     def __init__(
         self,
         application: Application,
+        driver: Driver,
         feed: Feed,
         screen: Screen,
         shown: Shown,
@@ -38,7 +42,7 @@ class Run:
     ) -> None:
         self.tally = Tally()
         self._application = application
-        self._engine = application.engine
+        self._driver = driver
         self._feed = feed
         self._screen = screen
         self._shown = shown
@@ -51,7 +55,10 @@ class Run:
         self._start = 0.0
         self._idle_since: float | None = None
         self._ticked_at = 0.0
-        self._timed = [name for name, source in self._engine.sources.items() if source.event_time is not None]
+        self._timed = [name for name, source in self._driver.sources.items() if source.event_time is not None]
+        self._read: dict[str, int] = {}
+        """Rows of each source so far, those of earlier runs included: their positions."""
+        self.notes: list[str] = []
 
     def go(self) -> None:
         """Run to the end.
@@ -61,11 +68,12 @@ class Run:
         """
         with ExitStack() as open_now:
             open_now.callback(self._screen.close)
+            self._resume()
             for name, file in self._files.items():
                 self._write_earlier(name, file)
             for name in self._heard():
                 hear = partial(self._deltas.__setitem__, name)
-                subscription = self._engine.views[name].subscribe(hear)
+                subscription = self._driver.views[name].subscribe(hear)
                 open_now.callback(subscription.close)
             self._start = time.monotonic()
             for chunk in self._feed.chunks():
@@ -78,6 +86,18 @@ class Run:
             if not self._stop.asked:
                 self._end()
 
+    def _resume(self) -> None:
+        """Go on where an earlier run has ended, if the engine has a checkpoint."""
+        epoch = self._driver.epoch_number
+        if not self._driver.positions:
+            return
+        self.tally.epoch = self.tally.resumed_at = epoch
+        if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
+            self.notes.append(
+                f"an earlier run has read {listed(ended)} to the end: windows have said their last word, and rows that "
+                "come now are late for them"
+            )
+
     def _wait(self) -> None:
         """There is nothing to read now, but time goes on, and windows may wait for that."""
         now = time.monotonic()
@@ -85,48 +105,75 @@ class Run:
         if self._timed and now - self._ticked_at >= TICK_SECONDS:
             self._ticked_at = now
             self._deltas.clear()
-            self._engine.tick()
+            self._driver.tick()
             self._tell_if_changed()
         self._screen.idle(self.tally)
 
     def _write_earlier(self, name: str, file: DeltaFile) -> None:
-        """What the application pushed itself, and what a view holds before any input."""
-        for delta in self._engine.views[name].deltas():
+        """What the application pushed itself, what a view holds before any input, and what earlier runs have said."""
+        view = self._driver.views[name]
+        since = view.earliest
+        if since >= 0:
+            self.notes.append(
+                f"{file.path}: begins after epoch {since}; what came before is no longer retained"
+            )
+        for delta in view.deltas(since):
             file.write(delta)
 
     def _heard(self) -> set[str]:
         """The views whose deltas somebody wants."""
         if self._application.remarks is not None:
-            return set(self._engine.views)
+            return set(self._driver.views)
         return {self._shown.name, *self._files}
 
     def _epoch(self, chunk: Chunk) -> None:
         if self._idle_since is not None:  # waiting is no work
             self._start += time.monotonic() - self._idle_since
             self._idle_since = None
+        position, new = self._new_rows(chunk)
+        if new is None:
+            self._at = chunk.at
+            return
         self._deltas.clear()
         try:
-            self._engine.push(chunk.source, chunk.frame, at=chunk.at)
+            where = {} if position is None else {"position": position}
+            self._driver.push(chunk.source, new.frame, at=chunk.at, **where)
         except InputError as error:
             raise InputError(f"{chunk.where}: {error}") from error
-        self._count(chunk)
+        self._count(new)
         self._tell()
+
+    def _new_rows(self, chunk: Chunk) -> tuple[int | None, Chunk | None]:
+        """Where a chunk ends in its source, and what of it no earlier run has taken; None: nothing.
+
+        The position is the number of rows, so that it does not matter if the batches of an earlier run were larger.
+        """
+        if not self._driver.is_durable:
+            return None, chunk
+        start = self._read.get(chunk.source, 0)
+        end = self._read[chunk.source] = start + chunk.frame.height
+        known = min(max(self._driver.positions.get(chunk.source, 0) - start, 0), chunk.frame.height)
+        if not known:
+            return (end if chunk.frame.height else None), chunk
+        self.tally.skipped += known
+        return (end, replace(chunk, frame=chunk.frame[known:])) if known < chunk.frame.height else (end, None)
 
     def _end(self) -> None:
         """All input was read: no row will come that a window could still wait for, so each says what it holds."""
-        if not self._timed:
+        waiting = [name for name in self._timed if self._driver.watermarks[name] != END_OF_TIME]
+        if not waiting:
             return
         self._deltas.clear()
-        with self._engine.epoch(at=self._at):
-            for name in self._timed:
-                self._engine.advance(name, END_OF_TIME)
+        with self._driver.epoch(at=self._at):
+            for name in waiting:
+                self._driver.advance(name, END_OF_TIME)
         self.tally.seconds = time.monotonic() - self._start
         self._tell_if_changed()
 
     def _tell_if_changed(self) -> None:
         """Hand out what an epoch without rows changed, of which nobody needs to know if it is nothing."""
         if self._deltas:
-            self.tally.epoch = self._engine.epoch_number
+            self.tally.epoch = self._driver.epoch_number
             self._tell()
 
     def _tell(self) -> None:
@@ -145,11 +192,11 @@ class Run:
         self._at = chunk.at
         tally, rows = self.tally, chunk.frame.height
         tally.epochs += 1
-        tally.epoch = self._engine.epoch_number
+        tally.epoch = self._driver.epoch_number
         tally.rows += rows
         tally.rows_of[chunk.source] = tally.rows_of.get(chunk.source, 0) + rows
         tally.seconds = time.monotonic() - self._start
         tally.share = self._feed.share
-        column = self._engine.sources[chunk.source].event_time
+        column = self._driver.sources[chunk.source].event_time
         if column is not None and column in chunk.frame:
             tally.see(chunk.frame[column])

@@ -52,6 +52,10 @@ class Tally:
     """The latest event time."""
     rows_of: dict[str, int] = field(default_factory=dict)
     """Rows by source."""
+    resumed_at: int | None = None
+    """The last epoch of an earlier run, if this one goes on there."""
+    skipped: int = 0
+    """Rows of the input that an earlier run had taken."""
 
     def see(self, times: pl.Series) -> None:
         """Widen the span of event times."""

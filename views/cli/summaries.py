@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evercurrent.core.schema import DIFF
 
-from ..engine import Engine
+from .drivers import Driver
 from .screens import Shown, Tally
 from .tables import counted, duration, rate, span, table_of
 
@@ -20,7 +20,7 @@ SUMMARY_ROWS = 10
 
 def summary(
     tally: Tally,
-    engine: Engine,
+    driver: Driver,
     shown: Sequence[Shown],
     written: Sequence[Path],
     refused: Sequence[str],
@@ -29,15 +29,20 @@ def summary(
     """The shown views, what was done, what was refused, and how many rows the views have."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
+    if tally.resumed_at is not None:
+        facts.add_row(
+            "resumed",
+            f"after epoch {tally.resumed_at:,}; {counted(tally.skipped)} of the input were taken before",
+        )
     each = ", ".join(f"{name} {rows:,}" for name, rows in tally.rows_of.items())
     facts.add_row("rows read", f"{tally.rows:,}" + (f" ({each})" if len(tally.rows_of) > 1 else ""))
     facts.add_row("epochs", f"{tally.epochs:,}")
     facts.add_row("time", f"{duration(tally.seconds)}, {rate(tally.rows, tally.seconds)}")
     if tally.first is not None:
         facts.add_row("event time", span(tally.first, tally.last))
-    for number, line in enumerate([*_refused(engine), *refused] or ["no row"]):
+    for number, line in enumerate([*_refused(driver), *refused] or ["no row"]):
         facts.add_row("" if number else "refused", Text(line))
-    for number, (name, view) in enumerate(engine.views.items()):
+    for number, (name, view) in enumerate(driver.views.items()):
         facts.add_row("" if number else "views", Text(f"{name}: {counted(view.read().height)}"))
     for number, path in enumerate(written):
         facts.add_row("" if number else "written", Text(str(path)))
@@ -55,8 +60,8 @@ def _first_rows(shown: Shown) -> RenderableType:
     return table_of(rows, SUMMARY_ROWS, title=title, bar=shown.bar)
 
 
-def _refused(engine: Engine) -> list[str]:
+def _refused(driver: Driver) -> list[str]:
     """Refused rows by reason, one line each."""
-    ledger = engine.ledger()
+    ledger = driver.ledger()
     by_reason = ledger.group_by("source", "reason", maintain_order=True).agg(pl.col(DIFF).abs().sum())
     return [f"{count:,} of {source}: {reason}" for source, reason, count in by_reason.iter_rows()]

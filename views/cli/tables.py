@@ -12,14 +12,25 @@ from evercurrent.core.schema import DIFF, EPOCH
 
 
 def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The rows by these columns, ``-name`` from the largest; without any, by all columns that can be compared."""
+    """The rows by these columns, ``-name`` from the largest, and then by all others that can be compared.
+
+    So they stand in the same order in which way soever they were computed.
+    """
     names = [name.removeprefix("-") for name in by]
-    if not by:
-        names = [name for name, dtype in rows.schema.items() if not dtype.is_nested() and dtype != pl.Object]
-    if not names:
+    falling = [name.startswith("-") for name in by]
+    others = [
+        name
+        for name, dtype in rows.schema.items()
+        if name not in names and not dtype.is_nested() and dtype != pl.Object
+    ]
+    if not names and not others:
         return rows
-    falling = [name.startswith("-") for name in by] or False
-    return rows.sort(names, descending=falling, nulls_last=True, maintain_order=True)
+    return rows.sort(
+        [*names, *others],
+        descending=[*falling, *(False for _ in others)],
+        nulls_last=True,
+        maintain_order=True,
+    )
 
 
 BAR = 20

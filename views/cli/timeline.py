@@ -85,7 +85,7 @@ def draw_timeline(
         console = Console()
         screen: Screen = LiveScreen(console, shown) if console.is_terminal else PlainScreen(console, shown)
         feed = feed_of(application, paths, batch_rows, follow=False, stop=stop)
-        Run(application, feed, screen, shown, {}, stop).go()
+        Run(application, application.engine, feed, screen, shown, {}, stop).go()
         options: dict[str, Any] = {"title": title, "width": width, "rows": rows, "panes": panes}
         drawn = view.timeline(value, label=label, key=chosen, **options)
         typer.echo(str(drawn.save(output)))

@@ -1,0 +1,94 @@
+"""kill -9 at any moment and at every operation of the store; restarts until the input ends; nothing of it can be seen."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bank
+from durability import doomed
+from durability.observing import all_of, differences
+
+TESTS = Path(__file__).resolve().parents[1]
+LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
+
+
+def begin(folder: Path, every: int, last: int) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))}
+    words = [sys.executable, "-W", "ignore", "-m", "durability.doomed", str(folder), str(every), str(last)]
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    return process
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, list[bytes]]]:
+    """What an engine shows, and the delta files that it writes, if nobody kills it."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with doomed.opened(folder) as engine:
+        doomed.run(engine)
+        seen = all_of(engine)
+    return seen, doomed.delta_files(folder)
+
+
+def check(folder: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]]]) -> None:
+    seen, files = undisturbed
+    assert doomed.delta_files(folder / "checkpoint") == files
+    with doomed.opened(folder / "checkpoint") as engine:
+        assert differences(seen, all_of(engine)) == []
+        rows = doomed.bank.transfers(doomed.TRANSFERS)
+        assert bank.wrong({name: engine.views[name].deltas() for name in bank.VIEWS}, rows) == []
+        # A sink is told at least once; with the epoch in it, that is exactly once.
+        lines = (folder / doomed.HEARD).read_text().splitlines()
+        for view in ("total", "rounds"):
+            expected = [
+                f"{frame['_epoch'][0]} {sorted(frame.drop('_epoch').rows())}"
+                for frame in engine.views[view].deltas()
+            ]
+            told = [line for line in dict.fromkeys(lines) if line in expected]
+            assert told == expected, view
+        assert set(lines) <= {
+            f"{frame['_epoch'][0]} {sorted(frame.drop('_epoch').rows())}"
+            for view in ("total", "rounds")
+            for frame in engine.views[view].deltas()
+        }
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_killed_at_random_times(
+    every: int, tmp_path: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]]]
+) -> None:
+    """A163: output and state are those of a run that nothing has disturbed."""
+    draw, kills = random.Random(every), 0
+    for _ in range(100):
+        process = begin(tmp_path, every, -1)
+        if kills < (30 if LONG else 4):
+            deadline = time.monotonic() + draw.uniform(0, 1)
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+        if process.wait(60) == 0:
+            break
+    assert process.returncode == 0
+    check(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("operation", range(60) if LONG else (0, 3, 5, 13, 21, 34))
+def test_killed_in_the_middle_of_an_operation(
+    operation: int, tmp_path: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]]]
+) -> None:
+    for _ in range(3):
+        assert begin(tmp_path, 1, operation).wait(60) == -signal.SIGKILL
+    assert begin(tmp_path, 1, -1).wait(60) == 0
+    check(tmp_path, undisturbed)

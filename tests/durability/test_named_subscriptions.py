@@ -1,0 +1,147 @@
+"""A subscription with a name goes on after the last epoch that it heard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from durability.observing import delta_epochs
+
+
+def started(checkpoint: Any = None, **options: Any) -> tuple[ec.Engine, ec.View]:
+    engine = ec.Engine(checkpoint=checkpoint, **options)
+    rows = engine.source("a", {"k": pl.Int64, "x": pl.Int64})
+    engine.view("other", rows.filter(pl.col("k") > 100))
+    return engine, engine.view("totals", rows.group_by("k").agg(pl.col("x").sum()))
+
+
+def push(engine: ec.Engine, k: int = 1) -> int:
+    return engine.push("a", {"k": [k], "x": [1]})
+
+
+def test_it_hears_first_what_it_has_missed(tmp_path: Path) -> None:
+    heard: list[pl.DataFrame] = []
+    engine, view = started(tmp_path)
+    with engine:
+        push(engine)
+        view.subscribe(heard.append, name="sink")
+        push(engine)
+    engine, view = started(tmp_path)
+    with engine:
+        push(engine)
+        push(engine)
+        assert delta_epochs(heard) == [2]
+        view.subscribe(heard.append, name="sink")
+        assert delta_epochs(heard) == [2, 3, 4]
+        push(engine)
+    assert delta_epochs(heard) == [2, 3, 4, 5]
+
+
+def test_since_is_about_the_first_time_only(tmp_path: Path) -> None:
+    heard: list[pl.DataFrame] = []
+    for _ in range(3):
+        engine, view = started(tmp_path)
+        with engine:
+            push(engine)
+            view.subscribe(heard.append, since=0, name="sink")
+    assert delta_epochs(heard) == [1, 2, 3]
+
+
+def test_after_a_crash_the_last_epoch_may_come_again_and_none_is_left_out(tmp_path: Path) -> None:
+    heard: list[pl.DataFrame] = []
+    engine, view = started(tmp_path)
+    view.subscribe(heard.append, name="sink")
+    for _ in range(3):
+        push(engine)
+    engine._running.durability._lock.close()  # as the system does for a process that is gone
+    again, view = started(tmp_path)
+    with again:
+        view.subscribe(heard.append, name="sink")
+        push(again)
+    assert delta_epochs(heard) in ([1, 2, 3, 3, 4], [1, 2, 3, 4])
+    assert sorted(set(delta_epochs(heard))) == [1, 2, 3, 4]
+
+
+def test_what_raised_is_told_again(tmp_path: Path) -> None:
+    heard: list[pl.DataFrame] = []
+    broken = True
+
+    def sink(frame: pl.DataFrame) -> None:
+        if broken:
+            raise OSError("no room")
+        heard.append(frame)
+
+    engine, view = started(tmp_path)
+    with engine:
+        view.subscribe(sink, name="sink")
+        for _ in range(3):
+            with pytest.raises(ec.SubscriberError, match="no room"):
+                push(engine)
+    engine, view = started(tmp_path)
+    with engine:
+        with pytest.raises(OSError, match="no room"):
+            view.subscribe(sink, name="sink")
+        broken = False
+        view.subscribe(sink, name="sink")
+        assert delta_epochs(heard) == [1, 2, 3]
+
+
+def test_an_epoch_that_leaves_the_view_as_it_was_is_heard(tmp_path: Path) -> None:
+    engine, _ = started(tmp_path)
+    with engine:
+        engine.views["other"].subscribe(lambda frame: None, name="sink")
+        for _ in range(3):
+            push(engine)
+        assert engine.readers.heard() == {"other/sink": 3}
+    engine, _ = started(tmp_path)
+    with engine:
+        assert engine.epoch_number == 3
+        assert engine.readers.heard() == {"other/sink": 3}
+
+
+def test_names_are_of_one_view_and_one_at_a_time() -> None:
+    engine, view = started()
+    subscription = view.subscribe(lambda frame: None, name="sink")
+    assert repr(subscription) == "Subscription(view 'totals', name 'sink')"
+    with pytest.raises(ec.PlanError, match="'sink' is in use"):
+        view.subscribe(lambda frame: None, name="sink")
+    engine.views["other"].subscribe(lambda frame: None, name="sink")
+    heard: list[pl.DataFrame] = []
+    push(engine)
+    subscription.close()
+    push(engine)
+    view.subscribe(heard.append, name="sink")
+    assert delta_epochs(heard) == [2], "without a checkpoint too"
+    for name in ("", 3):
+        with pytest.raises(ec.PlanError, match="name="):
+            view.subscribe(heard.append, name=name)  # type: ignore[arg-type]
+
+
+def test_a_callback_that_pushes_hears_every_epoch_once_and_in_order() -> None:
+    engine, view = started()
+    heard: list[int] = []
+
+    def sink(frame: pl.DataFrame) -> None:
+        heard.append(int(frame["_epoch"][0]))
+        if len(heard) < 4:
+            push(engine)
+
+    view.subscribe(sink, name="sink")
+    push(engine)
+    assert heard == [1, 2, 3, 4]
+
+
+def test_what_is_no_longer_retained_is_said(tmp_path: Path) -> None:
+    checkpoint = ec.Checkpoint(tmp_path, keep=1, grace="0s")
+    engine, view = started(checkpoint, retain=ec.Retain(epochs=1))
+    with engine:
+        view.subscribe(lambda frame: None, name="sink").close()
+        for _ in range(140):
+            push(engine)
+    engine, view = started(checkpoint)
+    with engine, pytest.raises(ec.EpochGoneError, match="snapshot"):
+        view.subscribe(lambda frame: None, name="sink")

@@ -1,0 +1,168 @@
+"""Who runs the views of an application: the engine in this process, or a driver that another package brings along.
+
+A driver is found by its name, as an entry point of the group ``evercurrent.drivers``: a function that is given the
+engine and how it is to be run, and is a context in which the views are kept current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import polars as pl
+from rich.console import Console
+
+from evercurrent.core.schema import listed
+
+from ..engine import Engine
+from ..sources import Source
+from .applications import Application, ApplicationError, durable
+
+GROUP = "evercurrent.drivers"
+
+
+class Following(Protocol):
+    """A subscription."""
+
+    def close(self) -> None:
+        """Hear no more."""
+        ...
+
+
+class CurrentView(Protocol):
+    """What a run asks of a view."""
+
+    @property
+    def earliest(self) -> int:
+        """The deltas of all epochs after this one are there."""
+        ...
+
+    def read(self) -> pl.DataFrame:
+        """The contents."""
+        ...
+
+    def deltas(self, since: int) -> Iterable[pl.DataFrame]:
+        """The changes after an epoch."""
+        ...
+
+    def subscribe(self, callback: Callable[[pl.DataFrame], Any]) -> Following:
+        """Call back with the delta of every epoch that changes the view."""
+        ...
+
+
+class Driver(Protocol):
+    """What a run pushes into: an ``Engine``, or what does in another place what that does here."""
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The declared sources."""
+        ...
+
+    @property
+    def views(self) -> Mapping[str, CurrentView]:
+        """The declared views."""
+        ...
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch."""
+        ...
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether there is a checkpoint."""
+        ...
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """How far each source was taken."""
+        ...
+
+    @property
+    def watermarks(self) -> Mapping[str, datetime | int | None]:
+        """How far the event time of each source is complete."""
+        ...
+
+    def push(
+        self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: int | None = None
+    ) -> int:
+        """One batch of changes, which is one epoch."""
+        ...
+
+    def tick(self) -> int:
+        """An epoch without rows: processing time moves on."""
+        ...
+
+    def epoch(self, *, at: datetime | None = None) -> AbstractContextManager[None]:
+        """What is advanced inside is one epoch."""
+        ...
+
+    def advance(self, source: str, watermark: int) -> int:
+        """Move the watermark of a source by hand, to an instant in microseconds."""
+        ...
+
+    def ledger(self) -> pl.DataFrame:
+        """Every refused row and why."""
+        ...
+
+
+class StartDriver(Protocol):
+    """An entry point: keeps the views of an engine current while its context lasts."""
+
+    def __call__(
+        self, engine: Engine, *, checkpoint: str | None, master: str | None, buckets: int | None
+    ) -> AbstractContextManager[Driver]: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an application is to be run.
+
+    Args:
+        on: the name of a driver; None: in this process.
+        master: which cluster; None: as the driver likes.
+        buckets: into how many parts states are cut; None: as the driver likes.
+    """
+
+    on: str | None = None
+    master: str | None = None
+    buckets: int | None = None
+
+
+@contextmanager
+def driven(application: Application, place: Place, checkpoint: str | None) -> Iterator[Driver]:
+    """The application's views, kept current in that place, with a checkpoint if one is asked for.
+
+    Raises:
+        ApplicationError: there is no such driver, or the engine cannot be given the checkpoint.
+    """
+    if place.on is None:
+        with durable(application, checkpoint):
+            yield application.engine
+        return
+    start = _found(place.on)
+    Console(stderr=True).print(f"starting {place.on} ...", markup=False, highlight=False)
+    with start(
+        application.engine, checkpoint=checkpoint, master=place.master, buckets=place.buckets
+    ) as driver:
+        yield driver
+
+
+def _found(name: str) -> StartDriver:
+    """The driver of this name.
+
+    Raises:
+        ApplicationError: none, or one that cannot be imported.
+    """
+    known = entry_points(group=GROUP)
+    if name not in known.names:
+        others = f"there are {listed(sorted(known.names))}" if known.names else "none is installed"
+        raise ApplicationError(
+            f"--on {name}: there is no driver of this name; {others}; leave out --on to run in this process"
+        )
+    start: StartDriver = known[name].load()
+    return start

@@ -1,0 +1,306 @@
+"""What makes an epoch outlive the process: states and deltas written first, then one record that makes them real.
+
+    evaluate (states staged) -> write -> append -> commit in memory
+
+Whatever fails before the record is there leaves files that nothing names, and an engine that can take the same
+input again. Between two commits (``Checkpoint(every=n)``) epochs wait in memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from evercurrent.core.errors import CheckpointError
+from evercurrent.core.protocol import State
+
+from .builder import Compiled
+from .checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
+from .checkpoint.rebucket import rebucket
+from .epochs import Passed, Resumed, Standing
+from .filling import fill
+from .identity import check_plan, plan_record
+from .past import Past, in_bucket_0
+from .plan import Plan
+from .reader_notes import read_note, write_note
+from .residence import Residence
+from .store import Store
+
+SWEEP_EVERY = 64
+"""After so many commits, what no retained one names is deleted."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A checkpoint that we have the lock of."""
+
+    store: Store
+    log: CommitLog
+    saver: Saver
+    residence: Residence
+    past: Past
+    plan: Mapping[str, Any]
+    states: Mapping[str, State]
+    versions: Mapping[str, str] = field(default_factory=versions)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What other drivers have on record, which is carried on."""
+    writer: str | None = None
+    """Who wrote the last commit that we know of: we, or the one that we have gone on from."""
+    commits: int = 0
+    staged: tuple[tuple[Passed, ...], Commit | None] = field(default=((), None))
+
+
+class Durability:
+    """The checkpoint of one engine: opened with a circuit, written epoch by epoch, closed.
+
+    ``write`` and ``append`` are the two halves of making an epoch real; both may fail, and then ``discard`` forgets
+    what was begun. While it is open, nobody else on this machine can write to the same place.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, plan: Plan) -> None:
+        self._checkpoint = checkpoint
+        self._plan = plan
+        self._open: _Open | None = None
+        self._lock = ExitStack()
+        self._closed = False
+        self._ended: str | None = None
+        weakref.finalize(self, self._lock.close)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the checkpoint has been opened."""
+        return self._open is not None
+
+    def require_open(self) -> None:
+        """Check that an epoch can be written.
+
+        Raises:
+            CheckpointError: the engine was closed, it is not known how its last epoch ended, or another one has gone on.
+        """
+        if self._ended is not None:
+            raise CheckpointError(self._ended)
+        if self._closed:
+            raise CheckpointError(f"{self._where}: the engine is closed; make a new one to go on")
+
+    def open(self, compiled: Compiled) -> Resumed | None:
+        """Lock the checkpoint, and give the circuit the states of its last commit. None: it is a new one.
+
+        Raises:
+            CheckpointError: another one writes there, what is there is no checkpoint, is of another plan or damaged.
+        """
+        self.require_open()
+        store = self._checkpoint.store
+        self._take_lock(store)
+        try:
+            return self._opened(store, compiled)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take_lock(self, store: Store) -> None:
+        try:
+            self._lock.enter_context(store.lock())
+        except CheckpointError:
+            # An engine that nobody refers to any more, but that was not collected yet, does not need it.
+            gc.collect()
+            self._lock.enter_context(store.lock())
+
+    def _opened(self, store: Store, compiled: Compiled) -> Resumed | None:
+        log, pieces = CommitLog(store, full_every=self._checkpoint.full_every), Pieces.of(store)
+        saver, plan = Saver(pieces), plan_record(self._plan, compiled)
+        states = in_bucket_0(compiled)
+        residence = Residence(states, saver, self._checkpoint.resident_bytes)
+        past = Past(self._plan, plan, log, pieces)
+        self._open = _Open(store, log, saver, residence, past, plan, states)
+        last = log.last
+        if last is None:
+            return None
+        match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
+        if last.buckets > 1:
+            last = rebucket(store, 1)  # Another driver has cut it, and can cut it again.
+            log.refresh()
+        self._open.writer, self._open.facts = last.writer, last.facts
+        unchanged = {f"{name}/0" for name in match.unchanged}
+        saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
+        residence.restored()
+        filled = fill(self._plan, compiled, match, compiled.retained)
+        born = {name: epoch for name, epoch in last.facts.get("born", {}).items() if name in self._plan.views}
+        self._open.past.born = born | dict.fromkeys(filled, last.epoch + 1)
+        heard = read_note(store, last.epoch)
+        return Resumed(
+            epoch=last.epoch,
+            positions={
+                name: last_position
+                for name, last_position in last.positions.items()
+                if name not in match.gone_sources
+            },
+            readers=last.readers if heard is None else heard,
+            rows=last.facts.get("rows", {}),
+            last=last.epochs[-1] if last.epochs else (0, 0, {}),
+            filled=filled,
+        )
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors about the plan say of which checkpoint."""
+        try:
+            yield
+        except CheckpointError as error:
+            raise CheckpointError(f"{self._where}: {error}") from error
+
+    # An epoch
+
+    def write(self, passed: Passed, standing: Standing) -> None:
+        """Write the states as staged, and the deltas, if it is this epoch's turn. Nothing is real before ``append``.
+
+        Raises:
+            CheckpointError: the store does not let us; whatever it has taken is not named by any commit.
+        """
+        opened = self._now()
+        waiting = (*opened.past.waiting, passed)
+        is_due = passed.epoch == 0 or len(waiting) >= self._checkpoint.every
+        opened.staged = waiting, self._commit_of(opened, waiting, standing) if is_due else None
+
+    def append(self) -> None:
+        """Make real what was written.
+
+        Raises:
+            CheckpointError: it is not; or it is not known whether it is, and then nothing can be written any more.
+        """
+        opened = self._now()
+        waiting, commit = opened.staged
+        opened.staged = (), None
+        if commit is None:
+            opened.past.waiting = waiting
+            return
+        try:
+            opened.log.append(commit)
+        except Exception as error:
+            if not self._is_there(opened, commit, error):
+                raise
+        opened.past.waiting, opened.writer = (), commit.writer
+        opened.commits += 1
+        opened.residence.committed(commit.states)
+
+    def discard(self) -> None:
+        """Forget what was begun."""
+        if self._open is not None:
+            self._open.staged = (), None
+
+    def tidy(self) -> None:
+        """See to the limit of memory, and now and then to files that nothing names. Between epochs.
+
+        What goes wrong with the files is a warning: the epoch is done, and it will be tried again.
+        """
+        opened = self._now()
+        if not opened.past.waiting:
+            opened.residence.keep_within()
+        if opened.commits < SWEEP_EVERY:
+            return
+        opened.commits = 0
+        try:
+            opened.log.sweep(self._checkpoint.keep, self._checkpoint.grace_seconds)
+        except CheckpointError as error:
+            warnings.warn(f"files that are no longer needed stay where they are: {error}", stacklevel=4)
+
+    def flush(self, standing: Standing) -> None:
+        """Commit the epochs that wait for that, and how far readers have heard. Between epochs.
+
+        Raises:
+            CheckpointError: it could not be written; what waits goes on waiting.
+        """
+        self.require_open()
+        opened = self._now()
+        if opened.past.waiting:
+            opened.staged = opened.past.waiting, self._commit_of(opened, opened.past.waiting, standing)
+            self.append()
+        last = opened.log.last
+        if last is not None and dict(standing.readers) != dict(last.readers):
+            write_note(opened.store, last.epoch, standing.readers)
+
+    def close(self, standing: Standing) -> None:
+        """Flush, and let others have the checkpoint. Closing twice is no error.
+
+        Raises:
+            CheckpointError: what was not committed yet could not be.
+        """
+        if self._closed:
+            return
+        try:
+            if self._open is not None and self._ended is None:
+                self.flush(standing)
+        finally:
+            self._closed = True
+            self._lock.close()
+
+    def release(self) -> None:
+        """It could not be opened: others may try."""
+        self._open = None
+        self._lock.close()
+
+    @property
+    def past(self) -> Past:
+        """What the retained commits know of earlier epochs."""
+        return self._now().past
+
+    # Details
+
+    def _commit_of(self, opened: _Open, waiting: tuple[Passed, ...], standing: Standing) -> Commit:
+        """Write all that the record of these epochs names, and return that."""
+        wanted = {name: (state, state.saved()) for name, state in opened.states.items()}
+        said = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
+        records, refs = opened.saver.write_all(wanted, said)
+        deltas: dict[str, list[DeltaRef]] = {}
+        for (view, _, _), ref in zip(said, refs, strict=True):
+            deltas.setdefault(view, []).append(ref)
+        return Commit(
+            epoch=waiting[-1].epoch,
+            buckets=1,
+            plan=opened.plan,
+            states=records,
+            deltas={view: tuple(refs) for view, refs in deltas.items()},
+            positions=standing.positions,
+            readers=standing.readers,
+            epochs=tuple((passed.epoch, passed.instant, passed.watermarks) for passed in waiting),
+            facts={**opened.facts, "rows": standing.rows, "born": opened.past.born},
+            # One for each attempt: a record that appears late, of an attempt that was given up, is another's.
+            writer=new_writer(),
+            versions=opened.versions,
+        )
+
+    def _is_there(self, opened: _Open, commit: Commit, error: Exception) -> bool:
+        """Whether a record of which nothing good was heard is there all the same.
+
+        If that cannot be told, or somebody else has gone on from our last commit, this engine is at its end.
+        """
+        try:
+            last = opened.log.refresh()
+        except CheckpointError as unknown:
+            self._ended = (
+                f"{self._where}: it is not known whether epoch {commit.epoch} was committed ({error}; and then: "
+                f"{unknown}); make a new engine: it goes on from what is there, and skips batches with a position "
+                "that it has"
+            )
+            raise CheckpointError(self._ended) from error
+        if last is None or last.writer == opened.writer:
+            return False
+        if last.writer == commit.writer:
+            return True
+        self._ended = (
+            f"{self._where}: another writer has committed epoch {last.epoch}, which this engine does not know of; make "
+            "a new one, which goes on from there, and see to it that there is only one at a time"
+        )
+        raise CheckpointError(self._ended) from error
+
+    def _now(self) -> _Open:
+        assert self._open is not None, "the engine opens a checkpoint before it uses it"
+        return self._open
+
+    @property
+    def _where(self) -> str:
+        return self._checkpoint.store.url

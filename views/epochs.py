@@ -1,0 +1,116 @@
+"""An epoch before and after: what it is given, what is written of it, and where a checkpoint leaves off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from evercurrent.core.delta import Delta
+from evercurrent.core.errors import InputError
+from evercurrent.core.instants import shown
+
+from .run_log import Noted
+
+MOST_POSITION = 2**63 - 1
+"""Positions are counted in 64 bits, as rows of any log are."""
+
+
+@dataclass(slots=True)
+class Offered:
+    """The input of an epoch: gathered push by push while it is open, and then taken as a whole or not at all.
+
+    ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before.
+    """
+
+    deltas: dict[str, list[Delta]] = field(default_factory=dict)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    skipped: int = 0
+
+    def add(self, source: str, delta: Delta, position: int | None) -> None:
+        """Take the changes of one push, and how far the source is taken with it."""
+        self.deltas.setdefault(source, []).append(delta)
+        if position is not None:
+            self.positions[source] = position
+
+    def promise(self, source: str, watermark: int) -> None:
+        """Take a watermark by hand.
+
+        Raises:
+            InputError: it would move back within the epoch.
+        """
+        if watermark < (known := self.watermarks.get(source, watermark)):
+            raise InputError(
+                f"source {source!r}: the watermark cannot move back from {shown(known)} to {shown(watermark)} "
+                "within an epoch"
+            )
+        self.watermarks[source] = watermark
+
+    def skips(self, source: str, position: int, taken: Mapping[str, int]) -> bool:
+        """Whether a batch at this position was taken before, in this epoch or an earlier one.
+
+        Raises:
+            InputError: the position is no whole number from 0.
+        """
+        if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position <= MOST_POSITION:
+            raise InputError(
+                f"source {source!r}: position={position!r} is no whole number from 0 (of 63 bits); give one that "
+                "grows from batch to batch, such as the number of the batch or an offset in a log"
+            )
+        last = self.positions.get(source, taken.get(source))
+        is_known = last is not None and position <= last
+        self.skipped += is_known
+        return is_known
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether all of it was taken before: then there is no epoch."""
+        return bool(self.skipped) and not (self.deltas or self.watermarks)
+
+    def arrived(self) -> dict[str, Delta]:
+        """The changes of each source as one delta."""
+        return {
+            name: deltas[0] if len(deltas) == 1 else Delta(pl.concat([delta.frame for delta in deltas]))
+            for name, deltas in self.deltas.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """An epoch as it is written: processing time in microseconds, watermarks after it, deltas by view."""
+
+    epoch: int
+    instant: int
+    watermarks: Mapping[str, int]
+    deltas: Mapping[str, pl.DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a commit says beside states and deltas.
+
+    ``positions`` of the sources, last epochs that ``readers`` have heard, and how many ``rows`` of each source with
+    event time have come.
+    """
+
+    positions: Mapping[str, int]
+    readers: Mapping[str, int]
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a checkpoint ends.
+
+    ``last`` is the last epoch that it knows the time and watermarks of; ``filled`` are views that are new in the
+    program: they hold what they would if they had been there, and nobody has been told yet.
+    """
+
+    epoch: int
+    positions: Mapping[str, int]
+    readers: Mapping[str, int]
+    rows: Mapping[str, int]
+    last: Noted
+    filled: Mapping[str, Delta]

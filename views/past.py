@@ -1,0 +1,108 @@
+"""What a checkpoint knows of earlier epochs: deltas from their files, contents from old commits, times and watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.errors import EpochGoneError
+from evercurrent.core.ledger import Ledger
+from evercurrent.core.protocol import State
+
+from .builder import Compiled
+from .checkpoint import CommitLog, Pieces, Saver
+from .compiling import compile_plan
+from .epochs import Passed
+from .history import BEFORE_ALL
+from .identity import state_ids
+from .plan import Plan
+from .run_log import Noted
+
+
+class Past:
+    """The retained epochs of a checkpoint.
+
+    ``waiting`` are epochs that are done and not yet committed, ``born`` the epochs in which views came to be that were
+    not there from the beginning: what older files say of their names is about others.
+    """
+
+    def __init__(self, plan: Plan, record: Mapping[str, Any], log: CommitLog, pieces: Pieces) -> None:
+        self.waiting: tuple[Passed, ...] = ()
+        self.born: Mapping[str, int] = {}
+        self._plan = plan
+        self._record = record
+        self._log = log
+        self._pieces = pieces
+
+    def begins(self, view: str) -> int:
+        """Deltas of a view of all epochs after this one are there."""
+        first = min(self._log.epochs(), default=0) or BEFORE_ALL
+        return max(first, self.born.get(view, 0) - 1)
+
+    def deltas(self, view: str, since: int, until: int) -> Iterator[pl.DataFrame]:
+        """The deltas of a view after one epoch and up to another, from files and from what waits to be written.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+            CheckpointError: a file is missing or damaged.
+        """
+        born = self.born.get(view, 0)
+        if BEFORE_ALL < since < born:
+            raise EpochGoneError(
+                f"view {view!r}: it was declared, or declared anew, at epoch {born}, and after epoch {since} it was not "
+                "what it is now; start from view.snapshot()"
+            )
+        try:
+            refs = self._log.deltas(view, max(since, born - 1))
+        except EpochGoneError as error:
+            raise EpochGoneError(
+                f"view {view!r}: {error}; start from view.snapshot(), or keep more commits with Checkpoint(keep=...)"
+            ) from error
+        files = [ref.piece for ref in refs if since < ref.epoch <= until]
+        waiting = [passed.deltas for passed in self.waiting if since < passed.epoch <= until]
+        return self._frames(view, files, waiting)
+
+    def _frames(
+        self, view: str, files: list[Any], waiting: list[Mapping[str, pl.DataFrame]]
+    ) -> Iterator[pl.DataFrame]:
+        yield from map(self._pieces.read, files)
+        yield from (deltas[view] for deltas in waiting if view in deltas)
+
+    def passed(self) -> Iterator[Noted]:
+        """Times and watermarks of all epochs that the retained commits know, the latest first."""
+        for epoch in reversed(self._log.epochs()):
+            yield from reversed(self._log.at(epoch).epochs)
+
+    def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
+        """The contents of a view after an epoch, from the commit of that epoch, in a circuit of their own.
+
+        Raises:
+            EpochGoneError: there is no commit of the epoch, or the view was not there or another one.
+            CheckpointError: a file is missing or damaged.
+        """
+        try:
+            commit = self._log.at(epoch)
+        except EpochGoneError as error:
+            raise EpochGoneError(f"view {view!r}: {error}") from error
+        then = commit.plan["views"].get(view)
+        if then is None or then["identity"] != self._record["views"][view]["identity"]:
+            raise EpochGoneError(
+                f"view {view!r}: after epoch {epoch} there was no such view, or it was computed in another way; it is "
+                "what it is now since its first delta"
+            )
+        compiled, saver = compile_plan(self._plan, ledger), Saver(self._pieces)
+        node, states = compiled.kept_at[view], state_ids(compiled)
+        stage = compiled.cut.stages[compiled.cut.stage_of[node]]
+        parts = [self._plan[self._plan.views[view]].schema.to_frame()]
+        for bucket in range(commit.buckets):
+            if node in stage.in_bucket(bucket):
+                saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, commit.states)
+                parts.append(compiled.contents[view].contents())
+        return parts[1] if len(parts) == 2 else pl.concat(parts)
+
+
+def in_bucket_0(compiled: Compiled) -> dict[str, State]:
+    """All states, as they are named where there is one bucket."""
+    return {f"{name}/0": state for name, state in state_ids(compiled).items()}
