@@ -1,1 +1,12 @@
-"""The same plans as Structured Streaming queries. Nothing is here yet: embedded engines come first."""
+"""The same views inside Spark: a plan as a Structured Streaming query, one micro-batch being one epoch.
+
+pyspark is needed where a query is started, and not to import this.
+"""
+
+from .batch import run_batch
+from .micro_batches import OnEpoch
+from .query import Query, run
+from .session import local_session
+from .spark_views import SparkView
+
+__all__ = ["OnEpoch", "Query", "SparkView", "local_session", "run", "run_batch"]

@@ -1,0 +1,64 @@
+"""Bounded DataFrames through the views of an engine, in one epoch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evercurrent.core.clock import END_OF_TIME
+from evercurrent.views.checkpoint import Checkpoint, CommitLog
+from evercurrent.views.engine import Engine
+
+from .inputs import check_sources, tagged
+from .micro_batches import OnEpoch
+from .query import BUCKETS, DRIVER_ROWS, prepared
+from .session import require_spark
+from .spark_views import SparkViews
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def run_batch(
+    engine: Engine,
+    sources: Mapping[str, DataFrame],
+    *,
+    checkpoint: str | Path | Checkpoint | None = None,
+    buckets: int = BUCKETS,
+    on_epoch: OnEpoch | None = None,
+    driver_rows: int = DRIVER_ROWS,
+    is_all: bool = False,
+) -> SparkViews:
+    """The views of an engine over bounded DataFrames: all their rows are one epoch.
+
+    The answer is that of an engine which was pushed the same rows in one epoch. With ``is_all`` no row will come after
+    these: every watermark moves to the end of time, so that all windows speak.
+
+    Args:
+        engine: sources and views; nothing pushed.
+        sources: a DataFrame for every source.
+        checkpoint: where views and states are kept; without, in a folder that goes with the result. It has to be new.
+        buckets: into how many parts states are cut.
+        on_epoch: as for ``run``.
+        driver_rows: as for ``run``.
+        is_all: whether this is all there will be.
+
+    Raises:
+        InputError, PlanError, CheckpointError: as for ``run``; CheckpointError also if the checkpoint has epochs already.
+    """
+    require_spark()
+    check_sources(engine, sources, is_streaming=False)
+    folder: Any = None
+    if checkpoint is None:
+        folder = tempfile.TemporaryDirectory(prefix="evercurrent-", ignore_cleanup_errors=True)
+        checkpoint = folder.name
+    spark = next(iter(sources.values())).sparkSession
+    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
+    batches.require_new()
+    promised = (
+        {name: END_OF_TIME for name, source in engine.sources.items() if source.event_time} if is_all else {}
+    )
+    batches.run(tagged(sources, engine.sources), 0, promised)
+    return SparkViews(engine, batches.setup, CommitLog(batches.store), spark, keeps=folder)

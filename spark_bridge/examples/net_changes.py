@@ -1,0 +1,40 @@
+"""What deltas of one or several epochs come to, for tables that keep one row per key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from evercurrent.core.errors import InputError
+from evercurrent.core.schema import DIFF, EPOCH, listed, require_columns
+
+
+class NetChange(NamedTuple):
+    """The rows as they are now, the keys whose rows are gone, and the last epoch that is in it."""
+
+    now: pl.DataFrame
+    gone: pl.DataFrame
+    epoch: int
+
+
+def net_change(delta: pl.DataFrame, keys: Sequence[str], after: int) -> NetChange:
+    """What the epochs after one come to. A delta that is told twice changes nothing the second time.
+
+    Raises:
+        InputError: a key has two rows, so it is none.
+    """
+    require_columns("the delta", delta.schema, keys)
+    news = delta.filter(pl.col(EPOCH) > after)
+    columns = [name for name in delta.columns if name not in (EPOCH, DIFF)]
+    rows = news.group_by(columns, maintain_order=True).agg(pl.col(DIFF).sum())
+    now = rows.filter(pl.col(DIFF) > 0)
+    if (now[DIFF] > 1).any() or now.select(keys).is_duplicated().any():
+        raise InputError(
+            f"the delta has several rows of one key {listed(keys)}; name all columns that tell rows apart"
+        )
+    gone = rows.filter(pl.col(DIFF) < 0).join(now, on=list(keys), how="anti", nulls_equal=True)
+    last = news[EPOCH].max() if news.height else after
+    assert isinstance(last, int)
+    return NetChange(now.select(columns), gone.select(keys), last)

@@ -1,0 +1,79 @@
+"""A view kept as a table of a database: the delta of each epoch is written by key, once. Shown with SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+from polars import selectors as cs
+
+from evercurrent.core.schema import DIFF, EPOCH
+
+from .net_changes import net_change
+
+EPOCHS = "evercurrent_epochs"
+"""The table that says up to which epoch each table is written."""
+
+
+def write_to_sqlite(
+    database: sqlite3.Connection, table: str, delta: pl.DataFrame, *, keys: Sequence[str]
+) -> bool:
+    """Bring a table up to a view's delta. The rows and the epoch are one transaction: all or nothing, and once.
+
+    The table is made by the first delta. Times and decimals are written as text. Embedded, the view's own subscription
+    calls it::
+
+        view.subscribe(lambda delta: write_to_sqlite(database, "depth", delta, keys=["pages"]), name="depth")
+
+    Args:
+        database: an open connection, with no transaction open.
+        table: the name of the table.
+        delta: the view's columns, ``_epoch`` and ``_diff``; of one epoch or of several.
+        keys: the columns that tell rows of the view apart: those that it is grouped by.
+
+    Returns:
+        Whether there was something new in it.
+
+    Raises:
+        InputError: two rows have the same key.
+    """
+    columns = [name for name in delta.columns if name not in (EPOCH, DIFF)]
+    same = " AND ".join(f"{quoted(key)} IS ?" for key in keys)
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute(
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS} (written TEXT PRIMARY KEY, epoch INTEGER NOT NULL)"
+        )
+        database.execute(f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({listed(columns)})")
+        database.execute(
+            f"CREATE INDEX IF NOT EXISTS {quoted(table + ' keys')} ON {quoted(table)} ({listed(keys)})"
+        )
+        found = database.execute(f"SELECT epoch FROM {EPOCHS} WHERE written = ?", (table,)).fetchone()
+        done = 0 if found is None else int(found[0])
+        change = net_change(delta, keys, after=done if found else -1)
+        if found is not None and change.epoch <= done:
+            return False
+        touched = pl.concat([change.gone, change.now.select(keys)])
+        database.executemany(f"DELETE FROM {quoted(table)} WHERE {same}", values(touched))
+        places = ", ".join("?" * len(columns))
+        database.executemany(
+            f"INSERT INTO {quoted(table)} ({listed(columns)}) VALUES ({places})", values(change.now)
+        )
+        database.execute(f"INSERT OR REPLACE INTO {EPOCHS} VALUES (?, ?)", (table, change.epoch))
+    return True
+
+
+def values(rows: pl.DataFrame) -> Iterable[tuple[object, ...]]:
+    """Rows as the database takes them."""
+    return rows.with_columns((cs.temporal() | cs.decimal() | cs.categorical()).cast(pl.String)).iter_rows()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns, as SQL has them."""
+    return ", ".join(map(quoted, names))
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'

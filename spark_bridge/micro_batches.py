@@ -1,0 +1,225 @@
+"""Micro-batches of Spark as epochs: the function that ``foreachBatch`` calls."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from evercurrent.core.clock import Epoch, Now
+from evercurrent.core.errors import CheckpointError, NameTakenError
+from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
+from evercurrent.views.store import Store, store_at
+
+from .epochs import EpochDeltas, Epochs, require_next
+from .frames import delta_frames
+from .jobs import Setup, SparkJobs
+from .work import Done, Fire, Instant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OnEpoch = Callable[[str, Any, int], None]
+"""A user's sink: the name of a view, its delta of an epoch as a Spark DataFrame, the epoch."""
+
+SWEEP_EVERY = 64
+"""Micro-batches between two looks at what no retained commit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a query runs, beside its plan; plain data, so that it can go to another process.
+
+    ``driver_rows``: stages with up to so many rows run in the driver process.
+    """
+
+    checkpoint: Checkpoint
+    driver_rows: int
+    on_epoch: OnEpoch | None = None
+
+
+ASKED, BATCHES = "asked", "batches"
+"""Folders of the checkpoint: windows that are to be told to speak; what is recorded of micro-batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is recorded of a micro-batch: its processing time in microseconds, and which windows are told to speak."""
+
+    at: int
+    fires: tuple[Fire, ...]
+    asked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What whoever feeds a micro-batch knows of it: its processing time in microseconds, and positions by source."""
+
+    at: int
+    positions: Mapping[str, int]
+
+
+class MicroBatches:
+    """Carries each micro-batch through the plan, as one epoch that is committed before Spark commits the batch.
+
+    Spark offers a batch again, with the same number and the same rows, if it was not told that it is done: then the
+    epoch is in the checkpoint already and is skipped, or it is not and is run. It may be called in another process
+    than the one where it was made (Spark Connect): what it has to know is in the checkpoint.
+
+    ``planned`` tells what is known of a batch, by its number; without it batches have the time when they are run, and
+    no positions. ``error`` is what the last batch has raised in this process, where Spark shows a text of it only.
+    """
+
+    def __init__(self, setup: Setup, options: Options) -> None:
+        self.setup = setup
+        self.options = options
+        self.planned: Callable[[int], Planned] | None = None
+        self.error: Exception | None = None
+        self._epochs: Epochs | None = None
+        self._store: Store | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Run a micro-batch.
+
+        Raises:
+            CheckpointError: batches are missing, another writer was faster, or the store failed.
+            InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
+        """
+        try:
+            self._run_next(rows, batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _run_next(self, rows: DataFrame, batch: int) -> None:
+        if require_next(self.last_batch, batch):
+            self.run(rows, batch)
+            if batch % SWEEP_EVERY == SWEEP_EVERY - 1:
+                self._sweep(batch)
+
+    def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
+        """Run a micro-batch that follows on the last one; ``promised`` are watermarks by hand."""
+        epochs = self.opened()
+        jobs = SparkJobs(rows.sparkSession, self.setup)
+        epochs.executors = jobs
+        done = epochs.last.facts.get("spark", {}).get("asked", [])
+        attempt = self._attempt(batch, done)
+        planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
+
+        def arrive(instant: Instant) -> list[Done]:
+            return jobs.arrive(rows, instant)
+
+        def tell(deltas: EpochDeltas) -> None:
+            self._tell(rows, deltas)
+
+        epochs.step(
+            arrive,
+            planned.at,
+            planned.positions,
+            {"spark": {"batch": batch, "asked": list(attempt.asked)}},
+            tell=tell if self.options.on_epoch else None,
+            promised=promised,
+            fires=attempt.fires,
+        )
+
+    def promise(self, promised: Mapping[str, int], at: datetime | None = None) -> int:
+        """An epoch without rows that moves watermarks by hand, between micro-batches. Returns its number."""
+        epochs = self.opened()
+        epochs.refresh()
+        instant = instant_of(at)
+        return epochs.step(lambda _: [], instant, {}, {}, promised=promised).epoch
+
+    def ask(self, fire: Fire) -> None:
+        """Have windows told to speak with the next micro-batch."""
+        self.store.put(f"{ASKED}/{uuid4().hex}", [pickle.dumps(fire)])
+
+    def require_new(self) -> None:
+        """Check that nothing was committed yet.
+
+        Raises:
+            CheckpointError: there are epochs in the checkpoint.
+        """
+        if self.opened().last.epoch:
+            raise CheckpointError(
+                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch}; a batch begins at the beginning: "
+                "give another folder, or none"
+            )
+
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the last micro-batch that is committed."""
+        last: int | None = self.opened().last.facts.get("spark", {}).get("batch")
+        return last
+
+    def opened(self) -> Epochs:
+        """The epochs of this query, opened once in a process."""
+        if self._epochs is None:
+            store = self.store
+            pieces = Pieces.of(store)
+            self._epochs = Epochs(
+                self.setup.unpickled(),
+                CommitLog(store, full_every=self.options.checkpoint.full_every),
+                pieces,
+                buckets=self.setup.buckets,
+                driver_rows=self.options.driver_rows,
+                inline_rows=self.setup.inline_rows,
+                writer=new_writer(),
+                versions=versions(),
+                drop=self.options.checkpoint.drop,
+            )
+        return self._epochs
+
+    @property
+    def store(self) -> Store:
+        """Where the checkpoint is."""
+        if self._store is None:
+            self._store = store_at(self.setup.store)
+        return self._store
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to another process: not what is open here."""
+        return {**self.__dict__, "_epochs": None, "_store": None}
+
+    def _attempt(self, batch: int, done: Sequence[str]) -> Attempt:
+        """The time of a batch, and which windows are told to speak.
+
+        If somebody hears of epochs before they are committed, that is recorded when the batch is first offered and
+        holds when it is offered again: so the same is said. What the last epoch has ``done`` is not done again.
+        """
+        asked = [found.name for found in self.store.list(f"{ASKED}/")]
+        self.store.delete_all([name for name in asked if name in done])
+        waiting = tuple(name for name in asked if name not in done)
+        fires = tuple(pickle.loads(self.store.read(name)) for name in waiting)
+        attempt = Attempt(instant_of(None), fires, waiting)
+        if self.options.on_epoch is None:
+            return attempt
+        name = f"{BATCHES}/{batch:012}"
+        try:
+            self.store.put(name, [pickle.dumps(attempt)])
+        except NameTakenError:
+            attempt = pickle.loads(self.store.read(name))
+        return attempt
+
+    def _tell(self, rows: DataFrame, deltas: EpochDeltas) -> None:
+        assert self.options.on_epoch is not None, "somebody wants to hear"
+        for view, frame in delta_frames(rows.sparkSession, self.setup, deltas):
+            self.options.on_epoch(view, frame, deltas.epoch)
+
+    def _sweep(self, done: int) -> None:
+        """Delete what no retained commit names: of states, deltas, exchanges, and what was recorded of batches."""
+        checkpoint = self.options.checkpoint
+        self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
+        names = [found.name for found in self.store.list(f"{BATCHES}/")]
+        self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= done])
+
+
+def instant_of(at: datetime | None) -> int:
+    """A processing time in microseconds; of None, that of the clock.
+
+    Raises:
+        InputError: it has no time zone.
+    """
+    return Now(Epoch(0), datetime.now(UTC) if at is None else at).instant

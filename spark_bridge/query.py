@@ -1,0 +1,207 @@
+"""The views of an engine as a Structured Streaming query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evercurrent.core.clock import END_OF_TIME
+from evercurrent.core.errors import CheckpointError, PlanError
+from evercurrent.core.ledger import Ledger
+from evercurrent.core.routes import MOST_BUCKETS
+from evercurrent.views.checkpoint import Checkpoint, CommitLog
+from evercurrent.views.checkpoint.rebucket import rebucket
+from evercurrent.views.compiling import compile_plan
+from evercurrent.views.engine import Engine
+from evercurrent.views.identity import check_plan
+from evercurrent.views.running import LEDGER_ROWS
+from evercurrent.views.store import Store, store_at
+
+from .inputs import check_sources, heartbeat, tagged
+from .jobs import Setup
+from .micro_batches import MicroBatches, OnEpoch, Options
+from .requirements import check_picklable, check_shared
+from .session import require_spark
+from .spark_views import SparkViews
+from .work import Fire
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+BUCKETS = 16
+DRIVER_ROWS = 200_000
+"""Stages with up to so many rows run in the driver process: about what a Spark job costs more than the work itself."""
+
+INLINE_ROWS = 50_000
+"""Tasks hand on up to so many rows as they are; more are written to files."""
+
+
+def run(
+    engine: Engine,
+    sources: Mapping[str, DataFrame],
+    *,
+    checkpoint: str | Path | Checkpoint,
+    buckets: int = BUCKETS,
+    trigger: Mapping[str, Any] | None = None,
+    heartbeat_seconds: float | None = None,
+    on_epoch: OnEpoch | None = None,
+    driver_rows: int = DRIVER_ROWS,
+    name: str | None = None,
+) -> Query:
+    """Keep the views of an engine current over streaming DataFrames: one micro-batch is one epoch of all sources.
+
+    The engine says what is computed and stays as it is: sources and views declared, nothing pushed. What an epoch
+    changes is real once its record is in the checkpoint, which any process can read, and which an engine can open
+    (``Engine(checkpoint=...)``).
+
+    Args:
+        engine: sources and views.
+        sources: a streaming DataFrame for every source, with its columns and types.
+        checkpoint: a folder that driver and executors see under the same name, or an fsspec url; Spark's own checkpoint
+            is put into it, for the two belong together.
+        buckets: into how many parts states are cut: the most tasks that work at the same time. Can be changed later with
+            ``evercurrent checkpoint rebucket``.
+        trigger: arguments of Spark's ``DataStreamWriter.trigger``, as ``{"availableNow": True}``.
+        heartbeat_seconds: have a micro-batch so often also when no rows come, so that processing time goes on.
+        on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that did not
+            get as far as that is run again and heard of again, with the same rows: make the sink idempotent by epoch.
+        driver_rows: stages with up to so many rows run in the driver process, without a Spark job.
+        name: of the query, as Spark shows it.
+
+    Raises:
+        InputError: a DataFrame is missing or does not fit its source.
+        PlanError: the engine has been pushed into, a number makes no sense, something cannot be pickled.
+        CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
+    """
+    require_spark()
+    check_sources(engine, sources, is_streaming=True)
+    spark = next(iter(sources.values())).sparkSession
+    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
+    beat = None if heartbeat_seconds is None else heartbeat(spark, heartbeat_seconds)
+    rows = tagged(sources, engine.sources, beat=beat)
+    return started(engine, batches, rows, trigger, name)
+
+
+def started(
+    engine: Engine,
+    batches: MicroBatches,
+    rows: DataFrame,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Query:
+    """The query over rows of all sources, as ``tagged`` makes them."""
+    writer = rows.writeStream.foreachBatch(batches).option(
+        "checkpointLocation", f"{batches.store.url.rstrip('/')}/spark"
+    )
+    if name is not None:
+        writer = writer.queryName(name)
+    query = (writer.trigger(**trigger) if trigger else writer).start()
+    return Query(engine, batches, query, rows.sparkSession)
+
+
+def prepared(
+    engine: Engine,
+    spark: SparkSession,
+    checkpoint: str | Path | Checkpoint,
+    buckets: int,
+    driver_rows: int,
+    on_epoch: OnEpoch | None,
+) -> MicroBatches:
+    """The function for micro-batches, after all that can be checked before the first one."""
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
+        raise PlanError(f"buckets={buckets!r}; give a whole number from 1 to {MOST_BUCKETS}")
+    if isinstance(driver_rows, bool) or not isinstance(driver_rows, int) or driver_rows < 0:
+        raise PlanError(f"driver_rows={driver_rows!r}; give a whole number from 0")
+    if engine.is_durable or engine.epoch_number:
+        raise PlanError(
+            "the engine keeps views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
+            "only declares sources and views"
+        )
+    given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    store = store_at(given.path)
+    # Held for a moment only: it tells whether somebody has it open, and who opens it later finds our commits taken.
+    with store.lock():
+        _cut(engine, given, store, buckets)
+    check_shared(spark, store.url)
+    plan = check_picklable(engine.declared, "the plan of the views")
+    if on_epoch is not None:
+        check_picklable(on_epoch, "on_epoch")
+    batches = MicroBatches(
+        Setup(plan, store.url, buckets, INLINE_ROWS), Options(given, driver_rows, on_epoch)
+    )
+    from .delta_source import register  # It needs pyspark when it is imported.
+
+    register(spark)
+    batches.opened()
+    return batches
+
+
+def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
+    """Have the checkpoint, if it is of this plan, cut into these buckets: into more than it has it is cut at once.
+
+    Raises:
+        CheckpointError: it is of another plan, or has more buckets, which is changed only by somebody who means it.
+    """
+    last = CommitLog(store).last
+    if last is None or last.buckets == buckets:
+        return
+    check_plan(last.plan, engine.declared, compile_plan(engine.declared, Ledger(LEDGER_ROWS)), given.drop)
+    if last.buckets > buckets:
+        raise CheckpointError(
+            f"the checkpoint {store.url} is cut into {last.buckets} buckets, and buckets={buckets} is asked for; give "
+            f"buckets={last.buckets}, or cut it anew: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
+        )
+    rebucket(store, buckets)
+
+
+class Query(SparkViews):
+    """A running query, and its views. Made by ``run``."""
+
+    def __init__(
+        self, engine: Engine, batches: MicroBatches, query: StreamingQuery, spark: SparkSession
+    ) -> None:
+        super().__init__(engine, batches.setup, CommitLog(batches.store), spark)
+        self.streaming_query = query
+        self._batches = batches
+
+    def fire(self, view: str, key: object = None, window: object = None) -> None:
+        """Tell windows to speak, with the next micro-batch: those whose trigger waits for ``signal()``.
+
+        Args:
+            view: the name of the view.
+            key: of which key: a value, a tuple or a dictionary; None: of all.
+            window: its start, or (start, end); None: all.
+        """
+        self.view(view)
+        self._batches.ask(Fire(view, key, window))
+
+    def process_all_available(self) -> None:
+        """Wait until all that is there now is committed."""
+        self.streaming_query.processAllAvailable()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query ends; False if it has not after ``timeout`` seconds."""
+        if timeout is None:
+            self.streaming_query.awaitTermination()
+            return True
+        return bool(self.streaming_query.awaitTermination(int(timeout)))
+
+    def stop(self) -> None:
+        """Stop the query; a micro-batch that is running is left undone, and is run when the query is started again."""
+        self.streaming_query.stop()
+
+    def finish(self) -> int:
+        """All input was read: an epoch in which every watermark moves to the end of time, so that all windows speak.
+
+        Returns:
+            The number of the epoch.
+
+        Raises:
+            CheckpointError: the query is still running.
+        """
+        if self.streaming_query.isActive:
+            raise CheckpointError("the query is still running: wait for its end, or stop it, before finish()")
+        timed = [name for name, source in self._engine.sources.items() if source.event_time is not None]
+        return self._batches.promise(dict.fromkeys(timed, END_OF_TIME)) if timed else self.epoch

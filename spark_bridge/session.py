@@ -1,0 +1,89 @@
+"""A Spark session on this machine, with the settings that small micro-batches like."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from evercurrent.core.errors import EvercurrentError
+
+from .java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkMissingError(EvercurrentError, ImportError):
+    """pyspark is not installed."""
+
+
+def require_spark() -> None:
+    """Check that pyspark can be imported.
+
+    Raises:
+        SparkMissingError: it cannot; says what to install.
+    """
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise SparkMissingError(
+            f"views inside Spark need pyspark: pip install 'evercurrent[spark]' ({error})"
+        ) from error
+
+
+def local_settings(cores: int = 2) -> dict[str, str]:
+    """The settings of a local session, by name.
+
+    Each was measured on micro-batches of a few thousand rows: adaptive planning costs 50 ms a job and has nothing to
+    adapt, the second compiler of the JVM never pays back, and a micro-batch without data would be an empty epoch.
+    """
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.log.level": "ERROR",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def local_session(
+    app_name: str = "evercurrent",
+    *,
+    cores: int = 2,
+    settings: Mapping[str, Any] | None = None,
+    **conf: Any,
+) -> SparkSession:
+    """A Spark session in this process, on so many cores; the one that runs already, if there is one.
+
+    ``settings`` (or keywords: ``**{"spark.ui.enabled": True}``) go over ``local_settings``. Java is looked for first,
+    see ``ensure_java``; workers run this Python unless ``PYSPARK_PYTHON`` names another. Starting takes some 5 seconds.
+
+    Raises:
+        SparkMissingError: pyspark is not installed.
+        JavaMissingError: there is no Java that Spark runs on.
+    """
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    ensure_java()
+    # Read from the environment when the session starts; without it workers run the first python3 on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name)
+    for name, value in {**local_settings(cores), **(settings or {}), **conf}.items():
+        builder = builder.config(name, _setting(value))
+    return builder.getOrCreate()
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,71 @@
+"""Tests on a real Spark: one session for all of them, so all of them in one worker (see ``tests/conftest.py``)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from evercurrent.spark_bridge.java import JavaMissingError
+from evercurrent.spark_bridge.session import local_session
+from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The session. Starting it takes some seconds, stopping it ends its Java."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed: pip install 'evercurrent[spark]'")
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of the workers: many of them share the cores
+    try:
+        # A task may fail three times, as on a cluster: locally it may not by default.
+        session = local_session("evercurrent tests", settings={"spark.master": "local[2,4]"})
+    except JavaMissingError as missing:
+        pytest.skip(str(missing))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A folder for a checkpoint of ours; Spark's own goes beside it."""
+    return tmp_path / "checkpoint"
+
+
+Feed = Callable[[Sequence[pl.DataFrame]], Any]
+
+
+@pytest.fixture
+def feed(spark: Any, tmp_path: Path) -> Feed:
+    """A stream made of frames: each is a file and a micro-batch, in the order given.
+
+    Further frames can be fed to the same stream: ``feed(more, into=name)`` adds files to the folder of that name.
+    A frame without rows is a file too; Spark makes a micro-batch of it all the same.
+    """
+    counts: dict[str, int] = {}
+
+    def fed(frames: Sequence[pl.DataFrame], into: str = "input") -> Any:
+        folder = tmp_path / into
+        folder.mkdir(exist_ok=True)
+        for frame in frames:
+            number = counts[into] = counts.get(into, 0) + 1
+            write_one_file(frame, folder / f"{number:06}.parquet", number)
+        reader = spark.readStream.schema(spark_schema(f"feed {into}", frames[0].schema))
+        return reader.option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+    return fed
+
+
+def write_one_file(frame: pl.DataFrame, path: Path, number: int) -> None:
+    """A parquet file that Spark reads as that frame, dated so that ``number`` is its place in the order of files."""
+    from pyarrow import parquet
+
+    hidden = path.with_name(f".{path.name}")
+    parquet.write_table(frame_to_spark_arrow(frame), hidden)
+    os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
+    hidden.rename(path)

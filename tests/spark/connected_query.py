@@ -1,0 +1,82 @@
+"""A program with a Spark Connect session: a client, and a server in a process of its own, which Spark starts.
+
+    python -m spark.connected_query FOLDER
+
+Reads what is in ``FOLDER/input`` and says what it sees of the views, as JSON; its sink writes to ``FOLDER/heard``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import evercurrent as ec
+from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge.java import ensure_java
+from evercurrent.spark_bridge.session import local_settings
+from evercurrent.spark_bridge.spark_types import spark_schema
+from spark.doomed_query import HITS, VIEWS, declare
+
+
+@dataclass
+class Sink:
+    """Writes what it hears to files: it is called in a process of the server, so its own memory is of no use."""
+
+    folder: Path
+
+    def __call__(self, view: str, delta: Any, epoch: int) -> None:
+        pl.DataFrame(delta.toArrow()).write_parquet(self.folder / f"{view}-{epoch}.parquet")
+
+
+def connected() -> Any:
+    """A session with a server on this machine."""
+    from pyspark.sql import SparkSession
+
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in local_settings().items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main(folder: Path) -> None:
+    """Run what is there, finish, and print what can be seen."""
+    engine = ec.Engine()
+    declare(engine)
+    spark = connected()
+    stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
+    query = run(
+        engine,
+        {"hits": stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))},
+        checkpoint=folder / "checkpoint",
+        buckets=3,
+        trigger={"availableNow": True},
+        driver_rows=20,
+        on_epoch=Sink(folder / "heard"),
+    )
+    query.await_termination()
+    seen: dict[str, Any] = {"epoch": query.epoch, "session": type(spark).__module__}
+    seen["read"] = {name: rows_of(query.view(name).read()) for name in VIEWS}
+    seen["to_spark"] = {name: rows_of(pl.DataFrame(query.view(name).to_spark().toArrow())) for name in VIEWS}
+    deltas = query.view("by_user").deltas_to_spark()
+    seen["deltas"] = rows_of(pl.DataFrame(deltas.toArrow()))
+    seen["finished"] = query.finish()
+    seen["watermarks"] = str(query.watermarks)
+    print(json.dumps(seen))
+    spark.stop()
+
+
+def rows_of(frame: pl.DataFrame) -> list[str]:
+    """Rows as text, sorted."""
+    return sorted(map(str, frame.rows()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

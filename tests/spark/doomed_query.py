@@ -1,0 +1,124 @@
+"""A program that is killed: a chain with retractions and sessions of the same rows, in Spark, over a folder of files.
+
+    python -m spark.doomed_query FOLDER OPERATION
+
+Reads what is in ``FOLDER/input``, a file to a micro-batch, keeps views on ``FOLDER/checkpoint``, and ends when it has
+read everything. Kills itself in the middle of operation number OPERATION that the driver makes in the store (-1:
+never), or of the first one of a file whose name begins so. Nothing in the views depends on the time of day.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import evercurrent as ec
+from evercurrent.spark_bridge import micro_batches, run
+from evercurrent.spark_bridge.session import local_session
+from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
+from evercurrent.views.store import LocalStore, Store
+from failing_store import FailingStore, Killed
+
+BEGIN = datetime(2026, 1, 1)
+HITS = {"user": pl.Int64(), "x": pl.Int64(), "at": pl.Datetime("us"), "_diff": pl.Int64()}
+VIEWS = ("by_user", "histogram", "visits", "depth", "minutes")
+BUCKETS = 3
+
+
+def declare(engine: ec.Engine) -> None:
+    """Two stages of groupings with retractions; sessions with a trigger, with a grouping and windows behind them."""
+    columns = {name: dtype for name, dtype in HITS.items() if name != "_diff"}
+    hits = engine.source("hits", columns, kind="diffs", event_time="at", watermark=ec.bounded_delay("30s"))
+    by_user = engine.view("by_user", hits.group_by("user").agg(n=pl.len(), x=pl.col("x").sum()))
+    engine.view("histogram", by_user.group_by("n").agg(users=pl.len(), most=pl.col("x").max()))
+    visits = (
+        hits.window(ec.sessions("20s"))
+        .trigger(ec.after_watermark(early=ec.after_count(3), late=ec.each_row()))
+        .accumulate("retracting")
+        .lateness("60s")
+        .group_by("user")
+        .agg(n=pl.len(), x=pl.col("x").sum())
+    )
+    engine.view("visits", visits)
+    engine.view("depth", visits.group_by("n").agg(visits=pl.len(), x=pl.col("x").sum()))
+    minutes = visits.window(ec.fixed("1m")).lateness("60s").group_by("n")
+    engine.view("minutes", minutes.agg(visits=pl.len()))
+
+
+def batches(count: int, rows: int, users: int = 7) -> list[pl.DataFrame]:
+    """Hits, some of them late, and a quarter of the batch before taken back."""
+    draw, found, before = random.Random(11), [], list[Any]()
+    for number in range(count):
+        new = [
+            (draw.randrange(users), draw.randrange(9), BEGIN + timedelta(seconds=25 * number + draw.randrange(-150, 25)), 1)
+            for _ in range(rows)
+        ]  # fmt: skip
+        found.append(
+            pl.DataFrame([*new, *((*row[:3], -1) for row in before[::4])], schema=HITS, orient="row")
+        )
+        before = new
+    return found
+
+
+def feed(folder: Path, frames: list[pl.DataFrame]) -> None:
+    """The batches as files, in the order of their dates."""
+    from pyarrow import parquet
+
+    folder.mkdir(parents=True)
+    for number, frame in enumerate(frames):
+        path = folder / f"{number:06}.parquet"
+        parquet.write_table(frame_to_spark_arrow(frame), path)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+class Sudden(Killed):
+    """No error but the end of the process, in the middle of an operation."""
+
+    def __init__(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Doomed(FailingStore):
+    """Ends the process in the middle of an operation, said by its number or by how the name of its file begins."""
+
+    def __init__(self, store: Store, operation: str) -> None:
+        is_name = not operation.isdecimal()
+        super().__init__(store, None if is_name else int(operation), "torn", error=Sudden)
+        self._name = operation if is_name else None
+
+    def _do(self, operation: str, name: str, *given: Any) -> Any:
+        if self._name is not None and operation == "put" and name.startswith(self._name):
+            self.fail_at = len(self.done)
+        return super()._do(operation, name, *given)
+
+
+def main(folder: Path, operation: str) -> None:
+    """Run the query until the input ends, or until it is killed."""
+    if operation != "-1":
+        doomed = Doomed(LocalStore(folder / "checkpoint"), operation)
+        # In this process only: tasks are in others, and have the store as it is.
+        micro_batches.store_at = lambda where: doomed  # type: ignore[attr-defined]
+    engine = ec.Engine()
+    declare(engine)
+    spark = local_session("doomed", settings={"spark.master": "local[2,4]"})
+    stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
+    query = run(
+        engine,
+        {"hits": stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))},
+        checkpoint=folder / "checkpoint",
+        buckets=BUCKETS,
+        trigger={"availableNow": True},
+        driver_rows=20,
+    )
+    query.await_termination()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

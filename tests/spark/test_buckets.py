@@ -1,0 +1,43 @@
+"""The same views in buckets: what the embedded engine says, epoch by epoch, without Spark around it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import evercurrent as ec
+from eventtime.pipelines import Both, Run, runs
+from evercurrent.views.testing import pipeline
+from harness import Running
+from oracle import TooLargeError
+from spark.twins import WAYS, TwinEngine, Way
+from strategies import Case, cases, of_profile
+
+
+@pytest.fixture(autouse=True)
+def twins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every engine that a test makes has a twin in buckets."""
+    monkeypatch.setattr(ec, "Engine", TwinEngine)
+    monkeypatch.setattr(pipeline, "Engine", TwinEngine)
+
+
+@of_profile(0.3)
+@given(case=cases(trusted=False), way=st.sampled_from(WAYS))
+def test_random_views(case: Case, way: Way) -> None:
+    """A007 in buckets: stages of stages of stages."""
+    try:
+        case.expected()
+    except TooLargeError:
+        assume(False)
+    TwinEngine.way = way
+    Running(case, is_checked=False).push_all()
+
+
+@of_profile(0.3)
+@given(run=runs(), way=st.sampled_from(WAYS))
+def test_random_windows(run: Run, way: Way) -> None:
+    TwinEngine.way = way
+    both = Both(run)
+    for epoch in run.epochs:
+        both.push(epoch)

@@ -1,0 +1,265 @@
+"""Deltas of a view as a source of another Spark query: each epoch once, in order, across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+pytest.importorskip("pyspark")
+
+import evercurrent as ec
+from evercurrent.core.errors import InputError
+from evercurrent.spark_bridge import delta_source
+from evercurrent.spark_bridge.delta_source import asked, in_partitions, register
+from evercurrent.spark_bridge.dtype_texts import NAMES, dtype_of_text
+from evercurrent.spark_bridge.spark_types import rows_from_arrow
+from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
+from evercurrent.views.digests import dtype_text
+from evercurrent.views.store import store_at
+
+COLUMNS = pl.Schema(
+    {"key": pl.String, "at": pl.Datetime("us", "Europe/Berlin"), "n": pl.UInt64, "part.of": pl.Int8}
+)
+TYPES = pl.Schema({**COLUMNS, "_epoch": pl.UInt64, "_diff": pl.Int64})
+
+
+def delta(epoch: int, *rows: tuple[str, int]) -> pl.DataFrame:
+    """Rows (key, diff) of an epoch."""
+    frame = pl.DataFrame({"key": [key for key, _ in rows], "_diff": [diff for _, diff in rows]})
+    return frame.select(
+        pl.col("key").cast(pl.String),
+        pl.lit(epoch * 1000).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone("Europe/Berlin").alias("at"),
+        pl.lit(2**64 - 1, pl.UInt64).alias("n"),
+        pl.lit(epoch % 100, pl.Int8).alias("part.of"),
+        pl.lit(epoch, pl.UInt64).alias("_epoch"),
+        pl.col("_diff").cast(pl.Int64),
+    )
+
+
+class Writer:
+    """Commits of a view "depth", as an engine would make them, and what it has written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = CommitLog(store_at(str(path)), full_every=2)
+        self.pieces = Pieces.of(store_at(str(path)))
+        self.frames: list[pl.DataFrame] = []
+
+    def commit(self, *deltas: pl.DataFrame, upto: int) -> None:
+        self.frames += deltas
+        refs = []
+        for frame in deltas:
+            epoch = frame.item(0, "_epoch")
+            refs.append(DeltaRef(epoch, self.pieces.write_delta("depth", epoch, frame)))
+        columns = {name: dtype_text(dtype) for name, dtype in COLUMNS.items()}
+        plan: Mapping[str, Any] = {"views": {"depth": {"identity": "x", "columns": columns}}}
+        self.log.append(
+            Commit(
+                epoch=upto, buckets=1, plan=plan, states={}, deltas={"depth": tuple(refs)}, positions={}, readers={},
+                epochs=(), facts={}, writer=new_writer(), versions=versions(),
+            )
+        )  # fmt: skip
+
+    def written(self) -> pl.DataFrame:
+        return pl.concat(self.frames)
+
+
+@pytest.fixture
+def writer(checkpoint):
+    return Writer(checkpoint)
+
+
+def reading(spark: Any, reader: Any, path: Path, **options: Any) -> Any:
+    register(spark)
+    made = reader.format("evercurrent").option("path", str(path)).option("view", "depth")
+    for name, value in options.items():
+        made = made.option(name, value)
+    return made.load()
+
+
+def as_polars(frame: Any) -> pl.DataFrame:
+    return rows_from_arrow(frame.toArrow(), TYPES)
+
+
+def test_a_batch_reads_what_is_there(spark, writer):
+    writer.commit(delta(0, ("nothing", 1)), upto=0)
+    writer.commit(delta(1, ("a", 1), ("b", 2)), delta(2, ("a", -1)), upto=2)
+    writer.commit(upto=3)
+    writer.commit(delta(4, ("c", 1)), upto=4)
+    path, order = writer.path, ["_epoch", "key"]
+    assert_frame_equal(as_polars(reading(spark, spark.read, path)).sort(order), writer.written().sort(order))
+    some = as_polars(reading(spark, spark.read, path, since=0, until=2))
+    assert sorted(some["_epoch"]) == [1, 1, 2]
+    assert reading(spark, spark.read, path, since="latest").count() == 0
+
+
+class Consumer:
+    """A query that notes the rows of every micro-batch, and starts again where its checkpoint says."""
+
+    def __init__(self, spark: Any, path: Path, own: Path, **options: Any) -> None:
+        self.spark, self.path, self.own, self.options = spark, path, own, options
+        self.batches: list[pl.DataFrame] = []
+
+    def run(self) -> None:
+        """Until all that is there now is consumed."""
+        stream = reading(self.spark, self.spark.readStream, self.path, **self.options)
+        written = stream.writeStream.foreachBatch(self._take).trigger(availableNow=True)
+        query = written.option("checkpointLocation", str(self.own)).start()
+        if not query.awaitTermination(60):
+            query.stop()
+            raise AssertionError("the query does not come to an end")
+
+    def _take(self, batch: Any, number: int) -> None:
+        self.batches.append(as_polars(batch).sort("_epoch", "key"))
+
+    @property
+    def epochs(self) -> list[list[int]]:
+        return [rows["_epoch"].unique().sort().to_list() for rows in self.batches]
+
+
+def test_a_stream_reads_each_epoch_once_and_goes_on_after_a_restart(spark, writer, tmp_path):
+    consumer = Consumer(spark, writer.path, tmp_path / "own", maxEpochsPerTrigger=2)
+    for epoch in range(5):
+        writer.commit(delta(epoch, ("a", 1), ("b", epoch + 1)), upto=epoch)
+    consumer.run()
+    assert consumer.epochs == [[0, 1], [2, 3], [4]]
+    consumer.run()
+    assert consumer.epochs == [[0, 1], [2, 3], [4]]
+    writer.commit(upto=5)
+    writer.commit(delta(6, ("a", -1)), upto=7)
+    consumer.run()
+    assert [epochs for epochs in consumer.epochs if epochs] == [[0, 1], [2, 3], [4], [6]]
+    assert_frame_equal(pl.concat(consumer.batches), writer.written().sort("_epoch", "key"))
+
+
+def test_a_stream_hears_of_commits_made_while_it_runs(spark, writer, tmp_path):
+    writer.commit(delta(1, ("a", 1)), upto=1)
+    seen: list[list[int]] = []
+    stream = reading(spark, spark.readStream, writer.path)
+
+    def take(batch, number):
+        seen.append(as_polars(batch)["_epoch"].to_list())
+
+    query = (
+        stream.writeStream.foreachBatch(take)
+        .trigger(processingTime="50 milliseconds")
+        .option("checkpointLocation", str(tmp_path / "own"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        writer.commit(delta(2, ("b", 1)), upto=2)
+        query.processAllAvailable()
+        writer.commit(upto=3)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert [epochs for epochs in seen if epochs] == [[1], [2]]
+
+
+def test_only_what_comes_from_now_on(spark, writer, tmp_path):
+    writer.commit(delta(1, ("a", 1)), upto=1)
+    consumer = Consumer(spark, writer.path, tmp_path / "own", since="latest")
+    consumer.run()
+    writer.commit(delta(2, ("b", 1)), upto=2)
+    consumer.run()
+    assert [epochs for epochs in consumer.epochs if epochs] == [[2]]
+
+
+def test_files_that_no_commit_names_are_not_read(spark, writer):
+    writer.commit(delta(1, ("a", 1)), upto=1)
+    writer.pieces.write_delta("depth", 1, delta(1, ("orphan", 1)))
+    assert as_polars(reading(spark, spark.read, writer.path))["key"].to_list() == ["a"]
+
+
+def said(spark: Any, **options: Any) -> str:
+    register(spark)
+    with pytest.raises(Exception, match=r".") as refused:
+        spark.read.format("evercurrent").options(**options).load().collect()
+    return str(refused.value)
+
+
+def test_what_is_wrong_is_said(spark, writer):
+    path = str(writer.path)
+    assert "option 'view' is missing" in said(spark, path=path)
+    assert "option 'since' is 'soon'" in said(spark, path=path, view="depth", since="soon")
+    assert "view 'depth' of checkpoint" in (nothing := said(spark, path=path, view="depth"))
+    assert "nothing is committed there" in nothing
+    writer.commit(delta(1, ("a", 1)), upto=1)
+    assert "there is no such view; there are 'depth'" in said(spark, path=path, view="width")
+
+
+def test_epochs_that_are_no_longer_retained_are_named(spark, writer):
+    for epoch in range(6):
+        writer.commit(delta(epoch, ("a", 1)), upto=epoch)
+    writer.log.sweep(keep=2, grace=0.0)
+    message = said(spark, path=str(writer.path), view="depth", since=0)
+    assert "EpochGoneError" in message
+    assert as_polars(reading(spark, spark.read, writer.path, since=4))["_epoch"].to_list() == [5]
+
+
+def test_what_an_embedded_engine_wrote_adds_up_to_its_view(spark, checkpoint):
+    """Also the row that a group of nothing has before any input."""
+    engine = ec.Engine(checkpoint=checkpoint)
+    words = engine.source("words", {"word": pl.String}, kind="diffs")
+    total = engine.view("depth", words.group_by().agg(n=pl.len(), last=pl.col("word").max()))
+    for word in "abc":
+        engine.push("words", {"word": [word, "z"]})
+    engine.push("words", {"word": ["z"], "_diff": [-1]})
+    rows = rows_from_arrow(
+        reading(spark, spark.read, checkpoint).toArrow(),
+        {**total.schema, "_epoch": pl.UInt64(), "_diff": pl.Int64()},
+    )
+    summed = rows.group_by("n", "last").agg(pl.col("_diff").sum()).filter(pl.col("_diff") != 0)
+    assert summed.rows() == [(5, "z", 1)]
+    assert summed.drop("_diff").rows() == total.read().rows()
+    assert rows["_epoch"].min() == 0
+    engine.close()
+
+
+def ref(epoch: int, size: int) -> DeltaRef:
+    return DeltaRef(epoch, PieceRef(f"{epoch}", 0, size, 0, 1))
+
+
+def test_small_files_are_read_together_in_order(monkeypatch):
+    monkeypatch.setattr(delta_source, "PARTITION_BYTES", 10)
+    parts = in_partitions([ref(3, 4), ref(1, 4), ref(2, 4), ref(4, 30), ref(5, 1)])
+    assert [[each.epoch for each in part.refs] for part in parts] == [[1, 2], [3], [4], [5]]
+    assert in_partitions([]) == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"path": "p"}, {"view": "v"}, {"path": "p", "view": "v", "maxEpochsPerTrigger": "0"}]
+)
+def test_options_are_checked(options):
+    with pytest.raises(InputError, match="format 'evercurrent': option"):
+        asked(options)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(dtype() for dtype in NAMES if dtype not in (pl.Array, pl.Enum, pl.List, pl.Map, pl.Struct)),
+        pl.List(pl.List(pl.Datetime("ms", "Europe/Berlin"))),
+        pl.Struct({"a b": pl.Enum(["x", "it's", "λ"]), "": pl.Array(pl.Int8, 3)}),
+        pl.Array(pl.Int64, (2, 3)),
+        pl.Map(pl.String, pl.Decimal(20, 3)),
+        pl.Duration("ns"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_types_are_read_back_from_their_words(dtype):
+    assert dtype_of_text(dtype_text(dtype)) == dtype
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Int65", "__import__('os')", "List", "List(os.system)", "7", "Int64.x", "[Int64]"]
+)
+def test_words_that_are_no_type_are_refused(text):
+    with pytest.raises(ValueError, match="no "):
+        dtype_of_text(text)

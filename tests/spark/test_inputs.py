@@ -1,0 +1,238 @@
+"""Several DataFrames as one, and apart again; what is said of DataFrames that do not fit."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from time import monotonic
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import evercurrent as ec
+from evercurrent.core.errors import InputError
+from evercurrent.spark_bridge.inputs import (
+    BEAT,
+    TAG,
+    arriving,
+    check_sources,
+    heartbeat,
+    tagged,
+    untagged,
+)
+from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
+
+HITS = pl.DataFrame({"ip": ["a", None, "c"], "bytes": pl.Series([1, 2, 3], dtype=pl.UInt32)})
+USERS = pl.DataFrame(
+    {
+        "id": [1, 2],
+        "Name": ["x", "y"],
+        "at": pl.Series([1, 2]).cast(pl.Datetime("us", "UTC")),
+        "_diff": [1, -1],
+    }
+)
+NAMES = pl.DataFrame({"a.b": [1], "c `d`": ["x"]})
+
+
+@pytest.fixture
+def engine():
+    made = ec.Engine()
+    made.source("hits", HITS.schema)
+    made.source("users", {k: v for k, v in USERS.schema.items() if k != "_diff"}, kind="upsert", key="id")
+    return made
+
+
+def in_spark(spark, frame):
+    return spark.createDataFrame(frame_to_spark_arrow(frame), schema=spark_schema("test", frame.schema))
+
+
+def test_two_sources_are_one_frame_and_two_again(spark, engine):
+    given = {"users": in_spark(spark, USERS), "hits": in_spark(spark, HITS)}
+    check_sources(engine, given, is_streaming=False)
+    united = tagged(given, engine.sources)
+    assert united.columns == [TAG, "_0", "_1"]
+    apart = untagged(united.toArrow(), arriving(engine.sources))
+    assert list(apart) == ["hits", "users"]
+    assert_frame_equal(apart["hits"], HITS)
+    assert_frame_equal(apart["users"], USERS)
+    engine.push("users", apart["users"])
+
+
+def test_a_source_without_rows_is_not_there(spark, engine):
+    given = {"users": in_spark(spark, USERS), "hits": in_spark(spark, HITS.clear())}
+    apart = untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))
+    assert list(apart) == ["users"]
+
+
+def test_one_source_is_not_packed(spark):
+    engine = ec.Engine()
+    engine.source("hits", HITS.schema)
+    united = tagged({"hits": in_spark(spark, HITS)}, engine.sources)
+    assert united.columns == HITS.columns
+    assert_frame_equal(untagged(united.toArrow(), arriving(engine.sources))["hits"], HITS)
+    assert untagged(united.limit(0).toArrow(), arriving(engine.sources)) == {}
+
+
+def test_names_that_spark_reads_as_paths_cross_a_python_worker(spark):
+    engine = ec.Engine()
+    engine.source("names", NAMES.schema)
+    given = {"names": in_spark(spark, NAMES)}
+    check_sources(engine, given)
+    united = tagged(given, engine.sources)
+    through = united.mapInArrow(lambda batches: batches, united.schema)
+    assert_frame_equal(untagged(through.toArrow(), arriving(engine.sources))["names"], NAMES)
+
+
+def test_a_source_named_like_ours_is_told_by_all_its_columns(spark):
+    frame = pl.DataFrame({TAG: [7], "_0": ["mine"]})
+    engine = ec.Engine()
+    engine.source("odd", frame.schema)
+    united = tagged({"odd": in_spark(spark, frame)}, engine.sources)
+    assert_frame_equal(untagged(united.toArrow(), arriving(engine.sources))["odd"], frame)
+
+
+def test_diffs_and_stamps_may_be_left_out(spark):
+    engine = ec.Engine()
+    engine.source("changes", {"id": pl.Int64}, kind="diffs")
+    stamped = {"id": pl.Int64, "at": pl.Datetime("us", "UTC")}
+    engine.source("stamped", stamped, event_time="at", watermark=ec.ingress_time())
+    given = dict.fromkeys(["changes", "stamped"], in_spark(spark, pl.DataFrame({"id": [1, 2]})))
+    check_sources(engine, given)
+    apart = untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))
+    assert apart["changes"].rows() == [(1, 1), (2, 1)]
+    assert apart["stamped"].rows() == [(1, None), (2, None)]
+    engine.push("stamped", apart["stamped"], at=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_numbered_rows_come_in_their_order_through_a_shuffle(spark):
+    frame = pl.DataFrame({"id": range(5000), "part": [i % 7 for i in range(5000)]})
+    engine = ec.Engine()
+    engine.source("a", frame.schema)
+    engine.source("b", frame.schema)
+    given = {name: in_spark(spark, frame).repartition(1) for name in "ab"}
+    shuffled = (
+        tagged(given, engine.sources, is_numbered=True)
+        .repartition(3, "_0.part")
+        .sortWithinPartitions("_1.id")
+    )
+    apart = untagged(shuffled.toArrow(), arriving(engine.sources))
+    for name in "ab":
+        unshuffled = untagged(
+            tagged({name: given[name]}, {name: engine.sources[name]}).toArrow(), {name: frame.schema}
+        )
+        assert_frame_equal(apart[name], unshuffled[name])
+
+
+def test_streams_are_one_stream_and_files_are_epochs(spark, engine, feed, tmp_path):
+    users = USERS.drop("_diff")
+    given = {
+        "hits": feed([HITS, HITS.head(1), HITS.head(2)], into="hits"),
+        "users": feed([users.head(1), users.tail(1)], into="users"),
+    }
+    check_sources(engine, given, is_streaming=True)
+    columns = arriving(engine.sources)
+    seen = []
+
+    def take(batch, number):
+        apart = untagged(batch.toArrow(), columns)
+        seen.append((number, {name: rows.height for name, rows in apart.items()}))
+
+    written = tagged(given, engine.sources).writeStream.foreachBatch(take).trigger(availableNow=True)
+    query = written.option("checkpointLocation", str(tmp_path / "spark")).start()
+    assert query.awaitTermination(60)
+    assert seen == [(0, {"hits": 3, "users": 1}), (1, {"hits": 1, "users": 1}), (2, {"hits": 2})]
+
+
+def test_a_heartbeat_makes_micro_batches_without_data(spark, engine, feed, tmp_path):
+    given = {"hits": feed([HITS], into="hits"), "users": feed([USERS.drop("_diff")], into="users")}
+    columns, seen = arriving(engine.sources), []
+
+    def take(batch, number):
+        table = batch.toArrow()
+        apart = untagged(table, columns)
+        beats = table.column(TAG).to_pylist().count(BEAT)
+        seen.append((number, beats, sum(rows.height for rows in apart.values())))
+
+    united = tagged(given, engine.sources, beat=heartbeat(spark))
+    written = united.writeStream.foreachBatch(take).trigger(processingTime="100 milliseconds")
+    query = written.option("checkpointLocation", str(tmp_path / "spark")).start()
+    until = monotonic() + 60
+    while sum(beats for _, beats, _ in seen) < 3 and query.isActive and monotonic() < until:
+        query.awaitTermination(1)
+    query.stop()
+    assert query.exception() is None
+    assert sum(rows for _, _, rows in seen) == 5
+    assert sum(beats for _, beats, _ in seen) >= 3
+    assert all(beats <= 1 for _, beats, _ in seen)
+    assert [number for number, _, _ in seen] == list(range(len(seen)))
+
+
+def test_a_run_over_what_is_there_has_no_beats_and_ends(spark, engine, feed, tmp_path):
+    given = {"hits": feed([HITS, HITS], into="hits"), "users": feed([USERS.drop("_diff")], into="users")}
+    tags = []
+    united = tagged(given, engine.sources, beat=heartbeat(spark, 0.001))
+    written = united.writeStream.foreachBatch(
+        lambda batch, number: tags.append(batch.toArrow()[TAG].to_pylist())
+    )
+    query = written.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "spark")).start()
+    assert query.awaitTermination(60)
+    assert tags == [[0, 0, 0, 1, 1], [0, 0, 0]]
+
+
+def said_of(engine, given, **options):
+    with pytest.raises(InputError) as refused:
+        check_sources(engine, given, **options)
+    return str(refused.value)
+
+
+def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
+    hits, users = in_spark(spark, HITS), in_spark(spark, USERS)
+    both = {"hits": hits, "users": users}
+
+    def said(name, frame):
+        return said_of(engine, {**both, name: frame})
+
+    assert "source 'users' has no DataFrame" in said_of(engine, {"hits": hits})
+    assert "source 'hitz' is not declared; there are 'hits', 'users'" in said_of(
+        engine, {**both, "hitz": hits}
+    )
+    assert "source 'hits': expected a Spark DataFrame, got DataFrame" in said("hits", HITS)
+    assert "the DataFrame is a batch, and a stream is wanted; use spark.readStream" in said_of(
+        engine, both, is_streaming=True
+    )
+    assert (
+        "source 'hits': column 'bytes' is string, declared is UInt32, which is bigint in Spark; cast it with"
+        in said("hits", hits.withColumn("bytes", hits.bytes.cast("string")))
+    )
+    assert "'IP': rename it with F.col('IP').alias('ip')" in said("hits", hits.withColumnRenamed("ip", "IP"))
+    assert "column 'bytes' (UInt32) is missing; there are 'ip' string" in said("hits", hits.drop("bytes"))
+    assert "column 'more' is not declared; drop it with .drop('more')" in said(
+        "hits", hits.withColumn("more", hits.ip)
+    )
+    assert "column '_diff' is there, but the source is declared append" in said(
+        "hits", hits.withColumn("_diff", hits.bytes)
+    )
+    assert "source 'users': column '_diff' is string" in said("users", users.withColumn("_diff", users.Name))
+    assert 'declare it as pl.Datetime("us"), or cast it' in said(
+        "users", users.withColumn("at", users["at"].cast("timestamp_ntz"))
+    )
+    assert "column 'id' is there twice" in said("users", users.select("*", "id"))
+
+
+def test_the_cast_that_is_named_mends(spark, engine):
+    from pyspark.sql import functions as F  # noqa: F401, N812 (the message uses it)
+
+    hits = in_spark(spark, HITS)
+    wrong = hits.withColumn("bytes", hits.bytes.cast("string"))
+    said = said_of(engine, {"hits": wrong, "users": in_spark(spark, USERS)})
+    call = re.search(r"\.withColumn\(.*\)$", said)
+    assert call is not None
+    check_sources(engine, {"hits": eval(f"wrong{call[0]}"), "users": in_spark(spark, USERS)})
+
+
+def test_a_value_that_does_not_fit_names_its_source(spark, engine):
+    given = {"hits": spark.sql("select 'a' as ip, -1L as bytes"), "users": in_spark(spark, USERS)}
+    check_sources(engine, given)
+    with pytest.raises(InputError, match="source 'hits': column 'bytes' has values that are no UInt32"):
+        untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))

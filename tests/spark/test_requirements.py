@@ -1,0 +1,91 @@
+"""What is found out before a query starts."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from evercurrent.core.errors import CheckpointError, PlanError
+from evercurrent.spark_bridge.requirements import check_picklable, check_shared
+from evercurrent.views.store import store_at
+
+
+def test_a_folder_of_this_machine_is_shared_and_left_as_it_was(spark, checkpoint):
+    check_shared(spark, str(checkpoint))
+    assert store_at(str(checkpoint)).list("") == []
+
+
+def test_a_store_of_the_driver_alone_is_found_out(spark):
+    pytest.importorskip("fsspec")
+    with pytest.raises(CheckpointError, match="executors do not share the checkpoint memory://alone"):
+        check_shared(spark, "memory://alone")
+
+
+def test_what_can_be_sent_is():
+    assert check_picklable(lambda x: x + 1, "the function of view 'v'")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    held: Any
+
+
+class Opened:
+    def __init__(self) -> None:
+        self.settings = {"name": "x", "lock": threading.Lock()}
+
+    def run(self) -> None: ...
+
+
+def a_closure():
+    lock = threading.Lock()
+    return lambda x: (lock, x)
+
+
+def with_a_default():
+    lock = threading.Lock()
+
+    def function(x, lock=lock):
+        return x
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("thing", "path"),
+    [
+        (threading.Lock(), "the sink is a _thread.lock"),
+        (a_closure(), "the sink: its variable 'lock' is a _thread.lock"),
+        (functools.partial(print, threading.Lock()), "the sink.args[0] is a _thread.lock"),
+        (Holder({"a": [1, threading.Lock()]}), "the sink.held['a'][1] is a _thread.lock"),
+        (Opened().run, "the sink.__self__.settings['lock'] is a _thread.lock"),
+        (with_a_default(), "the sink: default 0 is a _thread.lock"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sent_is_named_to_the_part(thing, path):
+    with pytest.raises(PlanError) as refused:
+        check_picklable(thing, "the sink")
+    assert path in str(refused.value)
+    assert "cannot be sent to Spark's workers" in str(refused.value)
+    assert "cannot pickle" in str(refused.value)
+
+
+def test_a_global_of_a_notebook_is_named():
+    scope: dict[str, Any] = {"LOCK": threading.Lock(), "__name__": "__main__"}
+    exec("def f(x):\n    return LOCK and x", scope)
+    with pytest.raises(PlanError, match=r"the sink: the global 'LOCK' is a _thread.lock"):
+        check_picklable(scope["f"], "the sink")
+
+
+def test_what_is_in_a_circle_is_named_all_the_same():
+    ring: dict[str, Any] = {"lock": threading.Lock()}
+    ring = {"self": ring, **ring}
+    ring["again"] = ring
+    with pytest.raises(PlanError, match=r"the sink(\['\w+'\])*\['lock'\] is a _thread.lock"):
+        check_picklable(ring, "the sink")

@@ -1,0 +1,70 @@
+"""Spark Connect: micro-batches run in a process of the server, on a copy of what the client has made."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from spark.connected_query import rows_of
+from spark.doomed_query import VIEWS, batches, declare, feed
+from spark.twins import counted
+
+pytest.importorskip("pyspark")
+pytest.importorskip("grpc_status", reason="pip install 'evercurrent[spark-connect]'")
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
+    """A163 under Spark Connect: views, what Spark sees of them, a sink, an epoch by hand."""
+    frames = batches(2, 60)
+    feed(tmp_path / "input", frames)
+    (tmp_path / "heard").mkdir()
+    seen = run_program(tmp_path)
+    engine = ec.Engine()
+    declare(engine)
+    for frame in frames:
+        engine.push("hits", frame)
+    assert seen["session"].startswith("pyspark.sql.connect")
+    assert seen["epoch"] == engine.epoch_number
+    assert seen["read"] == seen["to_spark"] == {name: rows_of(engine.views[name].read()) for name in VIEWS}
+    assert seen["deltas"] == sorted(
+        row for frame in engine.views["by_user"].deltas() for row in rows_of(frame)
+    )
+    for name, view in engine.views.items():
+        for delta in view.deltas(since=0):
+            heard = pl.read_parquet(tmp_path / "heard" / f"{name}-{delta['_epoch'][0]}.parquet")
+            assert counted([heard]) == counted([delta])
+    assert seen["finished"] == engine.advance("hits", ec.END_OF_TIME)
+    assert seen["watermarks"] == str(engine.watermarks)
+
+
+def run_program(folder: Path) -> dict[str, object]:
+    """What the program says. It is ended with all that it has started."""
+    paths = os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "spark.connected_query", str(folder)],
+        # SPARK_TESTING: the server takes any free port.
+        env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "SPARK_TESTING": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=180)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, said[-4000:]
+    found: dict[str, object] = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    return found

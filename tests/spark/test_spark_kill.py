@@ -1,0 +1,204 @@
+"""kill -9 of the driver, of Java and of Python workers, anywhere; restarts until the input ends; nothing of it can be seen.
+
+With ``EVERCURRENT_TEST_PROFILE=long`` many times. ``EVERCURRENT_TEST_KILLS`` says how often of each kind.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from durability.observing import frame_bytes
+from evercurrent.core.errors import EvercurrentError
+from evercurrent.spark_bridge.java import ensure_java
+from evercurrent.views.checkpoint import CommitLog, Pieces
+from evercurrent.views.store import LocalStore
+from spark.doomed_query import batches, declare, feed
+from spark.offered import declared, held
+
+pytest.importorskip("pyspark")
+
+TESTS = Path(__file__).resolve().parents[1]
+LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
+KILLS = int(os.environ.get("EVERCURRENT_TEST_KILLS", "10"))
+A_START = 120.0
+"""Seconds in which a run goes on, whatever else the machine does."""
+
+long_only = pytest.mark.skipif(not LONG, reason="many starts of Java: make test-long")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def java() -> None:
+    try:
+        ensure_java()
+    except EvercurrentError as missing:
+        pytest.skip(str(missing))
+
+
+@dataclass
+class Doomed:
+    """Runs of the program in a folder, with all the processes that it starts."""
+
+    folder: Path
+    frames: list[pl.DataFrame]
+    starts: int = 0
+    ends: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        feed(self.folder / "input", self.frames)
+        self.log = self.folder / "log.txt"
+
+    def start(self, operation: str = "-1") -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))
+        words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_query", str(self.folder), operation]
+        self.starts += 1
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                words,
+                env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def finish(self, process: subprocess.Popen[bytes]) -> bool:
+        """Wait for the end, and end what it leaves behind. Whether it had read everything."""
+        try:
+            self.ends.append(process.wait(A_START))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        return self.ends[-1] == 0
+
+    def commits(self) -> int:
+        return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*.json")))
+
+    def await_commits(self, more: int, process: subprocess.Popen[bytes]) -> None:
+        """Wait until so many more epochs are committed, or the program has ended."""
+        aim, deadline = self.commits() + more, time.monotonic() + A_START
+        while process.poll() is None and self.commits() < aim:
+            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            time.sleep(0.002)
+
+    def check(self) -> None:
+        """Everything is what the embedded engine says, which nobody has killed."""
+        engine = ec.Engine()
+        declare(engine)
+        for frame in self.frames:
+            engine.push("hits", frame)
+        store = LocalStore(self.folder / "checkpoint")
+        log, pieces = CommitLog(store), Pieces(store)
+        assert log.last is not None
+        assert log.last.epoch == engine.epoch_number == len(self.frames)
+        for name, view in engine.views.items():
+            files = [(ref.epoch, pieces.read(ref.piece)) for ref in log.deltas(name, -1)]
+            assert by_epoch(files) == by_epoch((delta["_epoch"][0], delta) for delta in view.deltas()), name
+        found = held(declared(declare), store)
+        assert found == {name: sorted(view.read().rows(), key=repr) for name, view in engine.views.items()}
+
+
+def by_epoch(frames: Iterable[tuple[int, pl.DataFrame]]) -> dict[int, bytes]:
+    """The rows of each epoch in an order of their own, as bytes."""
+    found: dict[int, list[pl.DataFrame]] = {}
+    for epoch, frame in frames:
+        found.setdefault(epoch, []).append(frame)
+    return {epoch: frame_bytes(in_order(pl.concat(parts))) for epoch, parts in found.items()}
+
+
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.sort(frame.columns)
+
+
+def test_killed_while_it_commits(tmp_path: Path) -> None:
+    """A001 in Spark: killed when the record of an epoch is half written, after all its tasks are done."""
+    doomed = Doomed(tmp_path, batches(4, 60))
+    assert not doomed.finish(doomed.start("commits/000000000002.json"))
+    assert doomed.ends == [-signal.SIGKILL], doomed.log.read_text()[-4000:]
+    assert doomed.commits() == 2
+    assert doomed.finish(doomed.start()), doomed.log.read_text()[-4000:]
+    doomed.check()
+
+
+@long_only
+def test_killed_in_the_middle_of_an_operation(tmp_path: Path) -> None:
+    """Of the driver's operations in the store, wherever that is in the protocol; again and again."""
+    doomed, draw = Doomed(tmp_path, batches(3 * KILLS, 60)), random.Random(1)
+    for kill in range(KILLS):
+        # Some at the start, most in the epochs that come then.
+        number = draw.randrange(8) if kill % 4 == 3 else draw.randrange(8, 40)
+        assert not doomed.finish(doomed.start(str(number)))
+    assert set(doomed.ends) == {-signal.SIGKILL}
+    assert doomed.finish(doomed.start()), doomed.log.read_text()[-4000:]
+    print(f"{KILLS} kills in operations of the store, {doomed.starts} starts, {doomed.commits() - 1} epochs")
+    doomed.check()
+
+
+@long_only
+@pytest.mark.parametrize("victim", ["driver", "java"])
+def test_killed_at_random_times(victim: str, tmp_path: Path) -> None:
+    """The driver, whose Java lives on for a moment; or Java, under the driver."""
+    doomed, draw, kills = Doomed(tmp_path, batches(6 * KILLS, 60)), random.Random(victim), 0
+    while kills < KILLS:
+        process = doomed.start()
+        doomed.await_commits(draw.randrange(1, 4), process)
+        time.sleep(draw.uniform(0, 0.5))
+        found = [process.pid] if victim == "driver" else descendants(process.pid, is_java)
+        assert found, doomed.log.read_text()[-4000:]
+        os.kill(found[0], signal.SIGKILL)
+        kills += 1
+        assert not doomed.finish(process)
+    assert doomed.finish(doomed.start()), doomed.log.read_text()[-4000:]
+    print(f"{kills} kills of {victim}, {doomed.starts} starts, {doomed.commits() - 1} epochs")
+    doomed.check()
+
+
+@long_only
+def test_workers_are_killed(tmp_path: Path) -> None:
+    """Spark runs their tasks again; if it gives up, the query is started again."""
+    doomed, draw, kills = Doomed(tmp_path, batches(6 * KILLS, 60)), random.Random(3), 0
+    while True:
+        process = doomed.start()
+        doomed.await_commits(1, process)
+        while process.poll() is None and kills < KILLS:
+            time.sleep(draw.uniform(0.3, 1.2))
+            workers = descendants(process.pid, is_worker)
+            if workers:
+                with suppress(ProcessLookupError):
+                    os.kill(draw.choice(workers), signal.SIGKILL)
+                    kills += 1
+        if doomed.finish(process):
+            break
+        assert doomed.starts < 10, doomed.log.read_text()[-4000:]
+    assert kills == KILLS
+    print(f"{kills} kills of workers, {doomed.starts} starts, {doomed.commits() - 1} epochs")
+    doomed.check()
+
+
+def is_java(command: str) -> bool:
+    return "org.apache.spark.deploy.SparkSubmit" in command
+
+
+def is_worker(command: str) -> bool:
+    return "pyspark.daemon" in command
+
+
+def descendants(process: int, is_meant: Callable[[str], bool]) -> list[int]:
+    """The processes below this one that are meant, by their commands."""
+    said = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    rows = [(*map(int, line.split()[:2]), line) for line in said.stdout.splitlines()]
+    below = {process}
+    for _ in range(4):
+        below |= {number for number, parent, _ in rows if parent in below}
+    return [number for number, _, line in rows if number in below and is_meant(line)]

@@ -1,0 +1,168 @@
+"""An engine that carries every epoch through buckets too, and compares what both say."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import evercurrent as ec
+from evercurrent.core.clock import Now
+from evercurrent.spark_bridge.epochs import Epochs
+from evercurrent.spark_bridge.stage_runner import Kept, StageRunner
+from evercurrent.spark_bridge.work import Done, Fire, Instant, Task
+from evercurrent.views.builder import Compiled
+from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
+from evercurrent.views.epochs import Offered
+from evercurrent.views.running import Running
+from evercurrent.views.store import store_at
+from oracle import freeze
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a plan is run in buckets.
+
+    In ``parts`` rows arrive. ``elsewhere``: no stage runs in the driver, and all rows go through files. ``reopens``:
+    everything is opened anew for every epoch.
+    """
+
+    buckets: int = 4
+    parts: int = 2
+    elsewhere: bool = False
+    reopens: bool = False
+
+
+WAYS = (Way(), Way(buckets=1, parts=1), Way(buckets=3, parts=3, elsewhere=True), Way(buckets=2, reopens=True))
+
+
+class Elsewhere:
+    """Runs tasks with a runner of its own, as another process would: one after the other, the last one first."""
+
+    def __init__(self, runner: StageRunner) -> None:
+        self._runner = runner
+
+    def run(self, tasks: Sequence[Task]) -> list[Done]:
+        return [self._done(task) for task in reversed(tasks)]
+
+    def _done(self, task: Task) -> Done:
+        for _ in range(2):  # As where the first attempt was lost, or was too slow.
+            kept: Kept = {}
+            (done,) = self._runner.run([task], kept)
+            done.states = self._runner.write(kept)[0]
+        return done
+
+
+class TwinEngine(ec.Engine):
+    """After every epoch the deltas and the contents of all views, the ledger and the watermarks are those of buckets."""
+
+    way = Way()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._running = TwinRunning(self, self._running)
+        self.fires: list[Fire] = []
+
+    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+        self.fires = [Fire(view, key, window)]
+        try:
+            return super().fire(view, key, window, at)
+        finally:
+            self.fires = []
+
+
+class TwinRunning(Running):
+    """Steps as the engine does, and then in buckets."""
+
+    def __init__(self, engine: TwinEngine, own: Running) -> None:
+        super().__init__(own._plan, own._sources, own._views, own.log)
+        self._engine = engine
+        self._folder: Any = None
+
+    def _step(self, compiled: Compiled, now: Now, offered: Offered) -> dict[str, pl.DataFrame]:
+        changed = super()._step(compiled, now, offered)
+        if now.epoch == 0:
+            self._folder = tempfile.TemporaryDirectory()
+            self._open()
+        else:
+            if self._engine.way.reopens:
+                self._open()
+            self._follow(now, offered)
+        self._compare(compiled, now, changed)
+        return changed
+
+    def _open(self) -> None:
+        way, store = self._engine.way, store_at(Path(self._folder.name))
+        pieces, inline = Pieces.of(store), 0 if way.elsewhere else 1000
+        self.runner = StageRunner(self._plan, pieces, way.buckets, inline_rows=inline)
+        self.epochs = Epochs(
+            self._plan,
+            CommitLog(store),
+            pieces,
+            buckets=way.buckets,
+            driver_rows=-1 if way.elsewhere else 1000,
+            inline_rows=inline,
+            writer=new_writer(),
+            versions=versions(),
+            executors=Elsewhere(self.runner) if way.elsewhere else None,
+        )
+
+    def _follow(self, now: Now, offered: Offered) -> None:
+        rows = {name: delta.frame for name, delta in offered.arrived().items()}
+
+        def arrive(when: Instant) -> list[Done]:
+            parts = range(self._engine.way.parts)
+            done = [self.runner.arrive(when, part, self._part(rows, part)) for part in parts]
+            return done[::-1]
+
+        fires, promised = self._engine.fires, offered.watermarks
+        self.epochs.step(arrive, now.instant, {}, {}, promised=promised, fires=fires)
+
+    def _part(self, rows: dict[str, pl.DataFrame], part: int) -> dict[str, pl.DataFrame]:
+        parts, cut = self._engine.way.parts, {}
+        for name, frame in rows.items():
+            start, end = frame.height * part // parts, frame.height * (part + 1) // parts
+            if end > start:
+                cut[name] = frame.slice(start, end - start)
+        return cut
+
+    def _compare(self, compiled: Compiled, now: Now, changed: dict[str, pl.DataFrame]) -> None:
+        last = self.epochs.last
+        assert last.epoch == now.epoch
+        for name in self._views:
+            frames = [self.epochs.pieces.read(ref.piece) for ref in last.deltas.get(name, ())]
+            told, own = counted(frames), counted([changed[name]] if name in changed else [])
+            assert told == own, f"epoch {now.epoch}, view {name}: buckets say {told}, the engine {own}"
+            held = [self.runner.contents(name, b, last.states) for b in range(self._engine.way.buckets)]
+            found = counted([frame for frame in held if frame is not None])
+            contents = counted([compiled.contents[name].contents()])
+            assert found == contents, f"epoch {now.epoch}, view {name}: buckets {found}, engine {contents}"
+        assert entered(self.epochs.clocks.ledger.refused) == entered(compiled.ledger.refused)
+        marks = {name: clock.before for name, clock in compiled.clocks.items()}
+        assert self.epochs.clocks.watermarks() == marks
+
+
+def counted(frames: Sequence[pl.DataFrame]) -> Counter[Any]:
+    """Rows with their diffs, or each once where there are none."""
+    counts: Counter[Any] = Counter()
+    for frame in frames:
+        diffs = frame["_diff"].to_list() if "_diff" in frame.columns else [1] * frame.height
+        rows = frame.select(pl.exclude("_diff")).iter_rows()
+        for row, diff in zip(rows, diffs, strict=True):
+            counts[tuple(map(freeze, row))] += diff
+    return Counter({row: count for row, count in counts.items() if count})
+
+
+def entered(refused: Any) -> list[str]:
+    """The rows of a ledger, in an order of their own."""
+    return sorted(
+        str((one.epoch, one.source, one.reason, one.watermark, *map(freeze, row)))
+        for one in refused
+        for row in one.frame.iter_rows()
+    )
