@@ -9,6 +9,8 @@ WORKERS ?= 2
 APP ?= retail
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 PYTEST := $(PY) -m pytest
+# loadgroup: tests of one group (those of one Spark session) stay in one process.
+PARALLEL = -n $(WORKERS) --dist loadgroup
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -23,10 +25,10 @@ run: $(READY) ## keep the retail views current over generated orders; APP=visits
 	@$(VENV)/bin/evercurrent run $(APP) $(ARGS)
 
 test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for one process
-	@$(PYTEST) -n $(WORKERS) $(ARGS)
+	@$(PYTEST) $(PARALLEL) $(ARGS)
 
 test-long: $(READY) ## the same with many more generated cases
-	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) -n $(WORKERS) $(ARGS)
+	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, doctests
 	$(PY) -m ruff format --check .
@@ -52,7 +54,7 @@ wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 lock: $(PY) ## renew requirements.lock from pyproject.toml; ARGS="--upgrade" for newer versions
 	@$(PY) -m pip install --quiet uv
 	@$(PY) -m uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
-	  --universal --python-version 3.11 --group dev --generate-hashes \
+	  --universal --python-version 3.11 --group dev --extra spark-connect --extra s3 --generate-hashes \
 	  --custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file $(LOCK)
 
 setup: $(READY) ## only the virtual environment
@@ -75,7 +77,7 @@ $(PY):
 
 # The order-only prerequisite: pip touches bin/, which must not make the environment look old.
 $(READY): pyproject.toml $(LOCK) | $(PY)
-	@echo "$(VENV): installing $(LOCK)"
+	@echo "$(VENV): installing $(LOCK), with Spark: a minute or two"
 	@$(PY) -m pip install --quiet --require-hashes --requirement $(LOCK)
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

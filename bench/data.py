@@ -49,7 +49,7 @@ def write_chain(folder: Path, rows: int, keys: int, files: int, seed: int = 20) 
         drawn, values = frame["key"].to_numpy(), frame["value"].to_numpy()
         np.add.at(counts, drawn, 1)
         np.add.at(sums, drawn, values)
-        truth.append(_histogram(counts, sums))
+        truth.append(histogram_of(counts, sums))
     return ChainInput(made.headed, made.bare, tuple(truth))
 
 
@@ -74,7 +74,8 @@ def _shares(rows: int, files: int) -> list[int]:
     return [least + (number < extra) for number in range(files)]
 
 
-def _histogram(counts: Integers, sums: Integers) -> Histogram:
+def histogram_of(counts: Integers, sums: Integers) -> Histogram:
+    """The histogram of keys that were seen so often (0: never) and whose values add up to so much."""
     seen = counts > 0
     sizes, place = np.unique(counts[seen], return_inverse=True)
     totals: Integers = np.zeros(len(sizes), dtype=np.int64)

@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("evercurrent", "polars", "pyarrow", "numpy")
+PACKAGES = ("evercurrent", "polars", "pyarrow", "numpy", "pyspark")
 
 
 def facts() -> dict[str, str | int | float]:

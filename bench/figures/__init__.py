@@ -1,6 +1,19 @@
 """One file per question: which programs run, what they are compared with, what the targets are."""
 
-from bench.figures import chain, fixed_windows, memory, one_row, open_windows, retail, sessions, state
+from bench.figures import (
+    chain,
+    durability,
+    fixed_windows,
+    memory,
+    one_row,
+    open_windows,
+    retail,
+    sessions,
+    spark_chain,
+    spark_one_row,
+    spark_state,
+    state,
+)
 
 FIGURES = {
     "chain": chain.measure,
@@ -11,4 +24,8 @@ FIGURES = {
     "sessions": sessions.measure,
     "open-windows": open_windows.measure,
     "fixed-windows": fixed_windows.measure,
+    "durability": durability.measure,
+    "spark-chain": spark_chain.measure,
+    "spark-one-row": spark_one_row.measure,
+    "spark-state": spark_state.measure,
 }

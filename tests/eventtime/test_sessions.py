@@ -209,7 +209,7 @@ class Running:
     def words(self, ids: Sequence[Id]) -> Keys:
         columns = [pl.Series(n, [k[i] for k, _ in ids], t) for i, (n, t) in enumerate(self.keys.items())]
         start = pl.Series("window_start", [start for _, start in ids], pl.Int64)
-        return key_words([*columns, start.cast(self.types["window_start"])], len(ids))
+        return key_words([*columns, start.cast(self.types["window_start"])], len(ids), len(columns))
 
     @property
     def entries(self) -> list[int]:

@@ -1,0 +1,60 @@
+"""Spark's own `groupBy().agg()` on the stream: count and sum by key, in update mode, with no second stage.
+
+It does one of the two groupings and retracts nothing. The sink takes rows and drops them, which is the least that a
+sink can cost. Measured: what Spark reports of each warm micro-batch, from planning to commit. Not measured: start of the
+session. Afterwards the state is read from the checkpoint and its histogram compared with the truth.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from bench.reply import Histogram, send
+from bench.spark_session import rows_of, session, timing
+
+PROVIDERS = {
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+def histogram_of_state(spark: SparkSession, checkpoint: str) -> Histogram:
+    """The second stage, from the state that the first has left behind."""
+    state = spark.read.format("statestore").load(checkpoint).select("value.*").toDF("n", "total")
+    rows = state.groupBy("n").agg(F.count("*").alias("keys"), F.sum("total").alias("total")).collect()
+    return sorted([row["n"], row["keys"], row["total"]] for row in rows)
+
+
+def main(provider: str, folder: Path, warming: int) -> None:
+    spark = session(
+        **{"spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider], CHANGELOG: "true"}
+    )
+    counted = (
+        rows_of(spark, folder).groupBy("key").agg(F.count("*").alias("n"), F.sum("value").alias("total"))
+    )
+    with tempfile.TemporaryDirectory(prefix="bench-") as checkpoint:
+        started = time.perf_counter()
+        writer = counted.writeStream.format("noop").outputMode("update")
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        seconds = time.perf_counter() - started
+        histogram = histogram_of_state(spark, checkpoint)
+    send(
+        seconds=seconds,
+        histogram=histogram,
+        version=version("pyspark"),
+        **timing(query, warming),
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

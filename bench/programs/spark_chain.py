@@ -1,0 +1,68 @@
+"""evercurrent in Spark's micro-batches on the chain: count and sum by key, then the histogram of the counts.
+
+Measured: what Spark reports of each warm micro-batch, from planning to commit: both groupings, their retractions, the files
+of state and deltas on disk, and our commit are in it. Not measured: start of the session. Afterwards the view is read
+from the checkpoint, and so are its deltas, which have to add up to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import polars as pl
+
+import evercurrent as ec
+from bench.changes import Changes
+from bench.data import SCHEMA
+from bench.reply import send
+from bench.spark_session import rows_of, session, timing
+from evercurrent.spark_bridge import run
+
+
+def main(folder: Path, warming: int, buckets: int) -> None:
+    spark = session()
+    engine = ec.Engine()
+    rows = engine.source("rows", SCHEMA)
+    by_key = rows.group_by("key").agg(n=pl.len(), total=pl.col("value").sum())
+    engine.view("histogram", by_key.group_by("n").agg(keys=pl.len(), total=pl.col("total").sum()))
+    with tempfile.TemporaryDirectory(prefix="bench-") as checkpoint:
+        started = time.perf_counter()
+        query = run(
+            engine,
+            {"rows": rows_of(spark, folder)},
+            checkpoint=checkpoint,
+            buckets=buckets,
+            trigger={"availableNow": True},
+        )
+        query.await_termination()
+        seconds = time.perf_counter() - started
+        view = query.view("histogram")
+        contents = view.read()
+        changes = Changes()
+        for delta in view.deltas(since=0):
+            for row in delta.select("n", "keys", "total", "_diff").rows():
+                changes.add(*row)
+    histogram = [list(row) for row in contents.select("n", "keys", "total").sort("n").rows()]
+    if changes.histogram() != histogram:
+        raise SystemExit("the deltas do not add up to the view")
+    send(
+        seconds=seconds,
+        histogram=histogram,
+        changes=changes.count,
+        version=version("evercurrent"),
+        **timing(query.streaming_query, warming),
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("warming", type=int)
+    parser.add_argument("--buckets", type=int, default=4)
+    asked = parser.parse_args()
+    main(asked.folder, asked.warming, asked.buckets)

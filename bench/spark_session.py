@@ -1,0 +1,47 @@
+"""The Spark session that all contenders share, their input stream, and the times that Spark itself tells."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.reply import Fields
+from evercurrent.spark_bridge.session import local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CORES = 2
+SETTINGS = {
+    # The JVM as Spark starts it: with both its compilers, which native operators live from.
+    "spark.driver.extraJavaOptions": "",
+    "spark.driver.memory": "2g",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+}
+"""Over those of ``local_session``: ``local[2]``, two shuffle partitions, no user interface, no adaptive planning."""
+
+
+def session(**settings: str) -> SparkSession:
+    """The session of a contender."""
+    return local_session("bench", cores=CORES, settings={**SETTINGS, **settings})
+
+
+def rows_of(spark: SparkSession, folder: Path) -> DataFrame:
+    """The files of a folder as a stream, a micro-batch each."""
+    schema = "key long, value long"
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def timing(streaming_query: Any, warming: int) -> Fields:
+    """What micro-batches took, from planning to commit, as the query reports it; the first ones are not counted."""
+    done = [progress for progress in streaming_query.recentProgress if "addBatch" in progress["durationMs"]]
+    taken = [float(progress["durationMs"]["triggerExecution"]) for progress in done]
+    warm = taken[warming:]
+    return {
+        "median_ms": statistics.median(warm),
+        "mean_ms": statistics.fmean(warm),
+        "greatest_ms": max(warm),
+        "batches": len(taken),
+        "batch_ms": taken,
+    }
