@@ -74,15 +74,19 @@ class Clocks:
             state.commit()
         self._held_before = dict(self.held_at)
 
-    def discard(self) -> None:
-        """Nothing was."""
+    def discard(self, last: Commit) -> None:
+        """Nothing was: all is as the last commit says."""
         for state in self.states.values():
             state.discard()
+        self._recall(last)
         self.held_at = dict(self._held_before)
 
     def restore(self, saver: Saver, commit: Commit) -> None:
         """Be as a commit says."""
         saver.restore({f"{name}/0": state for name, state in self.states.items()}, commit.states)
+        self._recall(commit)
+
+    def _recall(self, commit: Commit) -> None:
         self.held_at = {
             (name, bucket): record.facts.get("held_at", END_OF_TIME)
             for name in self.holds

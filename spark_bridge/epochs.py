@@ -161,7 +161,7 @@ class Epochs:
             commit = self._commit(at, work, told, positions, facts)
             self.log.append(commit)
         except BaseException:
-            self.clocks.discard()
+            self.clocks.discard(self.last)
             raise
         self.clocks.commit()
         self._looks_at_all = False

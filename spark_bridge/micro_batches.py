@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.errors import CheckpointError, NameTakenError
+from evercurrent.core.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.store import Store, store_at
 
@@ -43,6 +44,10 @@ class Options:
 
 ASKED, BATCHES = "asked", "batches"
 """Folders of the checkpoint: windows that are to be told to speak; what is recorded of micro-batches."""
+
+
+SPARK = "spark"
+"""Folder of the checkpoint that is Spark's own; and what a commit has to say of micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class MicroBatches:
         self.error: Exception | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
+        self._query: str | None = None
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Run a micro-batch.
@@ -95,6 +101,7 @@ class MicroBatches:
             raise
 
     def _run_next(self, rows: DataFrame, batch: int) -> None:
+        self._require_same_query()
         if require_next(self.last_batch, batch):
             self.run(rows, batch)
             if batch % SWEEP_EVERY == SWEEP_EVERY - 1:
@@ -105,7 +112,7 @@ class MicroBatches:
         epochs = self.opened()
         jobs = SparkJobs(rows.sparkSession, self.setup)
         epochs.executors = jobs
-        done = epochs.last.facts.get("spark", {}).get("asked", [])
+        done = epochs.last.facts.get(SPARK, {}).get("asked", [])
         attempt = self._attempt(batch, done)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
@@ -119,7 +126,7 @@ class MicroBatches:
             arrive,
             planned.at,
             planned.positions,
-            {"spark": {"batch": batch, "asked": list(attempt.asked)}},
+            {SPARK: {"batch": batch, "asked": list(attempt.asked), "query": self._query}},
             tell=tell if self.options.on_epoch else None,
             promised=promised,
             fires=attempt.fires,
@@ -151,8 +158,27 @@ class MicroBatches:
     @property
     def last_batch(self) -> int | None:
         """The number of the last micro-batch that is committed."""
-        last: int | None = self.opened().last.facts.get("spark", {}).get("batch")
+        last: int | None = self.opened().last.facts.get(SPARK, {}).get("batch")
         return last
+
+    def _require_same_query(self) -> None:
+        """Check that micro-batches are counted by the query whose batches were committed before.
+
+        Raises:
+            CheckpointError: Spark has begun anew: its first batches would be taken for those that are done.
+        """
+        if self._query is None:
+            try:
+                self._query = json.loads(self.store.read(f"{SPARK}/metadata").to_pybytes())["id"]
+            except MissingFileError:
+                return  # Spark has it elsewhere, as where the same path means another file system to it.
+        before = self.opened().last.facts.get(SPARK, {}).get("query")
+        if before not in (None, self._query):
+            raise CheckpointError(
+                f"{self.store.url}/{SPARK}, Spark's own checkpoint, is not the one with which micro-batches up to "
+                f"{self.last_batch} were committed, and it counts them from 0 again. The two belong together: put that "
+                "folder back, or start with a new checkpoint"
+            )
 
     def opened(self) -> Epochs:
         """The epochs of this query, opened once in a process."""

@@ -22,6 +22,7 @@ from evercurrent.core.protocol import State
 from .builder import Compiled
 from .checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
 from .checkpoint.rebucket import rebucket
+from .checkpoint.saver import Begun
 from .epochs import Passed, Resumed, Standing
 from .filling import fill
 from .identity import check_plan, plan_record
@@ -52,7 +53,8 @@ class _Open:
     writer: str | None = None
     """Who wrote the last commit that we know of: we, or the one that we have gone on from."""
     commits: int = 0
-    staged: tuple[tuple[Passed, ...], Commit | None] = field(default=((), None))
+    staged: tuple[tuple[Passed, ...], tuple[Commit, Begun] | None] = field(default=((), None))
+    """Epochs that are to be done, and the commit of them and what it names, if it is their turn."""
 
 
 class Durability:
@@ -173,18 +175,20 @@ class Durability:
             CheckpointError: it is not; or it is not known whether it is, and then nothing can be written any more.
         """
         opened = self._now()
-        waiting, commit = opened.staged
+        waiting, staged = opened.staged
         opened.staged = (), None
-        if commit is None:
+        if staged is None:
             opened.past.waiting = waiting
             return
+        commit, begun = staged
         try:
-            opened.log.append(commit)
+            opened.log.append(commit, begun.items)
         except Exception as error:
             if not self._is_there(opened, commit, error):
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
         opened.commits += 1
+        opened.saver.keep(begun)
         opened.residence.committed(commit.states)
 
     def discard(self) -> None:
@@ -250,19 +254,21 @@ class Durability:
 
     # Details
 
-    def _commit_of(self, opened: _Open, waiting: tuple[Passed, ...], standing: Standing) -> Commit:
-        """Write all that the record of these epochs names, and return that."""
+    def _commit_of(
+        self, opened: _Open, waiting: tuple[Passed, ...], standing: Standing
+    ) -> tuple[Commit, Begun]:
+        """Write what the record of these epochs names, but for what is to be written with it."""
         wanted = {name: (state, state.saved()) for name, state in opened.states.items()}
         said = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
-        records, refs = opened.saver.write_all(wanted, said)
+        begun = opened.saver.write_ahead(wanted, said)
         deltas: dict[str, list[DeltaRef]] = {}
-        for (view, _, _), ref in zip(said, refs, strict=True):
+        for (view, _, _), ref in zip(said, begun.deltas, strict=True):
             deltas.setdefault(view, []).append(ref)
-        return Commit(
+        commit = Commit(
             epoch=waiting[-1].epoch,
             buckets=1,
             plan=opened.plan,
-            states=records,
+            states=begun.records,
             deltas={view: tuple(refs) for view, refs in deltas.items()},
             positions=standing.positions,
             readers=standing.readers,
@@ -272,6 +278,7 @@ class Durability:
             writer=new_writer(),
             versions=opened.versions,
         )
+        return commit, begun
 
     def _is_there(self, opened: _Open, commit: Commit, error: Exception) -> bool:
         """Whether a record of which nothing good was heard is there all the same.

@@ -98,13 +98,15 @@ def said(where: str | Path | Store, views: Any, since: int = -1) -> dict[str, di
     return told
 
 
-def held(plan: Plan, where: str | Path | Store, epoch: int | None = None) -> dict[str, list[Any]]:
+def held(
+    plan: Plan, where: str | Path | Store, epoch: int | None = None, *, runner: StageRunner | None = None
+) -> dict[str, list[Any]]:
     """The contents of all views, sorted, as of an epoch, by default the last."""
     store = store_at(where)
     log = CommitLog(store)
     commit = log.last if epoch is None else log.at(epoch)
     assert commit is not None
-    runner = StageRunner(plan, Pieces(store), commit.buckets, inline_rows=0)
+    runner = runner or StageRunner(plan, Pieces(store), commit.buckets, inline_rows=0)
     found: dict[str, list[Any]] = {}
     for view in plan.views:
         frames = [runner.contents(view, bucket, commit.states) for bucket in range(commit.buckets)]

@@ -24,7 +24,7 @@ LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 EVERYTHING = 0
 """As a batch size: all rows at once."""
 
-COUNTS = {1: 24, 10: 160, 1_000: 6_000, EVERYTHING: 20_000}
+COUNTS = {1: 16, 10: 80, 1_000: 4_000, EVERYTHING: 20_000}
 """How many transfers, by batch size: an epoch costs what it costs."""
 
 
@@ -62,16 +62,17 @@ def engine_views() -> Any:
 @pytest.mark.parametrize("buckets", [1, 4, 16])
 @pytest.mark.parametrize("size", COUNTS)
 def test_in_buckets(size: int, buckets: int, simplified: bool, tmp_path: Path) -> None:
-    """A driver that dies in every third operation or so, in the middle of what it writes, and is offered batches again."""
+    """A driver that dies again and again in the middle of what it writes, and is offered batches that it knows."""
     if simplified and size == 1:
         pytest.skip("there and back belong together")
     rows = bank.transfers(COUNTS[size] * (3 if LONG else 1), simplified=simplified)
     plan, parts, draw = declared(bank.declare), cut(rows, size), random.Random(f"{size} {buckets}")
     number = deaths = again = 0
+    dies_at, reach = 7, 12
     while number < len(parts):
         forget_everything()
-        dies_at = draw.randrange(4, 60) if deaths < 2 * len(parts) else None
         store = FailingStore(LocalStore(tmp_path), dies_at, "torn", error=Killed)
+        before = number
         with suppress(Killed):
             offering = Offering(plan, store, buckets=buckets, elsewhere=size == 1_000)
             number = 0 if offering.done is None else offering.done + 1
@@ -82,6 +83,9 @@ def test_in_buckets(size: int, buckets: int, simplified: bool, tmp_path: Path) -
                 assert offering.offer(number, {"transfers": parts[number]})
                 number += 1
         deaths += store.has_failed
+        # It gets a little further than one epoch, however many operations that has.
+        reach = reach if number > before else 2 * reach
+        dies_at = draw.randrange(4, reach)
     assert deaths
     assert again or size == EVERYTHING
     assert bank.wrong(dict(frames_of(tmp_path)), rows, simplified=simplified) == []

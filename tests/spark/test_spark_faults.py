@@ -61,21 +61,22 @@ def opened(store: Store, *, elsewhere: bool = False, **options: Any) -> Offering
     return offering
 
 
-def seen(store: Store | Path) -> dict[str, Any]:
-    """All that a checkpoint says."""
-    forget_everything()
-    found = {"said": said(store, VIEWS), "held": held(PLAN, store)}
-    epochs = Offering(
-        PLAN, LocalStore(store) if isinstance(store, Path) else store, buckets=buckets_of(store)
-    ).epochs
-    ledger = entered(epochs.clocks.ledger.refused)
-    return {**found, "ledger": ledger, "marks": epochs.clocks.watermarks(), "held at": epochs.clocks.held_at}
-
-
-def buckets_of(store: Store | Path) -> int:
-    last = CommitLog(LocalStore(store) if isinstance(store, Path) else store).last
+def seen(folder: Path) -> dict[str, Any]:
+    """All that a checkpoint says, to a driver that has just started."""
+    store = LocalStore(folder)
+    last = CommitLog(store).last
     assert last is not None
-    return last.buckets
+    forget_everything()
+    offering = Offering(PLAN, store, buckets=last.buckets)
+    clocks = offering.epochs.clocks
+    return {
+        "done": offering.done,
+        "said": said(store, VIEWS),
+        "held": held(PLAN, store, runner=offering.runner),
+        "ledger": entered(clocks.ledger.refused),
+        "watermarks": clocks.watermarks(),
+        "held at": clocks.held_at,
+    }
 
 
 def offer_all(offering: Offering, frames: Sequence[pl.DataFrame] = HITS) -> list[bool]:
@@ -113,7 +114,7 @@ def test_a_driver_that_lives_on_is_offered_the_batch_again(
     when: When, elsewhere: bool, tmp_path: Path
 ) -> None:
     """A failed epoch has not happened, in the store and in memory."""
-    frames = SHORT if elsewhere else HITS
+    frames = SHORT
     expected, failures = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames), 0
     # Where there are many operations each fails in one of the three ways.
     few = elsewhere and not LONG
@@ -132,8 +133,6 @@ def test_a_driver_that_lives_on_is_offered_the_batch_again(
                 assert memory(offering) == before, f"operation {n}: {store.done[-1]}"
                 assert offering.offer(number, {"hits": frame})
         assert seen(tmp_path / str(n)) == expected, f"operation {n}: {store.done[n : n + 1]}"
-        again = opened(LocalStore(tmp_path / str(n)), elsewhere=elsewhere)
-        assert offer_all(again, frames) == [False] * len(frames)
         shutil.rmtree(tmp_path / str(n))
         if not store.has_failed:
             break
@@ -348,7 +347,7 @@ def test_what_is_retained_can_be_read_and_what_was_mapped_stays(tmp_path: Path) 
 
 
 def test_a_driver_is_killed_while_it_sweeps(tmp_path: Path) -> None:
-    frames = MORE[:5]
+    frames = MORE[:4]
     expected = undisturbed(tmp_path / "undisturbed", frames=frames)
     for number in itertools.count():
         folder = tmp_path / str(number)
@@ -357,7 +356,7 @@ def test_a_driver_is_killed_while_it_sweeps(tmp_path: Path) -> None:
             sweeping(store, frames)
         sweeping(LocalStore(folder), frames)
         found = seen_since(folder, len(frames) - 1)
-        assert found == {name: {5: told[5]} for name, told in expected["said"].items()}, store.done[number:]
+        assert found == {name: {4: told[4]} for name, told in expected["said"].items()}, store.done[number:]
         assert held(PLAN, LocalStore(folder)) == expected["held"]
         shutil.rmtree(folder)
         if not store.has_failed:

@@ -100,7 +100,8 @@ class CommitLog:
         whole = whole or last is None or differences >= self._full_every
         body = commit.as_json() if last is None or whole else difference(last, commit)
         before = self._records.firsts[-1] if self._records.firsts else None
-        if before is not None and not self._is_there(before):
+        # Who is to write items with the commit has the lock: nobody else has swept.
+        if before is not None and not items and not self._is_there(before):
             raise CheckpointError(
                 f"{self.store.url}: others have committed so much since epoch {first - 1} that its record is swept; what "
                 "was to be committed now is not; open the engine anew to go on from there"

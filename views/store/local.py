@@ -184,7 +184,7 @@ class LocalStore:
     def _note_deleted(self, names: Sequence[str]) -> bool:
         """Have it in the journal, if there is one, that files are to go: nobody is to write them again."""
         journal = self._own_journal()
-        if journal is None or not journal.is_begun:
+        if not names or journal is None or not journal.is_begun:
             return False
         with told(self.url, _shown(names), "deleted"), journal.guard:
             try:

@@ -59,7 +59,8 @@ class Store(Protocol):
     def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
         """Write files that a commit will name, as ``put_all``; returns those that are better given to ``commit``.
 
-        Nobody else may have such names, or look for them before the commit is there.
+        Nobody else may have such names, or look for them before the commit is there. Only who has the lock, and so
+        is the only one to commit, is given any back.
         """
 
     def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:

@@ -1,0 +1,81 @@
+"""A query that is started again: with the folder that belongs to it, and with a sink that has failed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.spark_bridge import run
+from spark.doomed_query import VIEWS, batches, declare
+from spark.twins import counted
+
+HITS = batches(4, 30)
+
+
+def start(stream: Any, checkpoint: Path, **options: Any) -> Any:
+    engine = ec.Engine()
+    declare(engine)
+    return run(
+        engine, {"hits": stream}, checkpoint=checkpoint, buckets=3, trigger={"availableNow": True}, **options
+    )
+
+
+def test_spark_cannot_begin_anew_where_epochs_are_committed(spark: Any, feed: Any, checkpoint: Path) -> None:
+    """Its first batches would be taken for those that are done, and their rows would be lost."""
+    stream = feed(HITS[:3])
+    start(stream, checkpoint).await_termination()
+    shutil.copytree(checkpoint / "spark", checkpoint.with_name("copy"))
+    shutil.rmtree(checkpoint / "spark")
+    feed(HITS[3:])
+    broken = start(stream, checkpoint)
+    with pytest.raises(Exception, match="is not the one with which micro-batches up to 2 were committed"):
+        broken.await_termination()
+    shutil.rmtree(checkpoint / "spark")
+    shutil.copytree(checkpoint.with_name("copy"), checkpoint / "spark")
+    again = start(stream, checkpoint)
+    again.await_termination()
+    assert_whole(again)
+
+
+def test_a_sink_that_fails_is_told_the_same_again(spark: Any, feed: Any, checkpoint: Path) -> None:
+    heard: list[tuple[str, int, Any]] = []
+
+    def fails_once(view: str, delta: Any, epoch: int) -> None:
+        rows = counted([pl.DataFrame(delta.toArrow())])
+        is_first = (view, epoch) not in [(view, epoch) for view, epoch, _ in heard]
+        heard.append((view, epoch, rows))
+        if is_first and view == VIEWS[1]:
+            raise RuntimeError(f"the sink is full at epoch {epoch}")
+
+    stream = feed(HITS)
+    for epoch in range(1, len(HITS) + 1):
+        query = start(stream, checkpoint, on_epoch=fails_once)
+        with pytest.raises(Exception, match=f"full at epoch {epoch}"):
+            query.await_termination()
+        assert query.epoch == epoch - 1
+    query = start(stream, checkpoint, on_epoch=fails_once)
+    query.await_termination()
+    assert_whole(query)
+    for name in VIEWS:
+        for delta in query.view(name).deltas(since=0):
+            told = [rows for view, epoch, rows in heard if (view, epoch) == (name, delta["_epoch"][0])]
+            assert told
+            assert all(rows == counted([delta]) for rows in told)
+
+
+def assert_whole(query: Any) -> None:
+    """Every view says what the embedded engine says."""
+    engine = ec.Engine()
+    declare(engine)
+    for frame in HITS:
+        engine.push("hits", frame)
+    assert query.epoch == engine.epoch_number
+    for name, view in engine.views.items():
+        told = {frame["_epoch"][0]: counted([frame]) for frame in query.view(name).deltas()}
+        assert told == {frame["_epoch"][0]: counted([frame]) for frame in view.deltas()}
+        assert counted([query.view(name).read()]) == counted([view.read()])
