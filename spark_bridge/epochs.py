@@ -114,8 +114,8 @@ class Epochs:
         if match.to_fill:
             raise CheckpointError(
                 f"view {listed(match.to_fill)} is new to the checkpoint, and what has gone by is filled in by the embedded "
-                "engine only: open it once with Engine(checkpoint=PATH), which fills views from what is retained, and then "
-                "start the query"
+                "engine only: open it once with Engine(checkpoint=...) of the same Checkpoint, which fills views from what is "
+                "retained, and then start the query"
             )
         kept = {
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone

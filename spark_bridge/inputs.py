@@ -12,6 +12,7 @@ small files together by size, not by age: where the order of files matters, read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evercurrent.core.errors import InputError
+from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.schema import DIFF, listed, with_diff
 
 from .spark_types import named, rows_from_arrow, spark_schema, spark_type
@@ -126,7 +127,12 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
     """A stream for ``tagged`` that has a row every so many seconds, so that time goes on when no data comes.
 
     A micro-batch with a beat costs what any other does, some 0.2 s.
+
+    Raises:
+        PlanError: it is no number above 0.
     """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise PlanError(f"heartbeat_seconds={seconds!r}; give a number of seconds above 0, or leave it out")
     from .beats import beats
 
     return beats(spark, seconds)
@@ -185,6 +191,10 @@ def check_sources(
         InputError: naming the source, the column, what was found, what is declared, and what mends it.
     """
     declared = engine.sources
+    if not isinstance(sources, Mapping):
+        raise InputError(
+            f"sources={type(sources).__name__}; give a dictionary, as {{{next(iter(declared), 'name')!r}: DataFrame}}"
+        )
     if unknown := [name for name in sources if name not in declared]:
         raise InputError(
             f"source {listed(unknown)} is not declared; there are {listed(declared)}: declare it with engine.source(...)"
@@ -201,7 +211,10 @@ def check_sources(
 
 def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
     if not hasattr(frame, "isStreaming") or not hasattr(frame, "schema"):
-        raise InputError(f"source {name!r}: expected a Spark DataFrame, got {type(frame).__name__}")
+        found = f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}"
+        raise InputError(
+            f"source {name!r}: expected a Spark DataFrame, got {found.removeprefix('builtins.')}"
+        )
     if is_streaming is not None and frame.isStreaming != is_streaming:
         found, wanted = ("a stream", "a batch") if frame.isStreaming else ("a batch", "a stream")
         reader = "spark.readStream" if is_streaming else "spark.read"

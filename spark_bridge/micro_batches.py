@@ -45,7 +45,6 @@ class Options:
 ASKED, BATCHES = "asked", "batches"
 """Folders of the checkpoint: windows that are to be told to speak; what is recorded of micro-batches."""
 
-
 SPARK = "spark"
 """Folder of the checkpoint that is Spark's own; and what a commit has to say of micro-batches."""
 
@@ -76,6 +75,7 @@ class MicroBatches:
 
     ``planned`` tells what is known of a batch, by its number; without it batches have the time when they are run, and
     no positions. ``error`` is what the last batch has raised in this process, where Spark shows a text of it only.
+    ``streams`` are those that Spark counts, if ``require_streams`` was told.
     """
 
     def __init__(self, setup: Setup, options: Options) -> None:
@@ -83,6 +83,7 @@ class MicroBatches:
         self.options = options
         self.planned: Callable[[int], Planned] | None = None
         self.error: Exception | None = None
+        self.streams: list[str] | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
         self._query: str | None = None
@@ -126,7 +127,14 @@ class MicroBatches:
             arrive,
             planned.at,
             planned.positions,
-            {SPARK: {"batch": batch, "asked": list(attempt.asked), "query": self._query}},
+            {
+                SPARK: {
+                    "batch": batch,
+                    "asked": list(attempt.asked),
+                    "query": self._query,
+                    "streams": self.streams,
+                }
+            },
             tell=tell if self.options.on_epoch else None,
             promised=promised,
             fires=attempt.fires,
@@ -154,6 +162,25 @@ class MicroBatches:
                 f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch}; a batch begins at the beginning: "
                 "give another folder, or none"
             )
+
+    def require_streams(self, sources: Sequence[str], *, has_beat: bool) -> None:
+        """Check that micro-batches before were of the same streams: Spark cannot go on with others.
+
+        Raises:
+            CheckpointError: a source or the heartbeat has come, or is gone.
+        """
+        self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
+        before = self.opened().last.facts.get(SPARK, {}).get("streams")
+        if before is None or before == self.streams:
+            return
+        found = [
+            *(f"{name} is new" for name in self.streams if name not in before),
+            *(f"{name} is gone" for name in before if name not in self.streams),
+        ]
+        raise CheckpointError(
+            f"{self.store.url}: Spark goes on with the streams that it has begun with, and {', '.join(found)}; give "
+            "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
+        )
 
     @property
     def last_batch(self) -> int | None:

@@ -10,7 +10,9 @@ from evercurrent.core.clock import END_OF_TIME
 from evercurrent.core.errors import CheckpointError, PlanError
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.routes import MOST_BUCKETS
+from evercurrent.views.asking import Asking
 from evercurrent.views.checkpoint import Checkpoint, CommitLog
+from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiling import compile_plan
 from evercurrent.views.engine import Engine
@@ -64,7 +66,9 @@ def run(
         buckets: into how many parts states are cut: the most tasks that work at the same time. Can be changed later with
             ``evercurrent checkpoint rebucket``.
         trigger: arguments of Spark's ``DataStreamWriter.trigger``, as ``{"availableNow": True}``.
-        heartbeat_seconds: have a micro-batch so often also when no rows come, so that processing time goes on.
+        heartbeat_seconds: have a micro-batch so often also when no rows come, so that processing time goes on. Spark
+            takes it for one more source, so a checkpoint that was begun with it goes on with it only, and without
+            it only without; how often it beats can be changed.
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that did not
             get as far as that is run again and heard of again, with the same rows: make the sink idempotent by epoch.
         driver_rows: stages with up to so many rows run in the driver process, without a Spark job.
@@ -78,8 +82,9 @@ def run(
     require_spark()
     check_sources(engine, sources, is_streaming=True)
     spark = next(iter(sources.values())).sparkSession
-    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
     beat = None if heartbeat_seconds is None else heartbeat(spark, heartbeat_seconds)
+    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
+    batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
 
@@ -121,6 +126,7 @@ def prepared(
         )
     given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
     store = store_at(given.path)
+    is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
     # Held for a moment only: it tells whether somebody has it open, and who opens it later finds our commits taken.
     with store.lock():
         _cut(engine, given, store, buckets)
@@ -173,8 +179,14 @@ class Query(SparkViews):
             view: the name of the view.
             key: of which key: a value, a tuple or a dictionary; None: of all.
             window: its start, or (start, end); None: all.
+
+        Raises:
+            InputError: there is no such view, it has no windows that wait, or not such a key.
         """
         self.view(view)
+        # Asked of windows of which none is open: a wish that cannot be met would stand in the way of every micro-batch.
+        plan = self._setup.unpickled()
+        Asking(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
         self._batches.ask(Fire(view, key, window))
 
     def process_all_available(self) -> None:
@@ -182,11 +194,12 @@ class Query(SparkViews):
         self.streaming_query.processAllAvailable()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query ends; False if it has not after ``timeout`` seconds."""
+        """Wait until the query ends; False if it has not after ``timeout`` seconds, which need not be whole."""
         if timeout is None:
             self.streaming_query.awaitTermination()
             return True
-        return bool(self.streaming_query.awaitTermination(int(timeout)))
+        # Spark counts in milliseconds, and does not take 0.
+        return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
 
     def stop(self) -> None:
         """Stop the query; a micro-batch that is running is left undone, and is run when the query is started again."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evercurrent.core.errors import InputError, PlanError, first_line
 from evercurrent.core.schema import EPOCH
+from evercurrent.views.arrow_tables import as_table
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -193,9 +194,7 @@ def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
     )
     pieces = 1 + int(plain.estimated_size()) // SLICE_BYTES
     rows = 1 + plain.height // pieces
-    tables = [
-        part.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(wanted) for part in plain.iter_slices(rows)
-    ]
+    tables = [as_table(part, pl.CompatLevel.oldest()).cast(wanted) for part in plain.iter_slices(rows)]
     return pa.concat_tables(tables) if tables else wanted.empty_table()
 
 

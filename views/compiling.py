@@ -175,10 +175,12 @@ class Compiler(Builder):
         )
 
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
+        # In a bucket rows come in the order in which they came, but buckets stand side by side.
+        in_order = source.watermark is not None and source.watermark.heeds_order
         if source.kind == "upsert":
             upsert = Upsert(source.name, node.schema, source.keys, self.ledger)
             states: list[State] = [upsert.spine, self.ledger]
-            placement = Placement(by=source.keys, passes=frozenset(node.schema))
+            placement = Placement(by=() if in_order else source.keys, passes=frozenset(node.schema))
             if source.watermark is None or node.event_time is None:
                 return self.add(source.name, upsert, states=states, placement=placement)
             timed = RefuseUntimed(source.name, node.schema, node.event_time.column, self.ledger)
@@ -188,7 +190,7 @@ class Compiler(Builder):
             )
         if source.kind == "diffs" and not source.trusted:
             check = CheckRetractions(source.name, node.schema, self.ledger, strict=source.strict)
-            placement = Placement(by=tuple(node.schema), passes=frozenset(node.schema))
+            placement = Placement(by=() if in_order else tuple(node.schema), passes=frozenset(node.schema))
             return self.add(source.name, check, states=[check.spine, self.ledger], placement=placement)
         return self.add(source.name, Append(node.schema))
 

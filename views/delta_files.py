@@ -11,6 +11,8 @@ from pyarrow import parquet as pq
 from evercurrent.core.errors import FileError
 from evercurrent.core.schema import listed
 
+from .arrow_tables import as_table
+
 DELTA_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
 """Suffixes of files that deltas can be written to."""
 
@@ -76,7 +78,7 @@ class DeltaFile:
         self._unfinished.replace(self.path)
 
     def _write_row_group(self) -> None:
-        table = self._kept.to_arrow(compat_level=pl.CompatLevel.oldest())
+        table = as_table(self._kept, pl.CompatLevel.oldest())
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(self._file, table.schema, compression="zstd")
         self._parquet.write_table(table)

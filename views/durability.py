@@ -21,6 +21,7 @@ from evercurrent.core.protocol import State
 
 from .builder import Compiled
 from .checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
+from .checkpoint.marker import is_checkpoint
 from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
 from .epochs import Passed, Resumed, Standing
@@ -97,6 +98,7 @@ class Durability:
         """
         self.require_open()
         store = self._checkpoint.store
+        is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
         self._take_lock(store)
         try:
             return self._opened(store, compiled)
@@ -159,6 +161,8 @@ class Durability:
 
     def write(self, passed: Passed, standing: Standing) -> None:
         """Write the states as staged, and the deltas, if it is this epoch's turn. Nothing is real before ``append``.
+
+        What the store would rather have together with the record waits for that too.
 
         Raises:
             CheckpointError: the store does not let us; whatever it has taken is not named by any commit.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,12 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
         *(_about_changed_view(name, plan, changed) for name in match.changed_views if name not in drop),
         *_about_holds(record, now, match),
     ]
-    return [*said, *_about_versions(record)] if said else []
+    retained = [name for name, was in record["sources"].items() if was["retained"]]
+    losable = [*changed, *gone, *retained, *match.gone_views, *match.changed_views]
+    names = tuple(
+        name for name in dict.fromkeys(losable) if any(f"drop=({name!r},)" in line for line in said)
+    )
+    return [*said, *_about_drop(names), *_about_versions(record)] if said else []
 
 
 def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Iterator[str]:
@@ -151,6 +156,14 @@ def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]
             f"- views {listed(match.to_fill)} have windows over panes of views that are there already, and nobody has "
             "asked so far how far these are complete: of those that are open it is not known. Leave out the windows, "
             "or begin a new checkpoint and push all rows into it"
+        )
+
+
+def _about_drop(names: Sequence[str]) -> Iterator[str]:
+    if names:
+        yield (
+            f"- drop= is given with the path, all names at once: Checkpoint(PATH, drop={tuple(names)!r}); another program, "
+            "or one that is to begin anew, wants another path"
         )
 
 

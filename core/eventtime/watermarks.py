@@ -72,6 +72,11 @@ class Watermark(ABC):
 
     future_limit: int | None = field(default=None, kw_only=True)
 
+    @property
+    def heeds_order(self) -> bool:
+        """Whether it matters in which order the rows of an epoch come."""
+        return False
+
     def start(self) -> Any:
         """What is remembered before any row."""
         return None
@@ -232,6 +237,11 @@ class Percentile(Watermark):
     window: int = 1000
     at_least: int = 1
 
+    @property
+    def heeds_order(self) -> bool:
+        """Lags are behind the rows before."""
+        return True
+
     def start(self) -> Lags:
         """The lags of no rows."""
         return Lags(np.zeros(0, np.int64))
@@ -351,6 +361,11 @@ class Custom(Watermark):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    @property
+    def heeds_order(self) -> bool:
+        """The function may look at the first rows, or the last."""
+        return True
 
     def start(self) -> tuple[Any, int]:
         """The user's state, and that nothing was said."""

@@ -67,10 +67,16 @@ class CheckRetractions:
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), {DIFF: accepted}))
         excess = np.flatnonzero(accepted != added)
         if not len(excess):
-            return delta
+            if len(groups) == len(delta):
+                return Delta(delta.frame, is_consolidated=True)
+            if (delta.diffs > 0).all():
+                return delta
         entries = groups.first_entries
-        self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
+        if len(excess):
+            self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
+        # What cancels is not there for anybody, as a clock: whatever else is in the batch, or in its bucket.
         kept = np.flatnonzero(accepted)
+        kept = kept[np.argsort(entries[kept])]
         return Delta.of(gather(rows, entries[kept]), accepted[kept], is_consolidated=True)
 
     def _refuse(self, now: Now, refused: Delta) -> None:
@@ -109,7 +115,7 @@ class Upsert:
         last = np.maximum.reduceat(groups.order, groups.starts)
         stands = delta.diffs[last] > 0
         before = first_rows(self.spine, groups.keys, 1)
-        after = gather(delta.rows, last[stands])
+        after = gather(delta.rows, np.sort(last[stands]))
         missing = np.setdiff1d(np.flatnonzero(~stands), before.owners)
         if len(missing):
             rows = gather(delta.frame, last[missing])

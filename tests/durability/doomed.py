@@ -81,7 +81,9 @@ def delta_files(folder: Path) -> dict[str, list[bytes]]:
 
 
 def main(folder: Path, every: int, last: int) -> None:
-    store = FailingStore(LocalStore(folder / "checkpoint"), last, "torn", error=Sudden)
+    # As it is, a folder commits by way of its journal; a store that fails has each file as an operation.
+    place = LocalStore(folder / "checkpoint")
+    store = place if last < 0 else FailingStore(place, last, "torn", error=Sudden)
     checkpoint = ec.Checkpoint(store, every=every)  # type: ignore[arg-type]
     with opened(checkpoint) as engine, (folder / HEARD).open("a") as sink:
 

@@ -99,6 +99,7 @@ def test_what_cannot_be_kept_is_said_in_a_sentence(words: Path) -> None:
     refused = run(words, "--checkpoint", str(words))
     assert refused.exit_code == 1
     assert "is no checkpoint and not empty" in refused.output
+    assert not (words / "writer.lock").exists()
     (words / "words.py").write_text(text + 'engine.push("words", [("a", None)])\n')
     refused = run(words, "--checkpoint", str(words / "kept"))
     assert refused.exit_code == 1

@@ -62,7 +62,7 @@ def engine_views() -> Any:
 @pytest.mark.parametrize("buckets", [1, 4, 16])
 @pytest.mark.parametrize("size", COUNTS)
 def test_in_buckets(size: int, buckets: int, simplified: bool, tmp_path: Path) -> None:
-    """A driver that dies again and again in the middle of what it writes, and is offered batches that it knows."""
+    """A007 in buckets: a driver that dies again and again in the middle of what it writes, and is offered batches that it knows."""
     if simplified and size == 1:
         pytest.skip("there and back belong together")
     rows = bank.transfers(COUNTS[size] * (3 if LONG else 1), simplified=simplified)
@@ -97,7 +97,7 @@ def test_in_buckets(size: int, buckets: int, simplified: bool, tmp_path: Path) -
 def test_in_spark(
     size: int, driver_rows: int, simplified: bool, spark: Any, feed: Any, checkpoint: Path
 ) -> None:
-    """A restart in the middle, after which Spark offers a batch again that is committed."""
+    """A007 in Spark: a restart in the middle, after which Spark offers a batch again that is committed."""
     rows = bank.transfers(60 if size else 20_000, simplified=simplified)
     # Of everything at once there is one batch, and then an empty one.
     parts = [*cut(rows, size), rows[:0]]

@@ -197,7 +197,7 @@ def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
     assert "source 'hitz' is not declared; there are 'hits', 'users'" in said_of(
         engine, {**both, "hitz": hits}
     )
-    assert "source 'hits': expected a Spark DataFrame, got DataFrame" in said("hits", HITS)
+    assert "source 'hits': expected a Spark DataFrame, got polars.DataFrame" in said("hits", HITS)
     assert "the DataFrame is a batch, and a stream is wanted; use spark.readStream" in said_of(
         engine, both, is_streaming=True
     )

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.errors import CheckpointError, InputError, PlanError
 from evercurrent.spark_bridge import run, run_batch
 from spark.twins import counted
 
@@ -314,7 +314,44 @@ def test_windows_are_told_to_speak(spark: Any, feed: Any, checkpoint: Path) -> N
     assert second.view("counts").read()["key"].to_list() == ["b"]
 
 
+def test_a_word_that_no_window_waits_for_is_refused_at_once(spark: Any, feed: Any, checkpoint: Path) -> None:
+    def both(engine: ec.Engine) -> None:
+        source = engine.source("hits", {"key": pl.String, "at": pl.Datetime("us")}, event_time="at")
+        engine.view("plain", source.group_by("key").agg(n=pl.len()))
+        windows = source.window(ec.global_window()).trigger(ec.repeat(ec.signal()))
+        engine.view("told", windows.group_by("key").agg(n=pl.len()))
+
+    stream = feed([pl.DataFrame({"key": ["a"], "at": [NOON]})])
+    query = run(declared(both), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
+    query.await_termination()
+    for asked, said in (
+        (("plain",), "not grouped by windows"),
+        (("told", ("a", "b")), "has 2 values"),
+        (("told", None, NOON), "leave out window="),
+        (("none",), "there is no view 'none'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            query.fire(*asked)
+    again = run(declared(both), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
+    assert again.await_termination()
+
+
 # What is refused before the query starts
+
+
+def test_a_heartbeat_belongs_to_the_query_that_began_with_it(spark: Any, feed: Any, checkpoint: Path) -> None:
+    stream = feed([rows["events"] for rows in events(1)])
+    sources = {"events": stream}
+    for seconds in (0, -1, float("nan"), True):
+        with pytest.raises(PlanError, match="heartbeat_seconds="):
+            run(declared(chain), sources, checkpoint=checkpoint, heartbeat_seconds=seconds)
+    query = run(declared(chain), sources, checkpoint=checkpoint)
+    assert not query.await_termination(0)
+    assert not query.await_termination(0.2)
+    query.process_all_available()
+    query.stop()
+    with pytest.raises(CheckpointError, match="the heartbeat is new; give the same ones"):
+        run(declared(chain), sources, checkpoint=checkpoint, heartbeat_seconds=5)
 
 
 def test_what_is_refused(spark: Any, feed: Any, checkpoint: Path) -> None:

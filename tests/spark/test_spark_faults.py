@@ -113,7 +113,7 @@ def test_the_undisturbed_run_is_what_the_embedded_engine_says(tmp_path: Path) ->
 def test_a_driver_that_lives_on_is_offered_the_batch_again(
     when: When, elsewhere: bool, tmp_path: Path
 ) -> None:
-    """A failed epoch has not happened, in the store and in memory."""
+    """A162 in buckets: a failed epoch has not happened, in the store and in memory."""
     frames = SHORT
     expected, failures = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames), 0
     # Where there are many operations each fails in one of the three ways.
@@ -136,7 +136,7 @@ def test_a_driver_that_lives_on_is_offered_the_batch_again(
         shutil.rmtree(tmp_path / str(n))
         if not store.has_failed:
             break
-    assert failures > (10 if elsewhere else 15)
+    assert failures > 10
 
 
 def memory(offering: Offering) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ def memory(offering: Offering) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["driver", "elsewhere"])
 def test_a_driver_is_killed_at_every_operation(elsewhere: bool, tmp_path: Path) -> None:
-    """To be killed after an operation is to be killed before the next one, so it is enough to tear each in two."""
+    """A163 in buckets. To be killed after an operation is to be killed before the next one, so it is enough to tear each in two."""
     frames = SHORT if elsewhere else HITS
     expected = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames)
     for n in itertools.count():

@@ -152,7 +152,7 @@ class CommitLog:
         if since < firsts[0] - 1:
             raise EpochGoneError(
                 f"{self.store.url}: the deltas of {view!r} after epoch {since} are no longer retained, those after "
-                f"{firsts[0] - 1} are; start from the contents of the view, or keep more commits"
+                f"{firsts[0] - 1} are; start from the contents of the view, or keep more commits with Checkpoint(keep=...)"
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
         said = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
@@ -247,9 +247,8 @@ def _what_there_is(epoch: int, epochs: list[int], before: int) -> str:
     if not epochs:
         return f"there is no commit of epoch {epoch}: none has been made yet"
     if before < 0:
-        return (
-            f"the commit of epoch {epoch} is no longer retained, the oldest is epoch {epochs[0]}; keep more"
-        )
+        gone = f"the commit of epoch {epoch} is no longer retained, the oldest is epoch {epochs[0]}"
+        return f"{gone}; keep more commits with Checkpoint(keep=...)"
     if before == len(epochs) - 1:
         return f"there is no commit of epoch {epoch} yet, the last is epoch {epochs[-1]}"
     return f"there is no commit of epoch {epoch}, but of {epochs[before]} and {epochs[before + 1]}"

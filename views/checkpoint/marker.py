@@ -51,7 +51,7 @@ def _require_room(store: Store) -> None:
     if others:
         shown = listed(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         raise CheckpointError(
-            f"{store.url}: is no checkpoint and not empty: it holds {shown}; name a new folder"
+            f"{store.url}: is no checkpoint and not empty: it holds {shown}; name the folder of one, or a new one"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ import pyarrow as pa
 from evercurrent.core.errors import CheckpointError, CorruptFileError, first_line
 from evercurrent.core.kernels import HASH_NAME
 
+from ..arrow_tables import as_table
 from ..store import Buffer
 
 FORMAT = 1
@@ -26,8 +28,8 @@ SAID = {NAME: json.dumps({"format": FORMAT, "hash": HASH_NAME}).encode()}
 SLACK = 1 << 16
 """Bytes that a text column may drag along from the frame that it was cut out of."""
 
-SMALL = 1 << 18
-"""Files up to so many bytes are made of one part."""
+SMALL = 1 << 12
+"""To copy so many bytes costs less than to keep a part of them apart."""
 
 NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
 
@@ -45,12 +47,16 @@ class Content:
         self.parts.append(part)
         self.size += len(part)
 
-    def finish(self) -> None:
-        """Compute the checksum. What is small becomes one part: a copy costs less than many parts do."""
-        if self.size <= SMALL:
-            self.parts = [b"".join(self.parts)]
-        for part in self.parts:
+    def finished(self) -> Content:
+        """This, with its checksum. Small parts that follow one another become one."""
+        parts: list[Buffer] = []
+        for is_small, run in groupby(self.parts, lambda part: len(part) <= SMALL):
+            several = list(run)
+            parts += [b"".join(several)] if is_small else several
+        self.parts = parts
+        for part in parts:
             self.crc = zlib.crc32(part, self.crc)
+        return self
 
     closed = False
 
@@ -71,11 +77,11 @@ def as_bytes(frame: pl.DataFrame) -> Content:
     Raises:
         CheckpointError: a column of a type that Arrow does not have.
     """
-    table = _as_arrow(frame, NEWEST)
-    # A text column refers to the whole text of what it was cut out of, and a file would hold that.
-    if table.nbytes > SLACK and table.nbytes > 2 * (frame.estimated_size() + 16 * frame.height):
-        table = _as_arrow(frame, OLDEST)
-    return _written(table.replace_schema_metadata(SAID))
+    content = _written(_as_arrow(frame, NEWEST))
+    # A text column refers to the whole text of what it was cut out of, and the file would hold that.
+    if content.size > SLACK and content.size > 2 * (frame.estimated_size() + 16 * frame.height) + SLACK:
+        content = _written(_as_arrow(frame, OLDEST))
+    return content.finished()
 
 
 def as_plain_bytes(frame: pl.DataFrame) -> Content:
@@ -84,7 +90,7 @@ def as_plain_bytes(frame: pl.DataFrame) -> Content:
     Raises:
         CheckpointError: a column of a type that Arrow does not have.
     """
-    return _written(_as_arrow(frame, OLDEST).replace_schema_metadata(SAID))
+    return _written(_as_arrow(frame, OLDEST)).finished()
 
 
 def from_bytes(where: str, buffer: pa.Buffer) -> pl.DataFrame:
@@ -124,7 +130,7 @@ def _require_ours(where: str, said: Any) -> None:
 
 def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
     try:
-        return frame.rechunk().to_arrow(compat_level=level)
+        return as_table(frame.rechunk(), level)
     except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
         for column in frame.get_columns():
             require_arrow(column.name, column.dtype)
@@ -162,8 +168,7 @@ def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
 
 
 def _written(table: pa.Table) -> Content:
-    content = Content()
+    content, table = Content(), table.replace_schema_metadata(SAID)
     with pa.PythonFile(content, mode="w") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-    content.finish()
     return content

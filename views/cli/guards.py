@@ -1,5 +1,6 @@
 """What surrounds a command: errors as one sentence, and Ctrl-C as a wish to stop."""
 
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from rich.text import Text
 
 from evercurrent.core.errors import EvercurrentError
 
+LISTED = re.compile(r"\n(?=- )")
+"""Where an error that says several things begins the next one."""
+
 
 @dataclass
 class Stop:
@@ -23,7 +27,7 @@ class Stop:
 
 @contextmanager
 def errors_said(debug: bool) -> Iterator[None]:
-    """Errors as one sentence on standard error and exit code 1."""
+    """Errors as one sentence on standard error, or one and a list, and exit code 1."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -36,7 +40,8 @@ def errors_said(debug: bool) -> Iterator[None]:
         if not isinstance(error, EvercurrentError):
             more = "" if debug else "; see where with --debug"
             sentence = f"unexpected {type(error).__name__}: {error}{more}"
-        console.print(Text.assemble(("error: ", "bold red"), " ".join(sentence.split())), soft_wrap=True)
+        lines = [" ".join(line.split()) for line in LISTED.split(sentence)]
+        console.print(Text.assemble(("error: ", "bold red"), "\n".join(lines)), soft_wrap=True)
         raise typer.Exit(1) from error
 
 

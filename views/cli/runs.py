@@ -95,7 +95,7 @@ class Run:
         if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
             self.notes.append(
                 f"an earlier run has read {listed(ended)} to the end: windows have said their last word, and rows that "
-                "come now are late for them"
+                "come now are late for them (with --follow a run leaves windows open)"
             )
 
     def _wait(self) -> None:

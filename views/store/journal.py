@@ -14,7 +14,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from .protocol import JOURNALS, Buffer, size_of
-from .syncing import sync_data, sync_folder, sync_together
+from .syncing import is_ending, sync_data, sync_folder, sync_together
+from .unfinished import Spares
 
 FULL = 32 << 20
 """Bytes of entries after which a journal file is full; one entry may be more."""
@@ -38,6 +39,9 @@ HEAD_SIZE = HEAD.size + 4
 MAGIC = b"evcrjrn1"
 
 MOST_BUFFERS = 512
+
+MOST_SPARES = 16
+"""Files that are made ahead."""
 
 File = tuple[str, Sequence[Buffer]]
 
@@ -120,7 +124,9 @@ class Journal:
         self._passes = 0
         self._emptied: Future[None] | None = None
         """Of the journal file that is not written to."""
-        self._beside = ThreadPoolExecutor(2, "evercurrent-journal")
+        self._beside = ThreadPoolExecutor(3, "evercurrent-journal")
+        self.spares = Spares(folder)
+        self._making: Future[None] | None = None
         self.broken: OSError | None = None
         """Why it is not known what the journal says."""
 
@@ -143,7 +149,7 @@ class Journal:
             raise
         file.touched.update(f"{self._folder}/{name}" for name, _ in files)
         file.touched.update(f"{self._folder}/{name}" for name in gone)
-        return self._beside.submit(file.sync)
+        return self._done_beside(file.sync)
 
     def take_back(self, writing: Future[None] | None = None) -> None:
         """Undo the last ``write``. Where that fails, the journal is broken."""
@@ -153,6 +159,11 @@ class Journal:
             self._files[self._passes % 2].take_back()
         except OSError as error:
             self.broken = error
+
+    def make_spares(self, count: int) -> None:
+        """Have so many files ready for the next entry, if there is time. Does not wait."""
+        if (self._making is None or self._making.done()) and not is_ending():
+            self._making = self._beside.submit(self.spares.make, min(count, MOST_SPARES))
 
     def settle(self) -> None:
         """Have all files on the disk that entries name, and no entries.
@@ -173,16 +184,27 @@ class Journal:
         if self.process != os.getpid():
             return
         try:
-            # No threads can be had when the interpreter is ending.
-            with self.guard, suppress(RuntimeError):
+            with self.guard:
                 if self.broken is None:
                     self.settle()
                     self._remove()
         finally:
             self._beside.shutdown()
+            self.spares.close()
             for file in self._files:
                 file.close()
             self._files = []
+
+    def _done_beside(self, work: Callable[..., None], *given: JournalFile) -> Future[None]:
+        if not is_ending():
+            return self._beside.submit(work, *given)
+        done: Future[None] = Future()
+        try:
+            work(*given)
+            done.set_result(None)
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
     def _remove(self) -> None:
         for file in self._files:
@@ -197,7 +219,7 @@ class Journal:
         elif self._files[self._passes % 2].end >= FULL:
             if self._emptied is not None:
                 self._emptied.result()
-            self._emptied = self._beside.submit(self._settle, self._files[self._passes % 2])
+            self._emptied = self._done_beside(self._settle, self._files[self._passes % 2])
             self._next()
         return self._files[self._passes % 2]
 

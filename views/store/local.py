@@ -18,7 +18,7 @@ from .locks import writer_lock
 from .protocol import LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
 from .refusals import missing, refusal, taken, told
 from .syncing import all_at_once, make_folders, sync_folder
-from .unfinished import UNFINISHED, Unfinished, write_new
+from .unfinished import UNFINISHED, Unfinished
 
 STALE = 3600.0
 """Unfinished files that have not been touched for so many seconds are of a process that is gone."""
@@ -87,26 +87,12 @@ class LocalStore:
             self.put_all(items)
             self.put(name, data)
             return
-        record = Unfinished(name, self._path(name), data)
-        begun: list[str] = []
-        size = record.size + sum(size_of(data) for _, data in items)
-        with told(self.url, name, "written", size), journal.guard:
-            syncing = journal.write([*items, (name, data)])
-            try:
-                for item, content in items:
-                    begun.append(self._path(item))
-                    write_new(begun[-1], content)
-                record.write()
-                syncing.result()
-                record.name_it()
-                if record.is_taken:
-                    raise taken(self.url, [name])
-            except BaseException:
-                journal.take_back(syncing)
-                _remove(begun)
-                raise
-            finally:
-                record.forget()
+        files = [
+            Unfinished(each, self._path(each), content, journal.spares.take())
+            for each, content in (*items, (name, data))
+        ]
+        with told(self.url, name, "written", sum(file.size for file in files)), journal.guard:
+            self._commit(journal, files, [*items, (name, data)])
 
     def read(self, name: str) -> pa.Buffer:
         """See ``Store.read``. Mapped, unless it is small: pages come from the file when they are touched."""
@@ -205,6 +191,29 @@ class LocalStore:
         assert journal is not None, "it was begun by lock"
         with told(self.url, "what was committed last", "synced"):
             journal.close()
+
+    def _commit(self, journal: Journal, files: Sequence[Unfinished], items: Sequence[Item]) -> None:
+        """Write all files and an entry of the journal at the same time, and let the last one have its name after both."""
+        *others, record = files
+        try:
+            writing = journal.write(items)
+            try:
+                for each in others:
+                    each.write()
+                    each.rename()
+                record.write()
+                writing.result()
+                record.name_it()
+                if record.is_taken:
+                    raise taken(self.url, [record.name])
+            except BaseException:
+                journal.take_back(writing)
+                _remove([each.path for each in others])
+                raise
+        finally:
+            for each in files:
+                each.forget()
+            journal.make_spares(len(files))
 
     def _put_some(self, items: Sequence[Item]) -> Sequence[str]:
         """Write these and return those names that are taken."""

@@ -19,7 +19,7 @@ from .exclusive_writes import Writing
 from .locks import lock_in_process
 from .mapped_copies import MappedCopies, copies_of
 from .protocol import LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
-from .refusals import missing, taken, told
+from .refusals import missing, refusal, taken, told
 from .syncing import all_at_once
 
 WRITTEN = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
@@ -213,6 +213,9 @@ class FsspecStore:
                 raise CheckpointError(
                     f"{self.url}: {first_line(error)}; give a folder, or a url such as s3://bucket/folder"
                 ) from error
+            except Exception as error:
+                # Whatever the file system needs and does not find, such as a library of another language.
+                raise refusal(error, self.url, "", "opened") from error
             self._opened = (os.getpid(), fs, root.rstrip("/"))
         return self._opened
 

@@ -46,9 +46,7 @@ def sync_together(paths: Iterable[str]) -> None:
 def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
     """Do this for all, several at a time; raise the first error after all are done."""
     items = list(items)
-    if (
-        len(items) < 2 or not threading.main_thread().is_alive()
-    ):  # The interpreter is ending: no more threads.
+    if len(items) < 2 or is_ending():
         for item in items:
             work(item)
         return
@@ -56,6 +54,11 @@ def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
         done = [pool.submit(work, item) for item in items]
     for each in done:
         each.result()
+
+
+def is_ending() -> bool:
+    """Whether the interpreter is, so that no thread can be begun any more: engines may be closed even then."""
+    return not threading.main_thread().is_alive()
 
 
 def _sync_if_there(path: str) -> None:

@@ -3,9 +3,11 @@
 import errno
 import os
 import secrets
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from .locks import waiting_lock
 from .protocol import Buffer, size_of
@@ -23,22 +25,56 @@ def unfinished_in(folder: str) -> str:
     return f"{folder}/{UNFINISHED}{os.getpid()}-{secrets.token_hex(6)}"
 
 
+Spare: TypeAlias = tuple[int, str]
+"""The descriptor of a file that was made ahead, and its path."""
+
+
+class Spares:
+    """Unfinished files of a folder that are made ahead: on some file systems that costs as much as a wait for the disk."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._ready: deque[Spare] = deque()
+
+    def take(self) -> Spare | None:
+        """One that is ready, if there is one."""
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            return None
+
+    def make(self, count: int) -> None:
+        """Have so many ready."""
+        while len(self._ready) < count:
+            path = unfinished_in(self._folder)
+            self._ready.append((create(path), path))
+
+    def close(self) -> None:
+        """Remove what is left."""
+        while self._ready:
+            descriptor, path = self._ready.popleft()
+            os.close(descriptor)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
 class Unfinished:
     """A file that is being written. ``write`` it, ``sync`` it if it is to be durable, ``name_it``, and ``forget``."""
 
-    def __init__(self, name: str, path: str, data: Sequence[Buffer]) -> None:
+    def __init__(self, name: str, path: str, data: Sequence[Buffer], spare: "Spare | None" = None) -> None:
         self.name = name
         self.path = path
         self.folder = os.path.dirname(path)
         self.size = size_of(data)
         self.is_taken = False
         self._data = data
-        self._temporary = unfinished_in(self.folder)
-        self._descriptor: int | None = None
+        self._descriptor: int | None = spare[0] if spare else None
+        self._temporary = spare[1] if spare else unfinished_in(self.folder)
 
     def write(self) -> None:
         """Write the bytes."""
-        self._descriptor = create(self._temporary)
+        if self._descriptor is None:
+            self._descriptor = create(self._temporary)
         write_all(self._descriptor, self._data)
 
     def sync(self) -> None:
@@ -58,6 +94,15 @@ class Unfinished:
             if error.errno not in NO_LINKS:
                 raise
             self.is_taken = not _renamed(self._temporary, self.path)
+
+    def rename(self) -> None:
+        """Let the file have its name, which nobody else has."""
+        self._close()
+        try:
+            os.rename(self._temporary, self.path)
+        except FileNotFoundError:
+            make_folders(self.folder)
+            os.rename(self._temporary, self.path)
 
     def forget(self) -> None:
         """Drop the unfinished name. An error here hides none that matters: the next ``lock`` sweeps again."""
@@ -84,19 +129,6 @@ def create(path: str) -> int:
     except FileNotFoundError:
         make_folders(os.path.dirname(path))
         return os.open(path, flags, 0o666)
-
-
-def write_new(path: str, data: Sequence[Buffer]) -> None:
-    """Write a file in place: until that is done it can be seen, so nobody must look for its name yet.
-
-    Raises:
-        FileExistsError: it is there, and stays as it is.
-    """
-    descriptor = create(path)
-    try:
-        write_all(descriptor, data)
-    finally:
-        os.close(descriptor)
 
 
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:

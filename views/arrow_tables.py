@@ -1,0 +1,45 @@
+"""Frames as tables of Arrow that can be written."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+
+def as_table(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
+    """The frame as a table that pyarrow can write.
+
+    Of lists without elements polars may give a part of nothing, that begins behind its end. Of such a buffer pyarrow
+    writes a wrong length, and all that stands behind it in the file is read from the wrong place. Beside a row in which
+    nothing is empty they are a part of something.
+    """
+    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
+    if not nested:
+        return frame.to_arrow(compat_level=level)
+    with suppress(pa.ArrowInvalid):
+        table = frame.to_arrow(compat_level=level)
+        if not any(_holds_cut_nothing(chunk) for name in nested for chunk in table[name].chunks):
+            return table
+    full = pl.DataFrame([pl.Series(name, [_full(dtype)], dtype) for name, dtype in frame.schema.items()])
+    return frame.vstack(full).rechunk().to_arrow(compat_level=level).slice(0, frame.height)
+
+
+def _full(dtype: Any) -> Any:
+    """A value in which nothing is empty."""
+    if isinstance(dtype, pl.Struct):
+        return {field.name: _full(field.dtype) for field in dtype.fields}
+    if isinstance(dtype, pl.List):
+        return [_full(dtype.inner)]
+    return [_full(dtype.inner)] * dtype.size if isinstance(dtype, pl.Array) else None
+
+
+def _holds_cut_nothing(array: pa.Array) -> bool:
+    """Whether an array, or one inside it, has no elements and begins behind others, which are not there."""
+    if pa.types.is_struct(array.type):
+        inner = [array.field(at) for at in range(array.type.num_fields)]
+    else:
+        inner = [array.values] if pa.types.is_nested(array.type) else []
+    return (not len(array) and array.offset > 0) or any(map(_holds_cut_nothing, inner))
