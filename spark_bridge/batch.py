@@ -13,7 +13,7 @@ from evercurrent.views.engine import Engine
 
 from .inputs import check_sources, tagged
 from .micro_batches import OnEpoch
-from .query import BUCKETS, DRIVER_ROWS, prepared
+from .query import BUCKETS, DRIVER_ROWS, prepared, require_engine
 from .session import require_spark
 from .spark_views import SparkViews
 
@@ -49,6 +49,7 @@ def run_batch(
         InputError, PlanError, CheckpointError: as for ``run``; CheckpointError also if the checkpoint has epochs already.
     """
     require_spark()
+    require_engine(engine)
     check_sources(engine, sources, is_streaming=False)
     folder: Any = None
     if checkpoint is None:

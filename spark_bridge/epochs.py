@@ -18,6 +18,7 @@ from evercurrent.core.stages import Exchange, Stage
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, Saver, StateRecord
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.plan import Plan
+from evercurrent.views.reader_notes import read_note
 
 from .clocks import Clocks
 from .stage_runner import Kept, StageRunner, with_epoch
@@ -105,13 +106,13 @@ class Epochs:
             self.last, self._looks_at_all = last, True
 
     def _of_this_plan(self, last: Commit) -> Commit:
-        """The commit without the views that are dropped.
+        """The commit without the views and sources that are dropped, with how far its readers have heard since.
 
         Raises:
             CheckpointError: it is of another plan, or views are new in this one, which are not filled here.
         """
         match = check_plan(last.plan, self._given_plan, self.runner.compiled, self._drop)
-        if match.to_fill:
+        if match.to_fill and match.new:  # A view that is only called otherwise has all its states.
             raise CheckpointError(
                 f"view {listed(match.to_fill)} is new to the checkpoint, and what has gone by is filled in by the embedded "
                 "engine only: open it once with Engine(checkpoint=...) of the same Checkpoint, which fills views from what is "
@@ -120,7 +121,13 @@ class Epochs:
         kept = {
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone
         }
-        return replace(last, states=kept)
+        heard = read_note(self.log.store, last.epoch)
+        return replace(
+            last,
+            states=kept,
+            positions=match.positions(last.positions),
+            readers=match.readers(last.readers if heard is None else heard, self._given_plan.views),
+        )
 
     def step(
         self,

@@ -21,7 +21,7 @@ from .jobs import Setup, SparkJobs
 from .work import Done, Fire, Instant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 OnEpoch = Callable[[str, Any, int], None]
 """A user's sink: the name of a view, its delta of an epoch as a Spark DataFrame, the epoch."""
@@ -121,7 +121,7 @@ class MicroBatches:
             return jobs.arrive(rows, instant)
 
         def tell(deltas: EpochDeltas) -> None:
-            self._tell(rows, deltas)
+            self._tell(rows.sparkSession, deltas)
 
         epochs.step(
             arrive,
@@ -140,12 +140,21 @@ class MicroBatches:
             fires=attempt.fires,
         )
 
-    def promise(self, promised: Mapping[str, int], at: datetime | None = None) -> int:
-        """An epoch without rows that moves watermarks by hand, between micro-batches. Returns its number."""
+    def promise(
+        self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None
+    ) -> int:
+        """An epoch without rows that moves watermarks by hand, between micro-batches. Returns its number.
+
+        With a session, who hears of epochs hears of this one.
+        """
         epochs = self.opened()
         epochs.refresh()
-        instant = instant_of(at)
-        return epochs.step(lambda _: [], instant, {}, {}, promised=promised).epoch
+
+        def tell(deltas: EpochDeltas) -> None:
+            if spark is not None and self.options.on_epoch is not None:
+                self._tell(spark, deltas)
+
+        return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, tell=tell).epoch
 
     def ask(self, fire: Fire) -> None:
         """Have windows told to speak with the next micro-batch."""
@@ -256,9 +265,9 @@ class MicroBatches:
             attempt = pickle.loads(self.store.read(name))
         return attempt
 
-    def _tell(self, rows: DataFrame, deltas: EpochDeltas) -> None:
+    def _tell(self, spark: SparkSession, deltas: EpochDeltas) -> None:
         assert self.options.on_epoch is not None, "somebody wants to hear"
-        for view, frame in delta_frames(rows.sparkSession, self.setup, deltas):
+        for view, frame in delta_frames(spark, self.setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
     def _sweep(self, done: int) -> None:

@@ -27,6 +27,7 @@ from .requirements import check_picklable, check_shared
 from .session import require_spark
 from .spark_views import SparkViews
 from .work import Fire
+from .writer_lock import WriterLock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +72,7 @@ def run(
             it only without; how often it beats can be changed.
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that did not
             get as far as that is run again and heard of again, with the same rows: make the sink idempotent by epoch.
+            Epoch 0, in which a group of nothing gets its row, is before any micro-batch and not heard of.
         driver_rows: stages with up to so many rows run in the driver process, without a Spark job.
         name: of the query, as Spark shows it.
 
@@ -80,6 +82,7 @@ def run(
         CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
     """
     require_spark()
+    require_engine(engine)
     check_sources(engine, sources, is_streaming=True)
     spark = next(iter(sources.values())).sparkSession
     beat = None if heartbeat_seconds is None else heartbeat(spark, heartbeat_seconds)
@@ -87,6 +90,18 @@ def run(
     batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
+
+
+def require_engine(engine: object) -> None:
+    """Check that an engine is given.
+
+    Raises:
+        PlanError: it is something else, such as the function that makes it.
+    """
+    if not isinstance(engine, Engine):
+        raise PlanError(
+            f"expected an engine with sources and views, got {type(engine).__name__}; make it first"
+        )
 
 
 def started(
@@ -102,8 +117,14 @@ def started(
     )
     if name is not None:
         writer = writer.queryName(name)
-    query = (writer.trigger(**trigger) if trigger else writer).start()
-    return Query(engine, batches, query, rows.sparkSession)
+    lock = WriterLock(batches.store.url)
+    try:
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+    except BaseException:
+        lock.release()
+        raise
+    lock.release_after(query)
+    return Query(engine, batches, query, rows.sparkSession, lock)
 
 
 def prepared(
@@ -127,9 +148,11 @@ def prepared(
     given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
     store = store_at(given.path)
     is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
-    # Held for a moment only: it tells whether somebody has it open, and who opens it later finds our commits taken.
-    with store.lock():
+    lock = WriterLock(store.url)
+    try:
         _cut(engine, given, store, buckets)
+    finally:
+        lock.release()
     check_shared(spark, store.url)
     plan = check_picklable(engine.declared, "the plan of the views")
     if on_epoch is not None:
@@ -166,10 +189,16 @@ class Query(SparkViews):
     """A running query, and its views. Made by ``run``."""
 
     def __init__(
-        self, engine: Engine, batches: MicroBatches, query: StreamingQuery, spark: SparkSession
+        self,
+        engine: Engine,
+        batches: MicroBatches,
+        query: StreamingQuery,
+        spark: SparkSession,
+        lock: WriterLock,
     ) -> None:
         super().__init__(engine, batches.setup, CommitLog(batches.store), spark)
         self.streaming_query = query
+        self._lock = lock
         self._batches = batches
 
     def fire(self, view: str, key: object = None, window: object = None) -> None:
@@ -195,15 +224,20 @@ class Query(SparkViews):
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends; False if it has not after ``timeout`` seconds, which need not be whole."""
-        if timeout is None:
-            self.streaming_query.awaitTermination()
-            return True
-        # Spark counts in milliseconds, and does not take 0.
-        return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+        try:
+            if timeout is None:
+                self.streaming_query.awaitTermination()
+                return True
+            # Spark counts in milliseconds, and does not take 0.
+            return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+        finally:
+            if not self.streaming_query.isActive:
+                self._lock.release()
 
     def stop(self) -> None:
         """Stop the query; a micro-batch that is running is left undone, and is run when the query is started again."""
         self.streaming_query.stop()
+        self._lock.release()
 
     def finish(self) -> int:
         """All input was read: an epoch in which every watermark moves to the end of time, so that all windows speak.
@@ -217,4 +251,6 @@ class Query(SparkViews):
         if self.streaming_query.isActive:
             raise CheckpointError("the query is still running: wait for its end, or stop it, before finish()")
         timed = [name for name, source in self._engine.sources.items() if source.event_time is not None]
-        return self._batches.promise(dict.fromkeys(timed, END_OF_TIME)) if timed else self.epoch
+        if not timed:
+            return self.epoch
+        return self._batches.promise(dict.fromkeys(timed, END_OF_TIME), spark=self._spark)

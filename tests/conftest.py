@@ -17,9 +17,15 @@ settings.register_profile(
 settings.load_profile(os.environ.get("EVERCURRENT_TEST_PROFILE", "quick"))
 
 
+WITHOUT_THE_SESSION = (
+    "test_buckets", "test_cases_in_buckets", "test_examples", "test_spark_connect", "test_spark_faults", "test_spark_kill",
+)  # fmt: skip
+"""Files of ``tests/spark`` that need no Spark, or start one of their own."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    """With ``--dist loadgroup`` all tests of ``tests/spark`` go to one worker, for each worker would start a Spark of its own.
+    """With ``--dist loadgroup`` the tests on a Spark go to one worker, for each worker would start a session of its own.
 
     Marks would say so too, but pytest-xdist 3.8 writes them into names where pytest 9.2 does not look.
     """
@@ -29,6 +35,8 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
 
     class OneSpark(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else str(super()._split_scope(nodeid))
+            folder, _, name = nodeid.partition("tests/spark/")
+            shares = not folder and name and name.partition(".py")[0] not in WITHOUT_THE_SESSION
+            return "spark" if shares else str(super()._split_scope(nodeid))
 
     return OneSpark(config, log)

@@ -138,12 +138,8 @@ class Durability:
         heard = read_note(store, last.epoch)
         return Resumed(
             epoch=last.epoch,
-            positions={
-                name: last_position
-                for name, last_position in last.positions.items()
-                if name not in match.gone_sources
-            },
-            readers=last.readers if heard is None else heard,
+            positions=match.positions(last.positions),
+            readers=match.readers(last.readers if heard is None else heard, self._plan.views),
             rows=last.facts.get("rows", {}),
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,

@@ -40,6 +40,15 @@ class PlanMatch:
         """The views that have to be filled: those that nobody could read so far."""
         return (*self.new_views, *self.changed_views)
 
+    def readers(self, heard: Mapping[str, int], views: Iterable[str]) -> dict[str, int]:
+        """How far named subscriptions have heard, of those ``views`` that are what they heard of."""
+        kept = tuple(f"{name}/" for name in views if name not in self.to_fill)
+        return {key: epoch for key, epoch in heard.items() if key.startswith(kept)}
+
+    def positions(self, taken: Mapping[str, int]) -> dict[str, int]:
+        """How far the sources were taken that are still there."""
+        return {name: position for name, position in taken.items() if name not in self.gone_sources}
+
     @property
     def is_same(self) -> bool:
         """Whether nothing has changed."""

@@ -67,4 +67,4 @@ def test_in_a_checkpoint(tmp_path: Path) -> None:
         engine.push("rows", frame)
     with opened() as engine:
         assert engine.views["rows"].read().sort("k").equals(frame.select("k", "l"))
-        assert list(engine.views["rows"].deltas(since=0))[0].sort("k")["l"].equals(frame["l"])
+        assert next(iter(engine.views["rows"].deltas(since=0))).sort("k")["l"].equals(frame["l"])

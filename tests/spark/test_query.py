@@ -296,6 +296,27 @@ def test_a_sink_hears_of_every_epoch(spark: Any, feed: Any, checkpoint: Path) ->
             assert told[name, delta["_epoch"][0]] == counted([delta])
 
 
+def test_a_sink_hears_of_the_end(spark: Any, feed: Any, checkpoint: Path) -> None:
+    heard: list[tuple[str, int]] = []
+
+    def hourly(engine: ec.Engine) -> None:
+        source = engine.source("hits", {"key": pl.String, "at": pl.Datetime("us")}, event_time="at")
+        windows = source.window(ec.fixed("1h")).trigger(ec.after_watermark()).lateness("0s")
+        engine.view("counts", windows.group_by("key").agg(n=pl.len()))
+
+    def hear(view: str, delta: Any, epoch: int) -> None:
+        heard.append((view, epoch))
+
+    stream = feed([pl.DataFrame({"key": ["a", "b"], "at": [NOON, NOON]})])
+    query = run(
+        declared(hourly), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE, on_epoch=hear
+    )
+    query.await_termination()
+    assert not heard
+    assert query.finish() == 2
+    assert heard == [("counts", 2)]
+
+
 def test_windows_are_told_to_speak(spark: Any, feed: Any, checkpoint: Path) -> None:
     def by_hand(engine: ec.Engine) -> None:
         source = engine.source("hits", {"key": pl.String, "at": pl.Datetime("us")}, event_time="at")

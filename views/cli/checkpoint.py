@@ -119,10 +119,8 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
             f"{_counted(swept.commits, 'commit')} and {_counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
             f"the last commit is that of epoch {commit.epoch:,}"
         )
-        if seconds:
-            _print(
-                f"what nobody needs and is younger than {grace} goes with a later sweep; at once with --grace 0s"
-            )
+        if swept.commits and not swept.files:
+            _print(f"their files are younger than {grace} and go with a later sweep; at once with --grace 0s")
 
 
 @app.command()

@@ -1,0 +1,76 @@
+"""What goes with a view or a source that is dropped, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import evercurrent as ec
+from durability.observing import delta_epochs
+from evercurrent.spark_bridge.epochs import Epochs
+from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
+from evercurrent.views.checkpoint.compacting import compact
+from evercurrent.views.store import store_at
+
+
+def started(
+    path: Path | None, views: Sequence[str], sources: Sequence[str] = ("a",), **options: Any
+) -> ec.Engine:
+    engine = ec.Engine(checkpoint=None if path is None else ec.Checkpoint(path, **options))
+    rows, *_ = [engine.source(name, {"k": pl.Int64}, retained=True) for name in sources]
+    for name in views:
+        engine.view(name, rows.group_by("k").agg(n=pl.len()))
+    return engine
+
+
+def in_buckets(path: Path, engine: ec.Engine, drop: Sequence[str] = ()) -> Epochs:
+    store = store_at(path)
+    return Epochs(
+        engine.declared, CommitLog(store), Pieces.of(store), buckets=1, driver_rows=100, inline_rows=100,
+        writer=new_writer(), versions=versions(), drop=drop,
+    )  # fmt: skip
+
+
+def test_its_named_readers_go_with_it(tmp_path: Path) -> None:
+    """Once they stood in the way of compacting for ever, and of whoever had that name in a later view."""
+    heard: list[pl.DataFrame] = []
+    with started(tmp_path, ["counts", "other"]) as engine:
+        engine.views["counts"].subscribe(heard.append, name="me")
+        engine.views["other"].subscribe(heard.append, name="me")
+        engine.push("a", {"k": [1]})
+    with started(tmp_path, ["other"], drop=("counts",)) as engine:
+        engine.views["other"].subscribe(heard.append, name="me")
+        engine.push("a", {"k": [2]})
+        assert set(engine.readers.heard()) == {"other/me"}
+    compact(store_at(tmp_path), keep=1, grace=0)
+    heard.clear()
+    with started(tmp_path, ["counts", "other"]) as engine:
+        engine.views["counts"].subscribe(heard.append, name="me")
+        assert not heard
+        engine.push("a", {"k": [2]})
+        assert delta_epochs(heard) == [engine.epoch_number]
+
+
+def test_readers_have_heard_the_last_epoch_when_another_driver_goes_on(tmp_path: Path) -> None:
+    heard: list[pl.DataFrame] = []
+    with started(tmp_path, ["counts"]) as engine:
+        engine.views["counts"].subscribe(heard.append, name="me")
+        engine.push("a", {"k": [1]})
+    epochs = in_buckets(tmp_path, started(None, ["counts"]))
+    epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {})], 0, {}, {})
+    with started(tmp_path, ["counts"]) as engine:
+        engine.views["counts"].subscribe(heard.append, name="me")
+    assert delta_epochs(heard) == [1]
+
+
+def test_the_position_of_a_source_goes_with_it_whoever_drops_it(tmp_path: Path) -> None:
+    with started(tmp_path, ["counts"], ["a", "b"]) as engine:
+        engine.push("a", {"k": [1]}, position=5)
+        engine.push("b", {"k": [1]}, position=7)
+    epochs = in_buckets(tmp_path, started(None, ["counts"]), drop=("b",))
+    epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {})], 0, {}, {})
+    with started(tmp_path, ["counts"], ["a", "b"]) as engine:
+        assert engine.positions == {"a": 5}
