@@ -60,7 +60,8 @@ CheckpointAt = Annotated[
         "--checkpoint",
         metavar="DIR",
         help="Keep everything in this folder (or at a URL that fsspec knows), epoch by epoch. A run that was stopped "
-        "or killed goes on there the next time; rows of the same input that were taken are skipped.",
+        "or killed goes on there the next time; rows of the same input that were taken are skipped. The end of the input "
+        "closes all windows, unless there is [bold]--follow[/].",
     ),
 ]
 
