@@ -40,7 +40,7 @@ PLANS: dict[str, tuple[Callable[[ec.Collection], ec.Collection], list[str]]] = {
 def test_what_fails_is_named_and_nothing_has_changed(plan: str) -> None:
     build, words = PLANS[plan]
     engine = ec.Engine()
-    source = engine.source("s", {"x": pl.String, "n": pl.Int64}, kind="diffs")
+    source = engine.source("s", {"x": pl.String, "n": pl.Int64}, kind="diffs", trusted=True)
     view, rows = engine.view("v", build(source)), engine.view("rows", source)
     with pytest.raises(ec.InputError) as caught:
         engine.push("s", {"x": ["b", "c", "c"], "n": [1, 1, 1], "_diff": [1, 1, -1]})
