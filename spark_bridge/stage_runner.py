@@ -90,7 +90,7 @@ class StageRunner:
         given = {names[name]: Delta(frame) for name, frame in arrived.items()}
         local = {exchange: delta for exchange, delta in given.items() if exchange.stage == 0}
         deltas = self._evaluate(stage, 0, now, local)
-        done = Done(0, place, arrived={name: frame.height for name, frame in arrived.items()})
+        done = Done(0, place)
         passing = {exchange: delta for exchange, delta in given.items() if exchange.stage > 0}
         self._finish(done, instant.epoch, stage, deltas, passing)
         return done

@@ -73,7 +73,7 @@ class Done:
     """What a task has done: states that changed, rows for later stages by their buckets, deltas of views.
 
     ``place`` is the bucket, or, in the first stage, where the rows stood in the batch. ``held_at`` is how far windows
-    hold back the watermark behind them, by state id. ``arrived`` counts the rows of sources.
+    hold back the watermark behind them, by state id.
     """
 
     stage: int
@@ -84,4 +84,3 @@ class Done:
     refused: tuple[Refused, ...] = ()
     witnessed: dict[str, Witness] = field(default_factory=dict)
     held_at: dict[str, int] = field(default_factory=dict)
-    arrived: dict[str, int] = field(default_factory=dict)

@@ -31,13 +31,18 @@ def test_random_views(case: Case, way: Way) -> None:
     except TooLargeError:
         assume(False)
     TwinEngine.way = way
-    Running(case, is_checked=False).push_all()
+    running = Running(case, is_checked=False).push_all()
+    assert isinstance(running.engine, TwinEngine)
+    assert running.engine.compared == len(case.epochs) + 1
 
 
 @of_profile(0.3)
 @given(run=runs(), way=st.sampled_from(WAYS))
 def test_random_windows(run: Run, way: Way) -> None:
+    """Of every epoch the twin asserts that both say the same; here that it was asked."""
     TwinEngine.way = way
     both = Both(run)
     for epoch in run.epochs:
         both.push(epoch)
+    assert isinstance(both.engine, TwinEngine)
+    assert both.engine.compared == len(run.epochs) + 1

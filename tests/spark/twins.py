@@ -68,6 +68,7 @@ class TwinEngine(ec.Engine):
         super().__init__(**options)
         self._running = TwinRunning(self, self._running)
         self.fires: list[Fire] = []
+        self.compared = 0
 
     def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
         self.fires = [Fire(view, key, window)]
@@ -88,7 +89,8 @@ class TwinRunning(Running):
     def _step(self, compiled: Compiled, now: Now, offered: Offered) -> dict[str, pl.DataFrame]:
         changed = super()._step(compiled, now, offered)
         if now.epoch == 0:
-            self._folder = tempfile.TemporaryDirectory()
+            # Views that are declared later have it begin anew.
+            self._folder, self._engine.compared = tempfile.TemporaryDirectory(), 0
             self._open()
         else:
             if self._engine.way.reopens:
@@ -146,6 +148,7 @@ class TwinRunning(Running):
         assert entered(self.epochs.clocks.ledger.refused) == entered(compiled.ledger.refused)
         marks = {name: clock.before for name, clock in compiled.clocks.items()}
         assert self.epochs.clocks.watermarks() == marks
+        self._engine.compared += 1
 
 
 def counted(frames: Sequence[pl.DataFrame]) -> Counter[Any]:

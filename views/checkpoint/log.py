@@ -203,7 +203,7 @@ class CommitLog:
 
     def _put(self, first: int, data: bytes, commit: Commit, items: Sequence[Item]) -> None:
         name = record_name(first)
-        failure: CheckpointError | None = None
+        failure: CheckpointError | None
         try:
             if items:
                 self.store.commit(items, name, [data])
@@ -211,7 +211,7 @@ class CommitLog:
                 self.store.put(name, [data])
             return
         except NameTakenError:
-            pass
+            failure = None  # Which may be our own record: a store that lost the answer has asked again.
         except CheckpointError as error:
             failure = error
         try:
