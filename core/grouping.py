@@ -73,6 +73,13 @@ class Segments:
         """The entry with which each segment begins."""
         return self.order if len(self.starts) == len(self.order) else self.order[self.starts]
 
+    @property
+    def numbers(self) -> Index:
+        """The number of the segment of each entry."""
+        numbers = np.empty(len(self.order), np.intp)
+        numbers[self.order] = np.repeat(np.arange(len(self)), np.diff(self.starts, append=len(self.order)))
+        return numbers
+
     @cached_property
     def _further_entries(self) -> tuple[Index, Index]:
         """All other entries, and the number of the segment of each."""
@@ -125,9 +132,14 @@ class DenseGroups(Groups):
     @cached_property
     def order(self) -> Index:
         """The positions of the entries, group by group."""
+        return np.argsort(self.numbers, kind="stable")
+
+    @property
+    def numbers(self) -> Index:
+        """The number of the group of each entry."""
         rank = np.zeros(len(self.counts), np.intp)
         rank[self.used] = np.arange(len(self.used))
-        return np.argsort(rank[self.codes], kind="stable")
+        return rank[self.codes]
 
     @cached_property
     def starts(self) -> Index:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from evercurrent.core.clock import END_OF_TIME, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.eventtime.arrival import NO_TIMES, Arrive, SourceClock
-from evercurrent.core.eventtime.firing import Held
 from evercurrent.core.eventtime.tracking import TrackWindows
+from evercurrent.core.eventtime.watermark_holds import Held
 from evercurrent.core.ledger import Ledger
 from evercurrent.views.checkpoint import Commit, Saver, StateRecord
 from evercurrent.views.compiling import compile_plan

@@ -12,8 +12,9 @@ from evercurrent.core.circuit import NodeId
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.eventtime.arrival import Arrive, SourceClock
-from evercurrent.core.eventtime.firing import NO_KEYS, Held
+from evercurrent.core.eventtime.firing import NO_KEYS
 from evercurrent.core.eventtime.tracking import TrackWindows
+from evercurrent.core.eventtime.watermark_holds import Held
 from evercurrent.core.kernels import Keys, gather, key_words
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.operators.group import GroupBy

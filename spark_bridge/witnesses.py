@@ -10,8 +10,10 @@ import polars as pl
 from evercurrent.core.clock import Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.eventtime.arrival import SourceClock
+from evercurrent.core.eventtime.custom_watermarks import Custom
 from evercurrent.core.eventtime.partition_watermarks import ByPartition
-from evercurrent.core.eventtime.watermarks import Custom, Percentile, Punctuated, Watermark
+from evercurrent.core.eventtime.percentile_watermarks import Percentile
+from evercurrent.core.eventtime.watermarks import Punctuated, Watermark
 from evercurrent.core.kernels import Index, Ints, gather
 from evercurrent.core.schema import DIFF
 

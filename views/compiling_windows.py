@@ -7,6 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from evercurrent.core.aggregates import Column, Told
+from evercurrent.core.below_zero import NeverBelowZero
 from evercurrent.core.circuit import NodeId
 from evercurrent.core.clock import Clock, Earliest, Latest
 from evercurrent.core.eventtime.arrival import Arrive, SourceClock
@@ -14,11 +15,11 @@ from evercurrent.core.eventtime.lateness import DropLate, HoldAt, Lateness, Late
 from evercurrent.core.eventtime.ordering import ReleaseInOrder
 from evercurrent.core.eventtime.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.pending import PendingRows
+from evercurrent.core.eventtime.percentile_watermarks import Percentile
 from evercurrent.core.eventtime.rewindow import WindowByKey, layout_of, rewindow
 from evercurrent.core.eventtime.sessions import SessionEnds, Sessions
 from evercurrent.core.eventtime.tracking import Tracking, TrackWindows
 from evercurrent.core.eventtime.triggers import AfterPercentile, every_part
-from evercurrent.core.eventtime.watermarks import Percentile
 from evercurrent.core.eventtime.windows import (
     AssignWindows,
     Global,
@@ -184,7 +185,8 @@ class _WindowedGroup:
         types = builder.schema_of(keyed)
         place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
         placement = Placement(reads=(place,), passes=frozenset(types) - frozenset(BOUNDS))
-        operator = WindowByKey(types, spine, rewindow(self._where, window, keys))
+        made = rewindow(self._where, window, keys)
+        operator = WindowByKey(types, spine, made, self._never_below_zero)
         return builder.add(self._node.label, operator, place, placement=placement)
 
     def _prepared(self, source: NodeId) -> NodeId:
@@ -205,7 +207,7 @@ class _WindowedGroup:
         self._sessions = Sessions(
             builder.schema_of(prepared), self._grouped.keys, window.gap,
             lateness=self._known.lateness, clock=self._clock,
-            may_retract=builder.plan.may_retract(self._upstream),
+            may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
         )  # fmt: skip
         keys = self._grouped.keys
         clocks = () if self._known.lateness is None else (self._clock,)
@@ -215,6 +217,15 @@ class _WindowedGroup:
         )
         ends = Placement(reads=(rows,), passes=frozenset(keys))
         return rows, builder.add("ends of sessions", SessionEnds(self._sessions), rows, placement=ends)
+
+    @property
+    def _never_below_zero(self) -> NeverBelowZero | None:
+        """What refuses rows that would stand less than zero times, where it is not known that there are none."""
+        plan = self._builder.plan
+        operations = [plan[at].operation for at in plan.below_zero_by(self._upstream)]
+        sources = tuple(operation.name for operation in operations if isinstance(operation, Input))
+        columns = (*self._grouped.keys, BOUNDS[0])
+        return NeverBelowZero(self._where, sources, columns) if sources else None
 
     @property
     def _window_keys(self) -> tuple[str, ...]:
@@ -231,7 +242,6 @@ class _WindowedGroup:
     def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
         builder, known = self._builder, self._known
         tracking = Tracking(
-            where=self._where,
             keys=self._window_keys,
             by=self._meets_by,
             window_end=None if self._is_global or self._are_sessions else BOUNDS[1],

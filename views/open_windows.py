@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.tracking import END, OPEN, PENDING
+from evercurrent.core.eventtime.window_states import END, OPEN, PENDING
 from evercurrent.core.kernels import Keys, gather
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.schema import listed

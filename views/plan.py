@@ -336,6 +336,35 @@ class Plan:
             case _:
                 return True
 
+    def below_zero_by(self, place: PlanId) -> list[PlanId]:
+        """The nodes by which rows of this one may come to stand less than zero times; none: no row ever does.
+
+        Subtraction, late rows of what may be taken back (these may be retractions of rows that were in time), and sources
+        whose retractions are trusted. Behind what counts rows, or takes those that are there, no count is below zero.
+        """
+        found, seen, wanted = [], set(), [place]
+        while wanted:
+            at = wanted.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            node = self.nodes[at]
+            match node.operation:
+                case Input(trusted=trusted):
+                    found += [at] if trusted else []
+                case Negate():
+                    found.append(at)
+                case TooLate():
+                    found += [at] if self.may_retract(at) else []
+                    wanted.extend(node.inputs)
+                case Group() | WindowedGroup() | Unique() | Top():
+                    pass
+                case Join(kind="semi" | "anti"):
+                    wanted.append(node.inputs[0])
+                case _:
+                    wanted.extend(node.inputs)
+        return sorted(found)
+
     def graph(self) -> nx.DiGraph[int]:
         """What is needed for the views and sources, as a graph along which deltas flow."""
         graph: nx.DiGraph[int] = nx.DiGraph()

@@ -12,18 +12,17 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.errors import PlanError
+from evercurrent.core.eventtime.custom_watermarks import Custom, WatermarkFunction
 from evercurrent.core.eventtime.partition_watermarks import ByPartition
+from evercurrent.core.eventtime.percentile_watermarks import Percentile
 from evercurrent.core.eventtime.watermarks import (
     BehindProcessingTime,
     BoundedDelay,
     ByHand,
-    Custom,
     IngressTime,
-    Percentile,
     Perfect,
     Punctuated,
     Watermark,
-    WatermarkFunction,
 )
 
 from .durations import microseconds

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Clock
-from evercurrent.core.eventtime.tracking import END, PAST, PENDING, ROWS
 from evercurrent.core.eventtime.triggers import (
     AfterCount,
     AfterPercentile,
@@ -28,6 +27,7 @@ from evercurrent.core.eventtime.triggers import (
     Until,
     parts_of,
 )
+from evercurrent.core.eventtime.window_states import END, PAST, PENDING, ROWS
 from evercurrent.core.instants import shown, spelled
 
 from .open_windows import OpenWindows

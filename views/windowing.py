@@ -38,7 +38,7 @@ from evercurrent.core.schema import listed, require_columns
 from .aggregation import aggregation
 from .expressions import Expression, output_schema
 from .groups import identity
-from .plan import BOUNDS, EventTime, Plan, PlanId, Stamp, WindowedGroup, Windowing
+from .plan import BOUNDS, EventTime, Input, Negate, Plan, PlanId, Stamp, WindowedGroup, Windowing
 from .triggers import after_watermark
 
 STAMPS: tuple[Stamp, ...] = ("end", "start", "earliest", "latest", "watermark")
@@ -212,6 +212,7 @@ def windowed_group(
             ".lateness(...), or use fixed, sliding, calendar or session windows"
         )
     _check_discarding(where, plan, place, known)
+    _forbid_counts_below_zero(where, plan, place, known)
     stamped, dated = _stamped(where, schema, event_time, known)
     names = tuple(key.name for key in keys)
     bounds = () if is_global else BOUNDS
@@ -311,6 +312,36 @@ def _check_discarding(where: str, plan: Plan, place: PlanId, known: Windowing) -
             f"{where}: discarding panes of windows that merge forget their rows, and rows may be taken back here, "
             "which can split such a window; use .accumulate('retracting')"
         )
+
+
+def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
+    """Check that windows that are made of rows, or dated by them, are not asked of rows that stand less than zero times.
+
+    Of a trusted source this is not known before such a row comes: the epoch is refused then.
+    """
+    is_dated_by_rows = known.stamp in ("earliest", "latest")
+    if not (isinstance(known.window, Sessions) or depends_on_key(known.window) or is_dated_by_rows):
+        return
+    certain = [at for at in plan.below_zero_by(place) if not isinstance(plan[at].operation, Input)]
+    if not certain:
+        return
+    node = plan[certain[0]]
+    origin = plan.name_of(node.inputs[0])
+    if isinstance(node.operation, Negate):
+        reason = f"minus or negate takes off rows of {origin}, whether they are there or not"
+    else:
+        reason = f"late rows of {origin} may be retractions of rows that were in time"
+    what = (
+        f"panes with timestamp={known.stamp!r} are dated by"
+        if is_dated_by_rows
+        else "these windows are made of"
+    )
+    raise PlanError(
+        f"{where}: a row may stand less than zero times here, as {reason}; {what} the rows that are there, and such a row "
+        "is not. Put .unique() before .window(...): each row that is there, once. Or leave rows out with .filter(...) or "
+        ".join(..., how='anti') instead of taking them off, or count them: .group_by(every column).agg(n=pl.len())"
+        ".filter(pl.col('n') > 0).with_event_time(...)"
+    )
 
 
 def _check_differences(

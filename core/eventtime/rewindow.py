@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from ..below_zero import NeverBelowZero, counts_of_taken_back
 from ..clock import Now
 from ..delta import Delta
 from ..grouping import boundaries
@@ -73,14 +74,22 @@ class WindowByKey:
 
     The input has a first window in ``window_start`` and ``window_end`` (``AssignWindows``), the output has both
     columns rewritten. State: the arrangement that it reads, by ``keys`` and in the order of ``layout_of``; nothing is
-    kept per window. A row with diff n is n rows, and may stand in several windows.
+    kept per window. A row with diff n is n rows, and may stand in several windows. None stands less than zero
+    times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
     Cost: all rows of each key touched; for ``LastRows`` the last ones.
     """
 
-    def __init__(self, schema: pl.Schema, arrangement: Spine, function: Rewindow) -> None:
+    def __init__(
+        self,
+        schema: pl.Schema,
+        arrangement: Spine,
+        function: Rewindow,
+        never_below_zero: NeverBelowZero | None = None,
+    ) -> None:
         self.schema = schema
         self._arrangement = arrangement
         self._function = function
+        self._never_below_zero = never_below_zero
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -88,6 +97,8 @@ class WindowByKey:
         spine = self._arrangement
         if not len(spine.delta):
             return self._nothing
+        if self._never_below_zero is not None:
+            self._never_below_zero.require(*counts_of_taken_back(spine))
         touched = spine.delta.keys.take(boundaries(spine.delta.keys))
         count = self._function.count
         if count is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ..below_zero import taken_back
 from ..clock import Epoch
 from ..grouping import group
 from ..kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
@@ -104,6 +105,13 @@ class RowState:
         there = np.flatnonzero(totals)
         rows = found.take(groups.first_entries[there])
         return Found(rows.owners, rows.words, rows.rows, totals[there])
+
+    def counts_of_taken_back(self, added: Run) -> tuple[pl.DataFrame, Ints]:
+        """The rows that this run takes back, and how often each of them stands after it. Cost: a look-up of each."""
+        entries, counts = taken_back(added)
+        if len(entries):
+            counts = counts + self.spine.totals(added.keys.take(entries)).get(DIFF, 0)
+        return gather(added.payload, entries), counts
 
     def instants(self, found: Found) -> Ints:
         """The event times of these rows."""

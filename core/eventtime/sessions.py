@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from ..below_zero import NeverBelowZero
 from ..clock import Clock, Now
 from ..delta import Delta
 from ..kernels import Ints, expand, stack
@@ -36,6 +37,8 @@ class Sessions:
     With ``lateness``, a session is closed when its end and the lateness have been passed by the clock: all that is
     kept of it is purged, and nothing said. Without, it is kept.
 
+    No row stands less than zero times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
+
     Cost: the delta, and the cells and rows of sessions whose start changes or that close.
     """
 
@@ -48,6 +51,7 @@ class Sessions:
         lateness: int | None,
         clock: Clock,
         may_retract: bool,
+        never_below_zero: NeverBelowZero | None = None,
     ) -> None:
         self.schema = pl.Schema({name: dtype for name, dtype in schema.items() if name != END})
         self.ids = pl.Schema({name: schema[name] for name in (*keys, START)})
@@ -56,6 +60,7 @@ class Sessions:
         self._lateness = lateness
         self._clock = clock
         self._may_retract = may_retract
+        self._never_below_zero = never_below_zero
         self._cells = CellState(gap)
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
         self._timers = Timers(Route("cell timers", gap=gap, lateness=lateness or 0))
@@ -85,6 +90,8 @@ class Sessions:
         words = self._cells.words(batch.keys.take(batch.key), batch.number)
         rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
         added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
+        if self._never_below_zero is not None:
+            self._never_below_zero.require(*self._rows.counts_of_taken_back(added))
         cells = batch.touched(self._cells.look_up(words))
         cells = batch.without_retracted(cells, words.first, self._rows, added)
         cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))

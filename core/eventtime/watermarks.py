@@ -10,25 +10,18 @@ new one is handed back, so an epoch that fails leaves no trace.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ..clock import END_OF_TIME, START_OF_TIME
-from ..errors import InputError, PlanError, first_line
-from ..instants import instant_of, resolution, shown, spelled, time_of
+from ..clock import START_OF_TIME
+from ..errors import PlanError
+from ..instants import resolution, shown, spelled
 from ..kernels import Ints, Mask, keep
-from ..saved import NOTHING, Saved, is_plain
+from ..saved import NOTHING, Saved
 from ..schema import require_columns
-
-SHOWN = 100
-"""So many characters of a user's state are shown in a message."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,93 +204,6 @@ class IngressTime(Watermark):
             )
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Lags:
-    """A piece: how far the last rows were behind the highest event time before them, the youngest row last."""
-
-    values: Ints
-
-    def __len__(self) -> int:
-        """Of how many rows."""
-        return len(self.values)
-
-
-@dataclass(frozen=True)
-class Percentile(Watermark):
-    """W = highest event time - the lag that a share ``share`` of the last ``window`` rows did not exceed.
-
-        lag of a row = highest event time up to and with this row - its own, rows in the order in which they come
-        W = highest - (the ceil(share * n)-th least of the lags of the last n <= window rows)
-
-    So about 1 - share of the rows come late, and stragglers hold nothing back. Nothing is said before
-    ``at_least`` rows have come. The estimate is made once per epoch. Cost: the rows and ``window``.
-    """
-
-    share: float = 1.0
-    window: int = 1000
-    at_least: int = 1
-
-    @property
-    def heeds_order(self) -> bool:
-        """Lags are behind the rows before."""
-        return True
-
-    def start(self) -> Lags:
-        """The lags of no rows."""
-        return Lags(np.zeros(0, np.int64))
-
-    def advanced(self, memory: Lags, arrived: Arrived) -> tuple[Lags, int]:
-        """The lags of the last rows, and the highest event time less their quantile."""
-        if not len(arrived.times):
-            return memory, START_OF_TIME
-        highest = np.maximum(np.maximum.accumulate(arrived.times), arrived.highest_before)
-        lags = (highest - arrived.times)[-self.window :]
-        # A row with diff n is n rows; of them all only the last `window` are kept.
-        counts = arrived.counts[-self.window :]
-        younger = np.cumsum(counts[::-1])[::-1] - counts
-        lags = np.repeat(lags, np.clip(self.window - younger, 0, counts))
-        memory = Lags(np.concatenate((memory.values, lags))[-self.window :])
-        lag = self._quantile(memory)
-        return memory, START_OF_TIME if lag is None else arrived.highest - lag
-
-    def described(self, memory: Lags, highest: int, instant: int) -> list[str]:
-        """The lag, and of how many rows."""
-        share, lag = f"{self.share * 100:g} %", self._quantile(memory)
-        if lag is None:
-            return [f"it waits for {self.at_least} rows to estimate lag by, and {len(memory)} have come"]
-        return [
-            f"it is {spelled(lag)} behind the highest event time so far, {shown(highest)}: "
-            f"no more than that lagged {share} of the last {len(memory)} rows"
-        ]
-
-    def held(self, memory: Lags) -> tuple[int, int]:
-        """The lags."""
-        return len(memory), memory.values.nbytes
-
-    def memory_saved(self, where: str, memory: Lags) -> Saved:
-        """The lags."""
-        return Saved((memory,), {}) if len(memory) else NOTHING
-
-    def memory_restored(self, saved: Saved) -> Lags:
-        """The lags."""
-        return saved.pieces[0] if saved.pieces else self.start()
-
-    def columns_of(self, piece: Lags) -> pl.DataFrame:
-        """The lags, in one column."""
-        return pl.DataFrame({"lag": piece.values})
-
-    def piece_of(self, columns: pl.DataFrame) -> Lags:
-        """The lags of this column."""
-        return Lags(columns.get_column("lag").to_numpy())
-
-    def _quantile(self, lags: Lags) -> int | None:
-        if len(lags) < max(self.at_least, 1):
-            return None
-        share = Fraction(str(self.share))
-        rank = max(-(-len(lags) * share.numerator // share.denominator), 1)
-        return int(np.partition(lags.values, rank - 1)[rank - 1])
-
-
 @dataclass(frozen=True)
 class Punctuated(Watermark):
     """W = the highest event time among rows in which ``column`` is true: each is a promise."""
@@ -346,83 +252,3 @@ class Punctuated(Watermark):
                 f"{where}: watermark=punctuated({self.column!r}): the column is {schema[self.column]}; it must be "
                 "pl.Boolean, true in a row whose event time is a promise"
             )
-
-
-WatermarkFunction = Callable[[Any, pl.DataFrame, datetime], tuple[Any, date | int | None]]
-"""(state, rows added, processing time) -> (new state, watermark or None for "nothing new")."""
-
-
-@dataclass(frozen=True, eq=False)
-class Custom(Watermark):
-    """W = what a user's function says, which is called once per epoch; equal only to itself."""
-
-    function: WatermarkFunction
-    state: Any = None
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    @property
-    def heeds_order(self) -> bool:
-        """The function may look at the first rows, or the last."""
-        return True
-
-    def start(self) -> tuple[Any, int]:
-        """The user's state, and that nothing was said."""
-        return self.state, START_OF_TIME
-
-    def advanced(self, memory: tuple[Any, int], arrived: Arrived) -> tuple[tuple[Any, int], int]:
-        """What the function says now, or said last."""
-        state, said = memory
-        processing_time = time_of(arrived.instant)
-        assert processing_time is not None, "it was a datetime"
-        where = f"{arrived.where}: the watermark function"
-        try:
-            # A copy, as the function may change what it is given and the epoch may fail.
-            given = self.function(deepcopy(state), arrived.rows, processing_time)
-        except Exception as error:
-            raise InputError(
-                f"{where} raised {type(error).__name__}: {first_line(error)}; nothing has changed"
-            ) from error
-        if not (isinstance(given, tuple) and len(given) == 2):
-            raise InputError(f"{where} gave {given!r}; it must return (new state, watermark or None)")
-        state, watermark = given
-        if watermark is None:
-            return (state, said), said
-        if isinstance(watermark, date):
-            watermark = instant_of(where, watermark, arrived.dtype)
-        elif watermark != END_OF_TIME or isinstance(watermark, bool):
-            raise InputError(
-                f"{where} gave the watermark {watermark!r}; it must be a datetime, END_OF_TIME or None"
-            )
-        if watermark < said:
-            raise InputError(
-                f"{where} moved back from {shown(said)} to {shown(watermark)}; a watermark never does: "
-                "keep the highest in the state, and return None if there is nothing new"
-            )
-        return (state, watermark), watermark
-
-    def described(self, memory: tuple[Any, int], highest: int, instant: int) -> list[str]:
-        """The function, and what it said last."""
-        name = getattr(self.function, "__name__", repr(self.function))
-        return [f"it is what {name} says, last {shown(memory[1])}"]
-
-    def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
-        """The user's state and what was said last; the state has to be one that JSON can hold."""
-        state, said = memory
-        if not is_plain(state):
-            raise InputError(
-                f"{where}: the state of the watermark function is {_shortened(state)}, which a checkpoint cannot keep; nothing "
-                "has changed. Keep finite numbers, texts, lists and dicts with texts for keys in the state"
-            )
-        return Saved((), {"state": state, "said": said})
-
-    def memory_restored(self, saved: Saved) -> tuple[Any, int]:
-        """The user's state and what was said last."""
-        facts = saved.facts
-        return (facts["state"], facts["said"]) if "said" in facts else self.start()
-
-
-def _shortened(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= SHOWN else f"{said[:SHOWN]}..."

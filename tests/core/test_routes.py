@@ -28,7 +28,7 @@ from driven import (
 )
 from eventtime.pipelines import COLUMNS, Run, runs
 from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.eventtime.firing import Held
+from evercurrent.core.eventtime.watermark_holds import Held
 from evercurrent.core.kernels import Words, key_words
 from evercurrent.core.protocol import State
 from evercurrent.core.routes import MOST_BUCKETS, ONE, WORDS, KeyColumns, Route, bucket_of, in_buckets

@@ -19,9 +19,10 @@ from eventtime.pipelines import COLUMNS, Run, runs
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Still
 from evercurrent.core.errors import InputError
 from evercurrent.core.eventtime.arrival import SourceClock
-from evercurrent.core.eventtime.firing import Held
+from evercurrent.core.eventtime.custom_watermarks import Custom
 from evercurrent.core.eventtime.ordering import Buffer
-from evercurrent.core.eventtime.watermarks import BoundedDelay, ByHand, Custom
+from evercurrent.core.eventtime.watermark_holds import Held
+from evercurrent.core.eventtime.watermarks import BoundedDelay, ByHand
 from evercurrent.core.kernels import Keys
 from evercurrent.core.ledger import Ledger, Refused
 from evercurrent.core.routes import KeyColumns

@@ -184,6 +184,7 @@ def test_group_brings_equal_keys_together(
         0
     ] * len(found)
     assert groups.first_entries.tolist() == [pairs.index(key) for key in found]
+    assert groups.numbers.tolist() == [found.index(key) for key in pairs]
 
 
 INT64 = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1]))
@@ -228,6 +229,7 @@ def test_integers_that_lie_close_together_are_grouped_as_any(
     distinct = sorted(set(keys.first.tolist()))
     assert groups.keys.first.tolist() == distinct
     assert groups.first_entries.tolist() == [keys.first.tolist().index(word) for word in distinct]
+    assert groups.numbers.tolist() == [distinct.index(word) for word in keys.first.tolist()]
     for added in (values, np.ones(len(codes), np.int64)):
         expected = [int(added[keys.first == np.uint64(word)].sum()) for word in distinct]
         assert groups.sums(added).tolist() == expected
