@@ -7,6 +7,6 @@ from .batch import run_batch
 from .micro_batches import OnEpoch
 from .query import Query, run
 from .session import local_session
-from .spark_views import SparkView, SparkViews
+from .spark_views import SparkView, SparkViews, views
 
-__all__ = ["OnEpoch", "Query", "SparkView", "SparkViews", "local_session", "run", "run_batch"]
+__all__ = ["OnEpoch", "Query", "SparkView", "SparkViews", "local_session", "run", "run_batch", "views"]

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.clock import END_OF_TIME
-from evercurrent.views.checkpoint import Checkpoint, CommitLog
+from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.engine import Engine
 
+from .arguments import require_declarations, require_flag
 from .inputs import check_sources, tagged
 from .micro_batches import OnEpoch
-from .query import BUCKETS, DRIVER_ROWS, prepared, require_engine
+from .query import BUCKETS, DRIVER_ROWS, prepared
+from .reading import CheckpointReader
 from .session import require_spark
-from .spark_views import SparkViews
+from .spark_views import InSpark, SparkViews
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +51,8 @@ def run_batch(
         InputError, PlanError, CheckpointError: as for ``run``; CheckpointError also if the checkpoint has epochs already.
     """
     require_spark()
-    require_engine(engine)
+    require_declarations(engine)
+    require_flag("is_all", is_all)
     check_sources(engine, sources, is_streaming=False)
     folder: Any = None
     if checkpoint is None:
@@ -62,4 +65,5 @@ def run_batch(
         {name: END_OF_TIME for name, source in engine.sources.items() if source.event_time} if is_all else {}
     )
     batches.run(tagged(sources, engine.sources), 0, promised)
-    return SparkViews(engine, batches.setup, CommitLog(batches.store), spark, keeps=folder)
+    reader = CheckpointReader(batches.setup.unpickled(), batches.store)
+    return SparkViews(engine, reader, InSpark(spark, batches.setup), keeps=folder)

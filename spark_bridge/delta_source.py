@@ -9,7 +9,8 @@ what is committed is read, so that a query which starts again goes on where its 
 
 Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (without, with
 the first, 0), or ``latest``, only what comes, which is settled when the query's first micro-batch is done; ``until``, for
-``spark.read``, the last epoch; ``maxEpochsPerTrigger``.
+``spark.read``, the last epoch; ``maxEpochsPerTrigger``, for ``spark.readStream``. Other ones are refused, and epochs that
+are still to come.
 
 Rows of a micro-batch come in no order: ``_epoch`` says which came first. An epoch is never in two micro-batches.
 """
@@ -35,6 +36,8 @@ from pyspark.sql.types import StructType
 from evercurrent.core.errors import CheckpointError, InputError
 from evercurrent.core.schema import DIFF, EPOCH, listed
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, Pieces
+from evercurrent.views.history import BEFORE_ALL
+from evercurrent.views.past import BORN, delta_files
 from evercurrent.views.store import store_at
 
 from .dtype_texts import dtype_of_text
@@ -49,8 +52,10 @@ FORMAT = "evercurrent"
 PARTITION_BYTES = 32 << 20
 """Delta files are read together in one task until they are so large."""
 
-BEFORE_ALL = -1
-"""The offset before epoch 0, in which a group of nothing has its row."""
+OPTIONS = ("path", "view", "since", "until", "maxEpochsPerTrigger")
+
+OF_SEVERAL, OF_TABLES = "paths", "provider"
+"""Options that Spark adds: for ``load([one, other])``, and where a table is made of a format."""
 
 
 def register(spark: SparkSession) -> None:
@@ -74,28 +79,74 @@ class Asked:
         return f"view {self.view!r} of checkpoint {self.path}"
 
     def log(self) -> CommitLog:
-        """The commits, as they are now."""
-        return CommitLog(store_at(self.path))
+        """The commits, as they are now.
+
+        Raises:
+            InputError: an epoch that is asked for is still to come.
+        """
+        log = CommitLog(store_at(self.path))
+        last = log.last
+        for name, epoch, otherwise in (
+            ("since", self.since, "'latest' for what is still to come"),
+            ("until", self.until, "leave it out"),
+        ):
+            if epoch is not None and last is not None and epoch > last.epoch:
+                raise InputError(
+                    f"format {FORMAT!r}: option {name!r} is {epoch}, and {self.where} is at epoch {last.epoch}; give one "
+                    f"up to that, or {otherwise}"
+                )
+        return log
 
 
 def asked(options: Any) -> Asked:
     """The options, checked.
 
     Raises:
-        InputError: one is missing or no epoch; names it.
+        InputError: one is missing, unknown or no epoch; names it.
     """
+    _require_known(options)
     for name in ("path", "view"):
         if not options.get(name):
             raise InputError(
                 f"format {FORMAT!r}: option {name!r} is missing; give .option('path', checkpoint).option('view', name)"
             )
-    return Asked(
+    wanted = Asked(
         path=options["path"],
         view=options["view"],
         since=None if options.get("since") == "latest" else _whole(options, "since", BEFORE_ALL),
         until=_whole(options, "until", None),
         most_epochs=_whole(options, "maxEpochsPerTrigger", None),
     )
+    if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
+        raise InputError(
+            f"format {FORMAT!r}: option 'until' is {wanted.until}, which is before 'since', {wanted.since}; exchange them"
+        )
+    return wanted
+
+
+def _require_known(options: Any) -> None:
+    # Spark writes their names small.
+    known = {name.lower() for name in OPTIONS}
+    unknown = [name for name in options if name.lower() not in known]
+    if OF_TABLES in unknown:
+        raise InputError(
+            f"format {FORMAT!r} is for no table, as Spark tells the readers of one no option; make a view: CREATE "
+            f"TEMPORARY VIEW name USING {FORMAT} OPTIONS (path '...', view '...')"
+        )
+    if OF_SEVERAL in unknown:
+        raise InputError(f"format {FORMAT!r} reads one checkpoint; load each, and unite them with union()")
+    if unknown:
+        raise InputError(
+            f"format {FORMAT!r}: there is no option {listed(unknown)}; there are {listed(OPTIONS)}: correct it, or leave "
+            "it out"
+        )
+
+
+def _forbid(given: object, name: str, reader: str, other: str) -> None:
+    if given is not None:
+        raise InputError(
+            f"format {FORMAT!r}: option {name!r} is for {other}, and this is {reader}; leave it out"
+        )
 
 
 def _whole(options: Any, name: str, default: int | None) -> int | None:
@@ -123,11 +174,15 @@ class ViewDeltas(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What ``spark.read`` reads."""
-        return _BatchReader(asked(self.options))
+        wanted = asked(self.options)
+        _forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
+        return _BatchReader(wanted)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """What ``spark.readStream`` reads."""
-        return _StreamReader(asked(self.options))
+        wanted = asked(self.options)
+        _forbid(wanted.until, "until", "spark.readStream", "spark.read")
+        return _StreamReader(wanted)
 
 
 def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
@@ -186,7 +241,7 @@ class _BatchReader(DataSourceReader):
         if self._wanted.since is None or last is None:
             return [Files(())]
         end = last.epoch if self._wanted.until is None else self._wanted.until
-        refs = log.deltas(self._wanted.view, self._wanted.since)
+        refs = delta_files(log, self._wanted.view, self._wanted.since, last.facts.get(BORN, {}))
         # Of no partitions at all Spark makes one that is None.
         return in_partitions([ref for ref in refs if ref.epoch <= end]) or [Files(())]
 
@@ -215,7 +270,13 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        last = self._last() if self._target is None else self._target
+        there = self._last()
+        if there < start["epoch"]:
+            raise CheckpointError(
+                f"{self._wanted.where} is at epoch {there}, and this query has read it up to epoch {start['epoch']}: it is "
+                "another checkpoint than the query has begun with; put that one back, or begin with a new checkpointLocation"
+            )
+        last = there if self._target is None else self._target
         if isinstance(limit, ReadMaxFiles) and last > start["epoch"]:
             epochs = sorted({ref.epoch for ref in self._refs(start["epoch"], last)})
             last = next(islice(epochs, limit.max_files - 1, None), last)
@@ -238,5 +299,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BEFORE_ALL if commit is None else commit.epoch
 
     def _refs(self, since: int, until: int) -> list[DeltaRef]:
-        self._log.refresh()
-        return [ref for ref in self._log.deltas(self._wanted.view, since) if ref.epoch <= until]
+        last = self._log.refresh()
+        born = {} if last is None else last.facts.get(BORN, {})
+        refs = delta_files(self._log, self._wanted.view, since, born)
+        return [ref for ref in refs if ref.epoch <= until]

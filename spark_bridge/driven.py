@@ -23,6 +23,7 @@ from evercurrent.views.engine import Engine
 from evercurrent.views.history import BEFORE_ALL
 from evercurrent.views.sources import Source, accepted
 
+from .arguments import require_declarations
 from .arrivals import Arrivals
 from .micro_batches import MicroBatches, Planned, instant_of
 from .query import BUCKETS, DRIVER_ROWS, Query, prepared, started
@@ -53,13 +54,15 @@ def on_spark(
         PlanError, CheckpointError: as for ``run``.
     """
     require_spark()
+    require_declarations(engine)
     with ExitStack() as stack:
         kept: str | Checkpoint | None = checkpoint
         if kept is None:
             folder = tempfile.TemporaryDirectory(prefix="evercurrent-", ignore_cleanup_errors=True)
             kept = Checkpoint(stack.enter_context(folder), keep=16, grace="1s")
         spark = stack.enter_context(_session(master or MASTER))
-        batches = prepared(engine, spark, kept, buckets or BUCKETS, DRIVER_ROWS, None)
+        cut = BUCKETS if buckets is None else buckets
+        batches = prepared(engine, spark, kept, cut, DRIVER_ROWS, None)
         arrivals = Arrivals(batches.store, engine.sources)
         batches.planned = arrivals.planned
         query = started(engine, batches, arrivals.stream(spark))
@@ -182,7 +185,7 @@ class SparkDriver:
         self._query = query
         self._batches = batches
         self._arrivals = arrivals
-        self._told = query.epoch
+        self._told = query.epoch_number
         self._promised: dict[str, int] | None = None
 
     @property

@@ -112,7 +112,8 @@ class Epochs:
             CheckpointError: it is of another plan, or views are new in this one, which are not filled here.
         """
         match = check_plan(last.plan, self._given_plan, self.runner.compiled, self._drop)
-        if match.to_fill and match.new:  # A view that is only called otherwise has all its states.
+        # One that is only called otherwise has all its states, but not the deltas that add up to them.
+        if match.to_fill:
             raise CheckpointError(
                 f"view {listed(match.to_fill)} is new to the checkpoint, and what has gone by is filled in by the embedded "
                 "engine only: open it once with Engine(checkpoint=...) of the same Checkpoint, which fills views from what is "

@@ -200,9 +200,10 @@ def check_sources(
             f"source {listed(unknown)} is not declared; there are {listed(declared)}: declare it with engine.source(...)"
         )
     if missing := [name for name in declared if name not in sources]:
+        reader = "spark.read" if is_streaming is False else "spark.readStream"
         raise InputError(
             f"source {listed(missing)} has no DataFrame; give one for every declared source, "
-            f"as in sources={{{missing[0]!r}: spark.readStream...}}"
+            f"as in sources={{{missing[0]!r}: {reader}...}}"
         )
     for name, source in declared.items():
         _check_kind(name, sources[name], is_streaming)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import CheckpointError, PlanError
+from evercurrent.core.errors import CheckpointError
 from evercurrent.core.ledger import Ledger
-from evercurrent.core.routes import MOST_BUCKETS
 from evercurrent.views.asking import Asking
 from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
@@ -18,14 +17,25 @@ from evercurrent.views.compiling import compile_plan
 from evercurrent.views.engine import Engine
 from evercurrent.views.identity import check_plan
 from evercurrent.views.running import LEDGER_ROWS
-from evercurrent.views.store import Store, store_at
+from evercurrent.views.store import Store
 
+from .arguments import (
+    checkpoint_in_spark,
+    require_declarations,
+    require_name,
+    require_on_epoch,
+    require_sizes,
+    require_start,
+    require_timeout,
+    require_trigger,
+)
 from .inputs import check_sources, heartbeat, tagged
 from .jobs import Setup
 from .micro_batches import MicroBatches, OnEpoch, Options
+from .reading import CheckpointReader
 from .requirements import check_picklable, check_shared
 from .session import require_spark
-from .spark_views import SparkViews
+from .spark_views import InSpark, SparkViews
 from .work import Fire
 from .writer_lock import WriterLock
 
@@ -57,7 +67,7 @@ def run(
 
     The engine says what is computed and stays as it is: sources and views declared, nothing pushed. What an epoch
     changes is real once its record is in the checkpoint, which any process can read, and which an engine can open
-    (``Engine(checkpoint=...)``).
+    (``Engine(checkpoint=...)``). Arguments are checked before anything is written.
 
     Args:
         engine: sources and views.
@@ -66,7 +76,7 @@ def run(
             is put into it, for the two belong together.
         buckets: into how many parts states are cut: the most tasks that work at the same time. Can be changed later with
             ``evercurrent checkpoint rebucket``.
-        trigger: arguments of Spark's ``DataStreamWriter.trigger``, as ``{"availableNow": True}``.
+        trigger: the argument of Spark's ``DataStreamWriter.trigger``, as ``{"availableNow": True}``.
         heartbeat_seconds: have a micro-batch so often also when no rows come, so that processing time goes on. Spark
             takes it for one more source, so a checkpoint that was begun with it goes on with it only, and without
             it only without; how often it beats can be changed.
@@ -78,30 +88,22 @@ def run(
 
     Raises:
         InputError: a DataFrame is missing or does not fit its source.
-        PlanError: the engine has been pushed into, a number makes no sense, something cannot be pickled.
+        PlanError: the engine has been pushed into, an argument makes no sense, something cannot be pickled.
         CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
     """
     require_spark()
-    require_engine(engine)
+    require_declarations(engine)
+    require_trigger(trigger)
+    require_name(name)
     check_sources(engine, sources, is_streaming=True)
-    spark = next(iter(sources.values())).sparkSession
+    first = next(iter(sources.values()))
+    require_start(first, trigger, name)
+    spark = first.sparkSession
     beat = None if heartbeat_seconds is None else heartbeat(spark, heartbeat_seconds)
     batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
     batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
-
-
-def require_engine(engine: object) -> None:
-    """Check that an engine is given.
-
-    Raises:
-        PlanError: it is something else, such as the function that makes it.
-    """
-    if not isinstance(engine, Engine):
-        raise PlanError(
-            f"expected an engine with sources and views, got {type(engine).__name__}; make it first"
-        )
 
 
 def started(
@@ -136,17 +138,13 @@ def prepared(
     on_epoch: OnEpoch | None,
 ) -> MicroBatches:
     """The function for micro-batches, after all that can be checked before the first one."""
-    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
-        raise PlanError(f"buckets={buckets!r}; give a whole number from 1 to {MOST_BUCKETS}")
-    if isinstance(driver_rows, bool) or not isinstance(driver_rows, int) or driver_rows < 0:
-        raise PlanError(f"driver_rows={driver_rows!r}; give a whole number from 0")
-    if engine.is_durable or engine.epoch_number:
-        raise PlanError(
-            "the engine keeps views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
-            "only declares sources and views"
-        )
-    given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    store = store_at(given.path)
+    require_sizes(buckets, driver_rows)
+    require_on_epoch(on_epoch)
+    given = checkpoint_in_spark(checkpoint)
+    plan = check_picklable(engine.declared, "the plan of the views")
+    if on_epoch is not None:
+        check_picklable(on_epoch, "on_epoch")
+    store = given.store
     is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
     lock = WriterLock(store.url)
     try:
@@ -154,9 +152,6 @@ def prepared(
     finally:
         lock.release()
     check_shared(spark, store.url)
-    plan = check_picklable(engine.declared, "the plan of the views")
-    if on_epoch is not None:
-        check_picklable(on_epoch, "on_epoch")
     batches = MicroBatches(
         Setup(plan, store.url, buckets, INLINE_ROWS), Options(given, driver_rows, on_epoch)
     )
@@ -196,7 +191,8 @@ class Query(SparkViews):
         spark: SparkSession,
         lock: WriterLock,
     ) -> None:
-        super().__init__(engine, batches.setup, CommitLog(batches.store), spark)
+        reader = CheckpointReader(batches.setup.unpickled(), batches.store, batches.options.checkpoint.drop)
+        super().__init__(engine, reader, InSpark(spark, batches.setup))
         self.streaming_query = query
         self._lock = lock
         self._batches = batches
@@ -214,7 +210,7 @@ class Query(SparkViews):
         """
         self.view(view)
         # Asked of windows of which none is open: a wish that cannot be met would stand in the way of every micro-batch.
-        plan = self._setup.unpickled()
+        plan = self._in_spark.setup.unpickled()
         Asking(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
         self._batches.ask(Fire(view, key, window))
 
@@ -223,7 +219,12 @@ class Query(SparkViews):
         self.streaming_query.processAllAvailable()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query ends; False if it has not after ``timeout`` seconds, which need not be whole."""
+        """Wait until the query ends; False if it has not after ``timeout`` seconds, which need not be whole.
+
+        Raises:
+            InputError: that is no length of time.
+        """
+        require_timeout(timeout)
         try:
             if timeout is None:
                 self.streaming_query.awaitTermination()
@@ -250,7 +251,7 @@ class Query(SparkViews):
         """
         if self.streaming_query.isActive:
             raise CheckpointError("the query is still running: wait for its end, or stop it, before finish()")
-        timed = [name for name, source in self._engine.sources.items() if source.event_time is not None]
+        timed = [name for name, source in self._sources.items() if source.event_time is not None]
         if not timed:
-            return self.epoch
-        return self._batches.promise(dict.fromkeys(timed, END_OF_TIME), spark=self._spark)
+            return self.epoch_number
+        return self._batches.promise(dict.fromkeys(timed, END_OF_TIME), spark=self._in_spark.session)

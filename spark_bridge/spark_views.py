@@ -1,55 +1,104 @@
-"""A view of a query: read from the checkpoint, with Spark or without."""
+"""Views in a checkpoint: read with Spark or without, by whoever runs the query and by whoever does not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from evercurrent.core.errors import InputError
+from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.schema import listed
 from evercurrent.views.asking import shown_watermark
-from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, Saver
+from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.engine import Engine
 from evercurrent.views.ledger import ledger_frame, source_ledger_frame
-from evercurrent.views.store import store_at
+from evercurrent.views.view import Snapshot
 
+from .arguments import as_checkpoint, require_engine
 from .clocks import Clocks
 from .frames import contents, delta_schema, from_files
 from .jobs import Setup
+from .reading import CheckpointReader
+from .requirements import check_picklable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@dataclass(frozen=True, slots=True)
+class InSpark:
+    """A session, and what its tasks have to know."""
+
+    session: SparkSession
+    setup: Setup
+
+
+def views(
+    engine: Engine, checkpoint: str | Path | Checkpoint, spark: SparkSession | None = None
+) -> Mapping[str, SparkView]:
+    """The views of a checkpoint that somebody else keeps current, by name: to be read, and never written.
+
+    It does not matter whether that is a query or an engine, in which process it is, and whether it runs. No lock is
+    taken and nothing is written. Whatever is asked of a view is answered from the last commit that there is then; to
+    read several views as of one epoch, hand the ``epoch`` of one to ``read`` of the others.
+
+    Args:
+        engine: declares the sources and views of the checkpoint; nothing is pushed into it, and it stays as it is.
+        checkpoint: the folder or url; of a ``Checkpoint`` the path counts, and ``drop``: what is not declared here.
+        spark: a session, for ``to_spark`` and ``deltas_to_spark``; pyspark is not needed without.
+
+    Raises:
+        PlanError: something cannot be sent to Spark's workers.
+        CheckpointError: nothing is committed there, or it is of another plan.
+    """
+    require_engine(engine)
+    if spark is not None and not hasattr(spark, "createDataFrame"):
+        raise PlanError(f"spark={spark!r} is no Spark session; give one, or leave it out")
+    given = as_checkpoint(checkpoint)
+    reader = CheckpointReader(engine.declared, given.store, given.drop)
+    buckets = reader.last().buckets
+    if spark is None:
+        return views_of(engine, reader, None)
+    plan = check_picklable(engine.declared, "the plan of the views")
+    return views_of(engine, reader, InSpark(spark, Setup(plan, reader.store.url, buckets, inline_rows=0)))
+
+
+def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:
+    """The views that an engine declares, as a checkpoint has them."""
+    return {name: SparkView(name, view.schema, reader, in_spark) for name, view in engine.views.items()}
+
+
 class SparkViews:
-    """The views of an engine in a checkpoint, and what stands there beside them."""
+    """The views of an engine in a checkpoint, by name, and what stands there beside them."""
 
     def __init__(
-        self, engine: Engine, setup: Setup, log: CommitLog, spark: SparkSession, *, keeps: object = None
+        self, engine: Engine, reader: CheckpointReader, in_spark: InSpark, *, keeps: object = None
     ) -> None:
-        self._engine = engine
-        self._setup = setup
-        self._log = log
-        self._spark = spark
+        self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
+        self._sources = dict(engine.sources)
+        self._reader = reader
+        self._in_spark = in_spark
         self._keeps = keeps
 
     def view(self, name: str) -> SparkView:
         """A view, to be read as of its last epoch or an older one.
 
         Raises:
-            InputError: there is no view of this name.
+            InputError: there is no view of this name; says which there are.
         """
-        if name not in self._engine.views:
-            raise InputError(f"there is no view {name!r}; there are {listed(self._engine.views)}")
-        return SparkView(name, self._engine.views[name].schema, self._setup, self._log, self._spark)
+        if not isinstance(name, str) or name not in self.views:
+            raise InputError(f"there is no view {name!r}; there are {listed(self.views)}")
+        return self.views[name]
 
     @property
-    def epoch(self) -> int:
-        """The last epoch that is committed."""
-        return self._last.epoch
+    def epoch_number(self) -> int:
+        """The number of the last epoch that is committed."""
+        return self._reader.last().epoch
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
@@ -58,23 +107,20 @@ class SparkViews:
         return {name: shown_watermark(clock.before) for name, clock in clocks.compiled.clocks.items()}
 
     def ledger(self, source: str | None = None) -> pl.DataFrame:
-        """Every refused row and why, as ``Engine.ledger`` has it."""
-        refused = self._clocks().ledger.refused
-        if source is None:
-            return ledger_frame(refused)
-        if source not in self._engine.sources:
-            raise InputError(f"there is no source {source!r}; there are {listed(self._engine.sources)}")
-        return source_ledger_frame(refused, source, self._engine.sources[source].schema)
+        """Every refused row and why, as ``Engine.ledger`` has it.
 
-    @property
-    def _last(self) -> Commit:
-        last = self._log.refresh()
-        assert last is not None, "there is a commit before the first epoch"
-        return last
+        Raises:
+            InputError: there is no source of this name; says which there are.
+        """
+        if source is None:
+            return ledger_frame(self._clocks().ledger.refused)
+        if not isinstance(source, str) or source not in self._sources:
+            raise InputError(f"there is no source {source!r}; there are {listed(self._sources)}")
+        return source_ledger_frame(self._clocks().ledger.refused, source, self._sources[source].schema)
 
     def _clocks(self) -> Clocks:
-        clocks = Clocks(self._setup.unpickled())
-        clocks.restore(Saver(Pieces.of(store_at(self._setup.store))), self._last)
+        clocks = Clocks(self._in_spark.setup.unpickled())
+        clocks.restore(Saver(self._reader.pieces), self._reader.last())
         return clocks
 
 
@@ -82,67 +128,81 @@ class SparkView:
     """A named result in a checkpoint, as of its last epoch or an older one that is retained."""
 
     def __init__(
-        self, name: str, schema: pl.Schema, setup: Setup, log: CommitLog, spark: SparkSession
+        self, name: str, schema: pl.Schema, reader: CheckpointReader, in_spark: InSpark | None
     ) -> None:
         self.name = name
         self.schema = schema
-        self._setup = setup
-        self._log = log
-        self._spark = spark
+        self._reader = reader
+        self._in_spark = in_spark
 
     @property
     def epoch(self) -> int:
         """The last epoch that is committed."""
-        return self._at(None).epoch
+        return self._reader.last().epoch
 
     @property
     def earliest(self) -> int:
-        """The deltas of all epochs after this one are there; -1: of all epochs, with what the view held before any."""
-        self._log.refresh()
-        return min(self._log.epochs(), default=0) or -1
+        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
+        return self._reader.begins(self.name)
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
         """The contents as a polars frame, as of an epoch, by default the last. Cost: the view; no Spark job.
 
         Raises:
-            EpochGoneError: the commit of that epoch is no longer retained.
+            EpochGoneError: there is no commit of that epoch any more; names those that there are.
+            InputError: that is no epoch, or it is still to come.
         """
-        commit, runner = self._at(epoch), self._setup.runner()
-        found = [runner.contents(self.name, bucket, commit.states) for bucket in range(commit.buckets)]
-        return pl.concat([self.schema.to_frame(), *(frame for frame in found if frame is not None)])
+        return self._reader.snapshot(self.name, epoch).frame
+
+    def snapshot(self) -> Snapshot:
+        """The contents and the epoch they are of: what comes after is ``deltas(since=snapshot.epoch)``."""
+        return self._reader.snapshot(self.name)
 
     def to_spark(self, epoch: int | None = None) -> DataFrame:
         """The contents as a Spark DataFrame, as of an epoch, by default the last; read by Spark's tasks.
 
-        Raises:
-            EpochGoneError: the commit of that epoch is no longer retained.
-        """
-        return contents(self._spark, self._setup, self.name, self._at(epoch), self.schema)
+        It stays as of that epoch, and can be read for as long as its commit is retained.
 
-    def deltas(self, since: int = -1) -> Iterator[pl.DataFrame]:
+        Raises:
+            EpochGoneError, InputError: as ``read``.
+            PlanError: there is no session.
+        """
+        found = self._spark()
+        commit = self._reader.commit(self.name, epoch)
+        return contents(found.session, found.setup, self.name, commit, self.schema)
+
+    def deltas(self, since: int | None = None) -> Iterator[pl.DataFrame]:
         """The changes after an epoch, one frame per epoch that changed the view, with ``_epoch`` and ``_diff``.
 
-        Raises:
-            EpochGoneError: they are no longer all retained.
-        """
-        pieces = Pieces.of(store_at(self._setup.store))
-        self._log.refresh()
-        by_epoch: dict[int, list[pl.DataFrame]] = {}
-        for ref in self._log.deltas(self.name, since):
-            by_epoch.setdefault(ref.epoch, []).append(pieces.read(ref.piece))
-        return (pl.concat(frames) for _, frames in sorted(by_epoch.items()))
+        None: from the very beginning.
 
-    def deltas_to_spark(self, since: int = -1) -> DataFrame:
-        """The changes after an epoch as a Spark DataFrame; for a stream of them ask ``readStream.format("evercurrent")``."""
-        self._log.refresh()
-        refs = [ref.piece for ref in self._log.deltas(self.name, since)]
-        return from_files(self._spark, self.name, self._setup.store, refs, delta_schema(self.schema))
+        Raises:
+            EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
+            InputError: that is no epoch, or it is still to come.
+        """
+        by_epoch = groupby(self._reader.deltas(self.name, since), key=lambda one: one[0])
+        return (pl.concat(frame for _, frame in frames) for _, frames in by_epoch)
+
+    def deltas_to_spark(self, since: int | None = None) -> DataFrame:
+        """The changes after an epoch as a Spark DataFrame; for a stream of them ask ``readStream.format("evercurrent")``.
+
+        Raises:
+            EpochGoneError, InputError: as ``deltas``.
+            PlanError: there is no session.
+        """
+        found = self._spark()
+        files = self._reader.delta_files(self.name, since)
+        return from_files(found.session, self.name, found.setup.store, files, delta_schema(self.schema))
 
     def __repr__(self) -> str:
         """Name, epoch and the first rows."""
-        return f"View {self.name!r} at epoch {self.epoch}\n{self.read()}"
+        now = self.snapshot()
+        return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
 
-    def _at(self, epoch: int | None) -> Commit:
-        last = self._log.refresh()
-        assert last is not None, "a query has a commit before its first micro-batch"
-        return last if epoch is None or epoch == last.epoch else self._log.at(epoch)
+    def _spark(self) -> InSpark:
+        if self._in_spark is None:
+            raise PlanError(
+                f"view {self.name!r}: there is no Spark session; give one to views(engine, checkpoint, spark), or use read() "
+                "and deltas()"
+            )
+        return self._in_spark

@@ -12,13 +12,16 @@ from evercurrent.core.ledger import Ledger
 from evercurrent.core.protocol import State
 
 from .builder import Compiled
-from .checkpoint import CommitLog, Pieces, Saver
+from .checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
 from .compiling import compile_plan
 from .epochs import Passed
 from .history import BEFORE_ALL
 from .identity import state_ids
 from .plan import Plan
 from .run_log import Noted
+
+BORN = "born"
+"""What a commit has to say, among its facts, of views that were not there from the beginning: their first epochs."""
 
 
 class Past:
@@ -48,19 +51,8 @@ class Past:
             EpochGoneError: they are no longer retained.
             CheckpointError: a file is missing or damaged.
         """
-        born = self.born.get(view, 0)
-        if BEFORE_ALL < since < born:
-            raise EpochGoneError(
-                f"view {view!r}: it was declared, or declared anew, at epoch {born}, and after epoch {since} it was not "
-                "what it is now; start from view.snapshot()"
-            )
-        try:
-            refs = self._log.deltas(view, max(since, born - 1))
-        except EpochGoneError as error:
-            raise EpochGoneError(
-                f"view {view!r}: {error}; start from view.snapshot(), or keep more commits with Checkpoint(keep=...)"
-            ) from error
-        files = [ref.piece for ref in refs if since < ref.epoch <= until]
+        refs = delta_files(self._log, view, since, self.born)
+        files = [ref.piece for ref in refs if ref.epoch <= until]
         waiting = [passed.deltas for passed in self.waiting if since < passed.epoch <= until]
         return self._frames(view, files, waiting)
 
@@ -75,8 +67,8 @@ class Past:
         for epoch in reversed(self._log.epochs()):
             yield from reversed(self._log.at(epoch).epochs)
 
-    def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
-        """The contents of a view after an epoch, from the commit of that epoch, in a circuit of their own.
+    def commit(self, view: str, epoch: int) -> Commit:
+        """The commit of an epoch, in which the view was what it is now.
 
         Raises:
             EpochGoneError: there is no commit of the epoch, or the view was not there or another one.
@@ -92,6 +84,16 @@ class Past:
                 f"view {view!r}: after epoch {epoch} there was no such view, or it was computed in another way; it is "
                 "what it is now since its first delta"
             )
+        return commit
+
+    def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
+        """The contents of a view after an epoch, from the commit of that epoch, in a circuit of their own.
+
+        Raises:
+            EpochGoneError: there is no commit of the epoch, or the view was not there or another one.
+            CheckpointError: a file is missing or damaged.
+        """
+        commit = self.commit(view, epoch)
         compiled, saver = compile_plan(self._plan, ledger), Saver(self._pieces)
         node, states = compiled.kept_at[view], state_ids(compiled)
         stage = compiled.cut.stages[compiled.cut.stage_of[node]]
@@ -101,6 +103,26 @@ class Past:
                 saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, commit.states)
                 parts.append(compiled.contents[view].contents())
         return parts[1] if len(parts) == 2 else pl.concat(parts)
+
+
+def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) -> list[DeltaRef]:
+    """The files of a view's deltas after an epoch, in the order of their epochs; ``born`` as ``Past`` has it.
+
+    Raises:
+        EpochGoneError: they are no longer retained, or the view was not there or another one.
+    """
+    first = born.get(view, 0)
+    if BEFORE_ALL < since < first:
+        raise EpochGoneError(
+            f"view {view!r}: it was declared, or declared anew, at epoch {first}, and after epoch {since} it was not "
+            "what it is now; start from view.snapshot()"
+        )
+    try:
+        return log.deltas(view, max(since, first - 1))
+    except EpochGoneError as error:
+        raise EpochGoneError(
+            f"view {view!r}: {error}; start from view.snapshot(), or keep more commits with Checkpoint(keep=...)"
+        ) from error
 
 
 def in_bucket_0(compiled: Compiled) -> dict[str, State]:

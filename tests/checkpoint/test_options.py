@@ -28,6 +28,12 @@ def test_odd_options_are_refused_by_name(given: dict[str, Any], says: str) -> No
         Checkpoint("somewhere", **given)
 
 
+@pytest.mark.parametrize("path", [None, 5, True, b"folder", ["folder"]])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(PlanError, match=r"path=.*; give a folder, or a url such as s3://bucket/folder"):
+        Checkpoint(path)
+
+
 def test_whole_records_come_as_often_as_commits_are_kept() -> None:
     assert Checkpoint("x", keep=10).full_every == 10
     assert Checkpoint("x").full_every == 64

@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
         on_epoch=Sink(folder / "heard"),
     )
     query.await_termination()
-    seen: dict[str, Any] = {"epoch": query.epoch, "session": type(spark).__module__}
+    seen: dict[str, Any] = {"epoch": query.epoch_number, "session": type(spark).__module__}
     seen["read"] = {name: rows_of(query.view(name).read()) for name in VIEWS}
     seen["to_spark"] = {name: rows_of(pl.DataFrame(query.view(name).to_spark().toArrow())) for name in VIEWS}
     deltas = query.view("by_user").deltas_to_spark()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ class Offering:
     """
 
     def __init__(
-        self, plan: Plan, store: Store, *, buckets: int = 3, elsewhere: bool = False, full_every: int = 64
+        self,
+        plan: Plan,
+        store: Store,
+        *,
+        buckets: int = 3,
+        elsewhere: bool = False,
+        full_every: int = 64,
+        drop: Sequence[str] = (),
     ) -> None:
         self.plan = plan
         kept, inline = Pieces.of(store), 0 if elsewhere else 1000
@@ -45,6 +52,7 @@ class Offering:
             writer=new_writer(),
             versions=versions(),
             executors=Elsewhere(self.runner) if elsewhere else None,
+            drop=drop,
         )
 
     @property

@@ -118,11 +118,11 @@ def test_in_spark(
         query.await_termination()
         return query
 
-    assert start().epoch == half
+    assert start().epoch_number == half
     forget_last_commit(checkpoint / "spark")
     feed(parts[half:])
     query = start()
-    assert query.epoch == len(parts)
+    assert query.epoch_number == len(parts)
     deltas = {name: list(query.view(name).deltas()) for name in bank.VIEWS}
     assert bank.wrong(dict(deltas), rows, simplified=simplified) == []
     assert query.view("total").read().rows() == [(0,)]

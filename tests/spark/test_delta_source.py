@@ -12,10 +12,12 @@ from polars.testing import assert_frame_equal
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 import evercurrent as ec
-from evercurrent.core.errors import InputError
+from evercurrent.core.errors import CheckpointError, EpochGoneError, InputError
 from evercurrent.spark_bridge import delta_source
-from evercurrent.spark_bridge.delta_source import asked, in_partitions, register
+from evercurrent.spark_bridge.delta_source import ViewDeltas, asked, in_partitions, register
 from evercurrent.spark_bridge.dtype_texts import NAMES, dtype_of_text
 from evercurrent.spark_bridge.spark_types import rows_from_arrow
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
@@ -177,11 +179,12 @@ def test_files_that_no_commit_names_are_not_read(spark, writer):
     assert as_polars(reading(spark, spark.read, writer.path))["key"].to_list() == ["a"]
 
 
-def said(spark: Any, **options: Any) -> str:
+def said(spark: Any, reader: Any = None, **options: Any) -> str:
+    """What ``load`` says, where nobody has read anything yet."""
     register(spark)
     with pytest.raises(Exception, match=r".") as refused:
-        spark.read.format("evercurrent").options(**options).load().collect()
-    return str(refused.value)
+        (reader or spark.read).format("evercurrent").options(**options).load()
+    return next(line for line in str(refused.value).splitlines() if line.startswith("evercurrent."))
 
 
 def test_what_is_wrong_is_said(spark, writer):
@@ -192,14 +195,106 @@ def test_what_is_wrong_is_said(spark, writer):
     assert "nothing is committed there" in nothing
     writer.commit(delta(1, ("a", 1)), upto=1)
     assert "there is no such view; there are 'depth'" in said(spark, path=path, view="width")
+    beyond = said(spark, spark.readStream, path=path, view="depth", since=2)
+    assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
+    assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what is still to come")
+    assert (
+        "there is no option 'sinse'; there are 'path', 'view', 'since', 'until', 'maxEpochsPerTrigger'"
+        in said(spark, path=path, view="depth", sinse=1)
+    )
+
+
+def test_what_spark_adds_to_the_options(spark, writer):
+    """Names in small letters, and the path that is given to ``load``. What it adds for a table is below."""
+    writer.commit(delta(1, ("a", 1)), delta(2, ("b", 1)), upto=2)
+    register(spark)
+    reader = spark.read.format("evercurrent").option("VIEW", "depth").option("Since", 1)
+    assert [row["key"] for row in reader.load(str(writer.path)).collect()] == ["b"]
+    with pytest.raises(Exception, match="reads one checkpoint; load each, and unite them"):
+        reader.load([str(writer.path), str(writer.path)])
+    options = f"using evercurrent options (path '{writer.path}', view 'depth', until '1')"
+    spark.sql(f"create temporary view deltas {options}")
+    assert [row["key"] for row in spark.sql("select * from deltas").collect()] == ["a"]
+    spark.catalog.dropTempView("deltas")
+
+
+def of_a_writer(writer: Writer, **options: str) -> ViewDeltas:
+    writer.commit(delta(1, ("a", 1)), upto=1)
+    writer.commit(delta(2, ("a", 1)), upto=3)
+    return ViewDeltas({"path": str(writer.path), "view": "depth", **options})
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_epochs_that_are_still_to_come_are_refused_by_whoever_is_asked(writer, name):
+    """Spark does not ask for the columns where a user has given them."""
+    source = of_a_writer(writer, **{name: "4"})
+    readers = [source.schema, lambda: source.reader(None).partitions()]
+    for read in [*readers, *([lambda: source.streamReader(None)] if name == "since" else [])]:
+        with pytest.raises(
+            InputError, match=f"option '{name}' is 4, and view 'depth' .* is at epoch 3; give one up to"
+        ):
+            read()
+    there = ViewDeltas({**source.options, name: "3"})
+    assert there.schema() is not None
+    assert there.reader(None).partitions() is not None
+
+
+def test_options_of_the_other_reader_are_refused(writer):
+    source = of_a_writer(writer, until="1")
+    with pytest.raises(
+        InputError, match=r"'until' is for spark.read, and this is spark.readStream; leave it out"
+    ):
+        source.streamReader(None)
+    assert source.reader(None)
+    source = ViewDeltas({"path": str(writer.path), "view": "depth", "maxEpochsPerTrigger": "1"})
+    with pytest.raises(
+        InputError, match=r"'maxEpochsPerTrigger' is for spark.readStream, and this is spark.read;"
+    ):
+        source.reader(None)
+    assert source.streamReader(None)
+
+
+def test_a_checkpoint_that_has_begun_anew_is_not_waited_for(writer):
+    """Until it had come as far as the one before, the query would have read nothing, and then gone on in the middle."""
+    stream = of_a_writer(writer).streamReader(None)
+    assert stream.latestOffset({"epoch": 3}, ReadAllAvailable()) == {"epoch": 3}
+    with pytest.raises(
+        CheckpointError, match=r"is at epoch 3, and this query has read it up to epoch 9: it is another"
+    ):
+        stream.latestOffset({"epoch": 9}, ReadAllAvailable())
+
+
+def test_deltas_of_a_view_that_was_declared_anew_begin_with_it(checkpoint):
+    """Those before, under the same name and in other columns, were of another view."""
+
+    def engine(drop: tuple[str, ...] = (), **columns: pl.Expr) -> ec.Engine:
+        made = ec.Engine(checkpoint=ec.Checkpoint(checkpoint, drop=drop))
+        rows = made.source("rows", {"k": pl.Int64}, retained=True)
+        made.view("depth", rows.group_by("k").agg(**columns))
+        return made
+
+    with engine(n=pl.len()) as before:
+        before.push("rows", {"k": [1]})
+    with engine(drop=("depth",), last=pl.col("k").max()) as anew:
+        anew.push("rows", {"k": [2]})
+    options = {"path": str(checkpoint), "view": "depth"}
+    batch, stream = ViewDeltas(options).reader(None), ViewDeltas(options).streamReader(None)
+    for parts in (batch.partitions(), stream.partitions(stream.initialOffset(), {"epoch": 3})):
+        assert [ref.epoch for part in parts for ref in part.refs] == [2, 3]
+    for read in (
+        lambda: ViewDeltas({**options, "since": "1"}).reader(None).partitions(),
+        lambda: stream.partitions({"epoch": 1}, {"epoch": 3}),
+    ):
+        with pytest.raises(EpochGoneError, match="declared anew, at epoch 2"):
+            read()
 
 
 def test_epochs_that_are_no_longer_retained_are_named(spark, writer):
     for epoch in range(6):
         writer.commit(delta(epoch, ("a", 1)), upto=epoch)
     writer.log.sweep(keep=2, grace=0.0)
-    message = said(spark, path=str(writer.path), view="depth", since=0)
-    assert "EpochGoneError" in message
+    with pytest.raises(Exception, match=r"EpochGoneError: .* are no longer retained"):
+        reading(spark, spark.read, writer.path, since=0).collect()
     assert as_polars(reading(spark, spark.read, writer.path, since=4))["_epoch"].to_list() == [5]
 
 
@@ -234,11 +329,28 @@ def test_small_files_are_read_together_in_order(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{"path": "p"}, {"view": "v"}, {"path": "p", "view": "v", "maxEpochsPerTrigger": "0"}]
+    ("options", "says"),
+    [
+        ({"view": None}, "option 'view' is missing"),
+        ({"path": None}, "option 'path' is missing"),
+        ({"maxEpochsPerTrigger": "0"}, "option 'maxEpochsPerTrigger' is '0'; give a whole number"),
+        ({"since": "-1"}, "option 'since' is '-1'; give a whole number"),
+        ({"until": "latest"}, "option 'until' is 'latest'; give a whole number"),
+        ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; exchange them"),
+        (
+            {"provider": "evercurrent", "owner": "me"},
+            r"is for no table.*; make a view: CREATE TEMPORARY VIEW",
+        ),
+        (
+            {"untill": "2", "from": "1"},
+            "there is no option 'untill', 'from'; there are 'path', .*: correct it, or leave",
+        ),
+    ],
 )
-def test_options_are_checked(options):
-    with pytest.raises(InputError, match="format 'evercurrent': option"):
-        asked(options)
+def test_options_are_checked(options, says):
+    given = {"path": "p", "view": "v"} | options
+    with pytest.raises(InputError, match=f"format 'evercurrent':? {says}"):
+        asked({name: value for name, value in given.items() if value is not None})
 
 
 @pytest.mark.parametrize(

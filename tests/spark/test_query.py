@@ -40,7 +40,7 @@ def pushed(declare: Declare, epochs: Sequence[dict[str, pl.DataFrame]]) -> ec.En
 
 def assert_same(query: Any, engine: ec.Engine, *, since: int = -1) -> None:
     """Every view has the same deltas, epoch by epoch, and holds the same rows."""
-    assert query.epoch == engine.epoch_number
+    assert query.epoch_number == engine.epoch_number
     for name, view in engine.views.items():
         told = {
             frame["_epoch"][0]: counted([frame.drop("_epoch")]) for frame in query.view(name).deltas(since)

@@ -57,7 +57,7 @@ def test_a_sink_that_fails_is_told_the_same_again(spark: Any, feed: Any, checkpo
         query = start(stream, checkpoint, on_epoch=fails_once)
         with pytest.raises(Exception, match=f"full at epoch {epoch}"):
             query.await_termination()
-        assert query.epoch == epoch - 1
+        assert query.epoch_number == epoch - 1
     query = start(stream, checkpoint, on_epoch=fails_once)
     query.await_termination()
     assert_whole(query)
@@ -74,7 +74,7 @@ def assert_whole(query: Any) -> None:
     declare(engine)
     for frame in HITS:
         engine.push("hits", frame)
-    assert query.epoch == engine.epoch_number
+    assert query.epoch_number == engine.epoch_number
     for name, view in engine.views.items():
         told = {frame["_epoch"][0]: counted([frame]) for frame in query.view(name).deltas()}
         assert told == {frame["_epoch"][0]: counted([frame]) for frame in view.deltas()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from os import PathLike
 from pathlib import Path
 
 from evercurrent.core.errors import PlanError
@@ -26,7 +27,7 @@ class Checkpoint:
         drop: views and sources of the checkpoint that are no longer wanted, whose state goes.
 
     Raises:
-        PlanError: a number below 1, or no length of time.
+        PlanError: no path, a number below 1, or no length of time.
 
     >>> Checkpoint("orders.checkpoint", every=10, grace="1h").grace_seconds
     3600.0
@@ -40,6 +41,11 @@ class Checkpoint:
     drop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # A store is one too, as it is for ``store_at``.
+        if not isinstance(self.path, str | PathLike) and not hasattr(self.path, "url"):
+            raise PlanError(
+                f"Checkpoint: path={self.path!r}; give a folder, or a url such as s3://bucket/folder"
+            )
         for name, number in (
             ("every", self.every),
             ("keep", self.keep),
