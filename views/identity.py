@@ -9,6 +9,7 @@ import polars as pl
 
 from evercurrent.core.errors import CheckpointError
 from evercurrent.core.protocol import State
+from evercurrent.core.spine import Spine
 
 from .builder import Compiled
 from .digests import digest_of, dtype_text, told_apart
@@ -16,6 +17,7 @@ from .node_identities import plan_identities
 from .plan import Input, Plan, PlanId, PlanNode
 from .plan_changes import PlanMatch as PlanMatch
 from .plan_changes import clock_id, obstacles, versions
+from .state_labels import state_labels
 
 LEDGER = "ledger"
 """What the ledger is called among the states."""
@@ -39,6 +41,9 @@ def state_ids(compiled: Compiled) -> dict[str, State]:
 
 def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
+
+    ``spines`` and ``labels`` are for those who have the checkpoint and not the plan, which is compared without them;
+    earlier versions wrote neither.
 
     Raises:
         CheckpointError: two functions are the same as far as can be seen, and there is more to them.
@@ -65,6 +70,8 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "states": sorted(states),
         "holds": sorted(_holds(compiled)),
         "versions": versions(),
+        "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
+        "labels": state_labels(plan, compiled, states),
     }
 
 
@@ -119,6 +126,13 @@ def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | N
         "trusted": declared.trusted,
         "retained": rows,
     }
+
+
+def _sorted_by(spine: Spine) -> list[list[Any]] | None:
+    """In which order the entries of a key stand: by these columns, falling or not, nulls last or not. None: it has one."""
+    if not spine.layout.by_row:
+        return None
+    return [[order.column, order.descending, order.nulls_last] for order in spine.layout.order]
 
 
 def _holds(compiled: Compiled) -> Iterator[str]:

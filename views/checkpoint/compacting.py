@@ -1,14 +1,16 @@
-"""Making a checkpoint small: dropping old commits and what only they need."""
+"""Making a checkpoint small: dropping old commits and what only they need, merging the runs of states."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from evercurrent.core.errors import CheckpointError
 
 from ..store import Store
-from .commits import Commit, PieceRef
+from .commits import Commit, PieceRef, StateRecord
 from .log import CommitLog
+from .merging import with_merged_runs
 from .pieces import Pieces
 from .rebucket import following, to_go_on_from
 from .sweeping import Swept
@@ -18,9 +20,11 @@ MOSTLY = 0.5
 
 
 def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
-    """Copy what the last commit needs out of files that are mostly not needed, and drop all but ``keep`` commits.
+    """Make the last commit's states of few runs, in files that are mostly needed, and drop all but ``keep`` commits.
 
-    The copies are named by one more commit: an epoch in which nothing happens. It counts as one of those kept.
+    Runs of a state are merged, and what is left in files that are mostly not needed is copied. One more commit names all
+    that: an epoch in which nothing happens. It counts as one of those kept. Timers and rows that wait for their time are
+    no runs: they are copied at most. Cost: the states that are of several runs; they are in memory some 256 MB at a time.
 
     Raises:
         CheckpointError: there is no commit, or a named reader has still to hear deltas that would go; a file is
@@ -29,10 +33,12 @@ def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     log = CommitLog(store)
     last = to_go_on_from(log)
     _require_heard(log, last, keep)
-    copies = _copied(Pieces(store), _wasteful(store, last))
+    pieces = Pieces(store)
+    merged = with_merged_runs(pieces, last)
+    copies = _copied(pieces, _wasteful(store, merged))
     states = {
         name: replace(record, pieces=tuple(copies.get(ref, ref) for ref in record.pieces))
-        for name, record in last.states.items()
+        for name, record in merged.items()
     }
     commit = following(last, states=states)
     assert keep > 0, "the last commit is kept"
@@ -53,9 +59,9 @@ def _require_heard(log: CommitLog, last: Commit, keep: int) -> None:
         )
 
 
-def _wasteful(store: Store, commit: Commit) -> list[PieceRef]:
+def _wasteful(store: Store, states: Mapping[str, StateRecord]) -> list[PieceRef]:
     """The pieces that lie in files of which little else is needed."""
-    refs = {ref for record in commit.states.values() for ref in record.pieces}
+    refs = {ref for record in states.values() for ref in record.pieces}
     needed: dict[str, int] = {}
     for ref in refs:
         needed[ref.file] = needed.get(ref.file, 0) + ref.size

@@ -24,6 +24,9 @@ from ..store import Store, store_at
 from .guards import errors_said
 from .options import Debug
 
+MOST_NAMES = 3
+"""So many of the views, and of the sources, that a state serves are named."""
+
 app = typer.Typer(
     help="Look at a checkpoint, check its files, make it small, cut it into buckets. No application is needed.",
     no_args_is_help=True,
@@ -105,19 +108,25 @@ def verify(path: Where, debug: Debug = False) -> None:
 
 @app.command()
 def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = False) -> None:
-    """Delete what only old commits need, and copy what the last one needs out of files that are mostly not needed.
+    """Delete what only old commits need, merge the runs of each state, and copy the rest out of files that are mostly not needed.
 
     Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+
+    Merged is what views, joins, groups and windows keep; timers, rows that wait for their time and refused rows are not.
+
+    An earlier version has not written how: what it wrote is merged once this one has committed to the checkpoint.
     """
     with errors_said(debug):
         seconds = microseconds("--grace", grace) / 1_000_000
         store = store_at(path)
-        _last(store)
+        _, last = _last(store)
         with store.lock():
             commit, swept = compacted(store, keep=keep, grace=seconds)
+        before, after = (sum(size.pieces for size in state_sizes(each)) for each in (last, commit))
+        merged = f"{_counted(before, 'piece')} of states became {after:,}; " if after < before else ""
         _print(
             f"{_counted(swept.commits, 'commit')} and {_counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
-            f"the last commit is that of epoch {commit.epoch:,}"
+            f"{merged}the last commit is that of epoch {commit.epoch:,}"
         )
         if swept.commits and not swept.files:
             _print(f"their files are younger than {grace} and go with a later sweep; at once with --grace 0s")
@@ -188,16 +197,23 @@ def _facts(commit: Commit) -> Table:
 
 
 def _states(pieces: Pieces, commit: Commit, sizes: Sequence[StateSize]) -> Table:
-    table = _table("state", "columns", "entries", "bytes", "pieces", "buckets", right=(2, 3, 4, 5))
+    """A line for each state; by its digest where an earlier version has written no label."""
+    is_cut = commit.buckets > 1
+    table = _table("state", "for", "columns", "entries", "bytes", "pieces", right=(3, 4, 5))
+    if is_cut:
+        table.add_column("buckets", justify="right", no_wrap=True)
+    labels = commit.plan.get("labels", {})
     for size in sizes:
+        kept_by, views, sources = labels.get(size.state, (_short(size.state), (), ()))
         columns = "" if size.largest is None else _columns(pieces.read(size.largest).columns)
         table.add_row(
-            _short(size.state),
+            Text(kept_by),
+            Text(_served(views, sources)),
             Text(columns, no_wrap=True, overflow="ellipsis"),
             f"{size.entries:,}",
             in_bytes(size.bytes),
             f"{size.pieces:,}",
-            f"{size.buckets:,} of {commit.buckets:,}",
+            *([f"{size.buckets:,} of {commit.buckets:,}"] if is_cut else []),
         )
     return table
 
@@ -231,6 +247,20 @@ def _readers(commit: Commit) -> list[RenderableType]:
     for name, epoch in sorted(commit.readers.items()):
         table.add_row(Text(name), f"{epoch:,}")
     return ["", table]
+
+
+def _served(views: Sequence[str], sources: Sequence[str]) -> str:
+    """Whom a state serves.
+
+    >>> _served(["totals"], []), _served([], ["hits"]), _served(list("abcde"), ["hits"])
+    ('view totals', 'source hits', 'views a, b, c and 2 more, source hits')
+    """
+    said = []
+    for what, names in (("view", views), ("source", sources)):
+        if names:
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            said.append(f"{what}{'s' * (len(names) > 1)} {', '.join(names[:MOST_NAMES])}{more}")
+    return ", ".join(said)
 
 
 def _short(state: str) -> str:
