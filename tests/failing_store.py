@@ -106,6 +106,12 @@ class FailingStore:
         for name in names:
             self.delete(name)
 
+    def input_log(self) -> None:
+        return None
+
+    def inputs_after(self, epoch: int) -> Sequence[memoryview]:
+        return ()
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """A failure ``after`` gives the lock back, as the death of a process does."""

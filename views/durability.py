@@ -3,12 +3,14 @@
     evaluate (states staged) -> write -> append -> commit in memory
 
 Whatever fails before the record is there leaves files that nothing names, and an engine that can take the same
-input again. Between two commits (``Checkpoint(every=n)``) epochs wait in memory.
+input again. Between two commits epochs wait in memory. With ``Checkpoint(every=1)`` their input is on disk meanwhile,
+where the store has a log for it, and is evaluated again after a crash.
 """
 
 from __future__ import annotations
 
 import gc
+import time
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from evercurrent.core.clock import Now
+from evercurrent.core.delta import Delta
 from evercurrent.core.errors import CheckpointError
 from evercurrent.core.protocol import State
 
@@ -24,17 +28,22 @@ from .checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, 
 from .checkpoint.marker import is_checkpoint
 from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
-from .epochs import Passed, Resumed, Standing
+from .epochs import Offered, Passed, Resumed, Standing
 from .filling import fill
 from .identity import check_plan, plan_record
+from .input_log import InputLog, Logged
 from .past import Past, in_bucket_0
 from .plan import Plan
 from .reader_notes import read_note, write_note
 from .residence import Residence
 from .store import Store
+from .store.refusals import told
 
 SWEEP_EVERY = 64
 """After so many commits, what no retained one names is deleted."""
+
+MOST_WAITING, MOST_SECONDS = 64, 0.25
+"""So many epochs at most, and for so long, only their input is on disk: what comes then is committed, and they with it."""
 
 
 @dataclass(slots=True)
@@ -54,6 +63,12 @@ class _Open:
     writer: str | None = None
     """Who wrote the last commit that we know of: we, or the one that we have gone on from."""
     commits: int = 0
+    committed_at: float = field(default_factory=time.monotonic)
+    inputs: InputLog | None = None
+    waits: bool = False
+    """Whether the epoch is durable without a commit, as its input is."""
+    is_logging: bool = False
+    """Whether its input is on the way to the disk."""
     staged: tuple[tuple[Passed, ...], tuple[Commit, Begun] | None] = field(default=((), None))
     """Epochs that are to be done, and the commit of them and what it names, if it is their turn."""
 
@@ -121,6 +136,7 @@ class Durability:
         residence = Residence(states, saver, self._checkpoint.resident_bytes)
         past = Past(self._plan, plan, log, pieces)
         self._open = _Open(store, log, saver, residence, past, plan, states)
+        self._open.inputs = self._input_log(store)
         last = log.last
         if last is None:
             return None
@@ -128,13 +144,14 @@ class Durability:
         if last.buckets > 1:
             last = rebucket(store, 1)  # Another driver has cut it, and can cut it again.
             log.refresh()
+        logged = [Logged.of(entry) for entry in store.inputs_after(last.epoch)]
         self._open.writer, self._open.facts = last.writer, last.facts
         unchanged = {f"{name}/0" for name in match.unchanged}
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
         born = {name: epoch for name, epoch in last.facts.get("born", {}).items() if name in self._plan.views}
-        self._open.past.born = born | dict.fromkeys(filled, last.epoch + 1)
+        self._open.past.born = born
         heard = read_note(store, last.epoch)
         return Resumed(
             epoch=last.epoch,
@@ -143,6 +160,8 @@ class Durability:
             rows=last.facts.get("rows", {}),
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,
+            logged=logged,
+            is_same_plan=last.plan == plan,
         )
 
     @contextmanager
@@ -155,6 +174,20 @@ class Durability:
 
     # An epoch
 
+    def log(self, now: Now, offered: Offered, arrived: Mapping[str, Delta], heard: Mapping[str, int]) -> None:
+        """Begin to have the input of an epoch on disk, if that is to make it durable; ``append`` waits for it."""
+        opened = self._now()
+        opened.is_logging = opened.waits = (
+            opened.inputs is not None
+            and len(opened.past.waiting) + 1 < MOST_WAITING
+            and time.monotonic() - opened.committed_at < MOST_SECONDS
+            and opened.inputs.begin(now, offered, arrived, heard)
+        )
+
+    def logged_before(self) -> None:
+        """The next epoch is evaluated again: its input is on disk."""
+        self._now().waits = True
+
     def write(self, passed: Passed, standing: Standing) -> None:
         """Write the states as staged, and the deltas, if it is this epoch's turn. Nothing is real before ``append``.
 
@@ -165,7 +198,7 @@ class Durability:
         """
         opened = self._now()
         waiting = (*opened.past.waiting, passed)
-        is_due = passed.epoch == 0 or len(waiting) >= self._checkpoint.every
+        is_due = not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
         opened.staged = waiting, self._commit_of(opened, waiting, standing) if is_due else None
 
     def append(self) -> None:
@@ -178,6 +211,7 @@ class Durability:
         waiting, staged = opened.staged
         opened.staged = (), None
         if staged is None:
+            self._wait_for_input(opened)
             opened.past.waiting = waiting
             return
         commit, begun = staged
@@ -188,13 +222,21 @@ class Durability:
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
         opened.commits += 1
+        opened.committed_at = time.monotonic()
+        if opened.inputs is not None:
+            opened.inputs.restart()
         opened.saver.keep(begun)
         opened.residence.committed(commit.states)
 
     def discard(self) -> None:
         """Forget what was begun."""
-        if self._open is not None:
-            self._open.staged = (), None
+        opened = self._open
+        if opened is None:
+            return
+        opened.staged, opened.waits = ((), None), False
+        if opened.is_logging:
+            opened.is_logging = False
+            self._take_back(opened)
 
     def tidy(self) -> None:
         """See to the limit of memory, and now and then to files that nothing names. Between epochs.
@@ -238,6 +280,8 @@ class Durability:
         try:
             if self._open is not None and self._ended is None:
                 self.flush(standing)
+                if self._open.inputs is not None:
+                    self._open.inputs.remove()
         finally:
             self._closed = True
             self._lock.close()
@@ -253,6 +297,40 @@ class Durability:
         return self._now().past
 
     # Details
+
+    def _input_log(self, store: Store) -> InputLog | None:
+        """Where input is logged, if that is better than to commit every epoch."""
+        if self._checkpoint.every > 1 or self._checkpoint.resident_bytes is not None:
+            return None
+        log = store.input_log()
+        if log is None:
+            return None
+        self._lock.callback(log.close)
+        return InputLog(log)
+
+    def _wait_for_input(self, opened: _Open) -> None:
+        if opened.is_logging:
+            assert opened.inputs is not None, "it was begun there"
+            with told(self._where, "the input of the epoch", "written"):
+                opened.inputs.wait()
+        opened.is_logging = opened.waits = False
+
+    def _take_back(self, opened: _Open) -> None:
+        """Have the input of an epoch that is none not come back. If that cannot be, this engine is at its end."""
+        assert opened.inputs is not None, "it was begun there"
+        try:
+            opened.inputs.take_back()
+        except OSError as error:
+            self._ended = (
+                f"{self._where}: it is not known whether the input of epoch {self._last_epoch(opened) + 1}, which was "
+                f"refused, is on disk ({error}); make a new engine: it goes on from what is there, and skips batches with "
+                "a position that it has"
+            )
+
+    def _last_epoch(self, opened: _Open) -> int:
+        if opened.past.waiting:
+            return opened.past.waiting[-1].epoch
+        return 0 if opened.log.last is None else opened.log.last.epoch
 
     def _commit_of(
         self, opened: _Open, waiting: tuple[Passed, ...], standing: Standing

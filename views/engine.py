@@ -382,7 +382,7 @@ class Engine:
         tracker, windows = self._asking(view).windows(key, window)
         tracker.signal(windows.keys)
         try:
-            return self._running.run(Offered(), at)
+            return self._running.run(Offered(is_all=False), at)
         finally:
             tracker.forget_signals()
 

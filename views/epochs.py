@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,6 +13,9 @@ from evercurrent.core.errors import InputError
 from evercurrent.core.instants import shown
 
 from .run_log import Noted
+
+if TYPE_CHECKING:
+    from .input_log import Logged
 
 MOST_POSITION = 2**63 - 1
 """Positions are counted in 64 bits, as rows of any log are."""
@@ -22,12 +26,14 @@ class Offered:
     """The input of an epoch: gathered push by push while it is open, and then taken as a whole or not at all.
 
     ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before.
+    ``is_all``: nothing else bears on the epoch, such as a window that was told to speak.
     """
 
     deltas: dict[str, list[Delta]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     skipped: int = 0
+    is_all: bool = True
 
     def add(self, source: str, delta: Delta, position: int | None) -> None:
         """Take the changes of one push, and how far the source is taken with it."""
@@ -69,6 +75,15 @@ class Offered:
         """Whether all of it was taken before: then there is no epoch."""
         return bool(self.skipped) and not (self.deltas or self.watermarks)
 
+    def among(self, sources: Container[str], timed: Container[str]) -> Offered:
+        """What is for these sources, and the watermarks for those of them that have event time."""
+        return replace(
+            self,
+            deltas={name: deltas for name, deltas in self.deltas.items() if name in sources},
+            watermarks={name: at for name, at in self.watermarks.items() if name in timed},
+            positions={name: at for name, at in self.positions.items() if name in sources},
+        )
+
     def arrived(self) -> dict[str, Delta]:
         """The changes of each source as one delta."""
         return {
@@ -105,7 +120,8 @@ class Resumed:
     """Where a checkpoint ends.
 
     ``last`` is the last epoch that it knows the time and watermarks of; ``filled`` are views that are new in the
-    program: they hold what they would if they had been there, and nobody has been told yet.
+    program: they hold what they would if they had been there, and nobody has been told yet. ``logged`` are epochs after
+    the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before.
     """
 
     epoch: int
@@ -114,3 +130,5 @@ class Resumed:
     rows: Mapping[str, int]
     last: Noted
     filled: Mapping[str, Delta]
+    logged: Sequence[Logged] = ()
+    is_same_plan: bool = True

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from evercurrent.core.delta import Delta
 from evercurrent.core.errors import EpochGoneError
+from evercurrent.core.kernels import gather, stack
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.protocol import State
+from evercurrent.core.schema import EPOCH
 
 from .builder import Compiled
 from .checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
@@ -87,12 +91,23 @@ class Past:
         return commit
 
     def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
-        """The contents of a view after an epoch, from the commit of that epoch, in a circuit of their own.
+        """The contents of a view after an epoch: as of the last commit up to then, and the deltas since.
 
         Raises:
-            EpochGoneError: there is no commit of the epoch, or the view was not there or another one.
+            EpochGoneError: there is no such commit, or the view was not there or another one.
             CheckpointError: a file is missing or damaged.
         """
+        committed = max((each for each in self._log.epochs() if each <= epoch), default=epoch)
+        rows = self._committed(view, committed, ledger)
+        if committed == epoch:
+            return rows
+        changes = [frame.drop(EPOCH) for frame in self.deltas(view, committed, epoch)]
+        before = Delta.of(rows, np.ones(rows.height, np.int64))
+        after = Delta(stack([before.frame, *changes])).consolidate()
+        return gather(after.rows, np.repeat(np.arange(len(after)), np.maximum(after.diffs, 0)))
+
+    def _committed(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
+        """The contents of a view as of a commit, in a circuit of their own."""
         commit = self.commit(view, epoch)
         compiled, saver = compile_plan(self._plan, ledger), Saver(self._pieces)
         node, states = compiled.kept_at[view], state_ids(compiled)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import polars as pl
 
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
-from evercurrent.core.errors import InputError
+from evercurrent.core.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.ledger import Ledger
 
 from .builder import Compiled
@@ -148,6 +150,8 @@ class Running:
             self.epoch, self.positions = resumed.epoch, dict(resumed.positions)
             self.readers.remember(resumed.readers)
             self.log.go_on(resumed.last, resumed.rows, durability.past.passed)
+            if resumed.logged:
+                resumed = self._evaluated_again(durability, compiled, resumed)
             if resumed.filled:
                 self._make_real(durability, resumed)
         except BaseException:
@@ -156,15 +160,63 @@ class Running:
             raise
         return compiled
 
-    def _step(self, compiled: Compiled, now: Now, offered: Offered) -> dict[str, pl.DataFrame]:
-        """One epoch: evaluated, written if there is a checkpoint, then real; or discarded."""
+    def _evaluated_again(self, durability: Durability, compiled: Compiled, resumed: Resumed) -> Resumed:
+        """Go on to the last epoch whose input is on disk, and commit. Nobody is told: who has a name will catch up."""
+        for logged in resumed.logged:
+            heard = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
+            self.readers.remember(heard)
+            durability.logged_before()
+            try:
+                self._step(
+                    compiled,
+                    logged.now,
+                    logged.offered.among(self._sources, compiled.clocks),
+                    silent=resumed.filled,
+                )
+            except EvercurrentError as error:
+                if resumed.is_same_plan and logged is resumed.logged[-1]:
+                    break  # It was refused before, and there was no time to say so.
+                raise CheckpointError(
+                    f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "
+                    f"fails: {error}"
+                ) from error
+        last = durability.past.waiting[-1] if durability.past.waiting else None
+        durability.flush(self._standing(self.positions, {}))
+        if last is None:
+            return resumed
+        for name in resumed.filled:
+            self._views[name]._history.go_on(last.epoch, durability.past)
+        filled = {name: compiled.contents[name].contents() for name in resumed.filled}
+        return replace(
+            resumed,
+            epoch=last.epoch,
+            rows=self.log.rows_with({}),
+            last=(last.epoch, last.instant, last.watermarks),
+            filled={
+                name: Delta.of(rows, np.ones(rows.height, np.int64)).consolidate()
+                for name, rows in filled.items()
+            },
+        )
+
+    def _step(
+        self, compiled: Compiled, now: Now, offered: Offered, silent: Container[str] | None = None
+    ) -> dict[str, pl.DataFrame]:
+        """One epoch: evaluated, written if there is a checkpoint, then real; or discarded.
+
+        ``silent``: the epoch is evaluated again, and of these views nothing is said.
+        """
         circuit, durability = compiled.circuit, self.durability
         changed: dict[str, pl.DataFrame] = {}
         try:
             for source, watermark in offered.watermarks.items():
                 compiled.clocks[source].promise(watermark)
-            evaluated = circuit.evaluate(now, offered.arrived())
+            arrived = offered.arrived()
+            if durability is not None and now.epoch and silent is None:
+                durability.log(now, offered, arrived, self.readers.heard())
+            evaluated = circuit.evaluate(now, arrived)
             for name, view in self._views.items():
+                if silent is not None and name in silent:
+                    continue
                 delta = evaluated.deltas[compiled.outputs[view._place]].consolidate()
                 if len(delta):
                     changed[name] = view._published(now.epoch, delta.frame)
@@ -206,6 +258,7 @@ class Running:
         for name, delta in resumed.filled.items():
             if len(delta):
                 changed[name] = self._views[name]._published(epoch, delta.frame)
+        durability.past.born = {**durability.past.born, **dict.fromkeys(resumed.filled, epoch)}
         durability.write(Passed(epoch, instant, marks, changed), self._standing(self.positions, {}))
         with interrupts_deferred():
             durability.append()

@@ -61,6 +61,12 @@ class MemoryStore:
         for name in names:
             self.delete(name)
 
+    def input_log(self) -> None:
+        return None
+
+    def inputs_after(self, epoch: int) -> Sequence[memoryview]:
+        return ()
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         yield

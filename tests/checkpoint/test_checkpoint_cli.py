@@ -13,11 +13,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import evercurrent as ec
+from commit_cadence import each_epoch_committed
 from durability.test_kept_checkpoint import HASH_NAME, KEPT, KEPT_AT, WRITTEN_WITH, declare, push
 from evercurrent.views.cli import app
 
 
 @pytest.fixture(scope="module")
+@each_epoch_committed()
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five epochs of a source with event time and a view."""
     path = tmp_path_factory.mktemp("made") / "orders"

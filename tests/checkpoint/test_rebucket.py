@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import evercurrent as ec
 from checkpoint.commits_made import a_commit
 from checkpoint.memory_store import MemoryStore
+from commit_cadence import each_epoch_committed
 from durability.every_operator import EVERY_OPERATOR
 from durability.timed import Timed
 from eventtime.pipelines import Both, Run, runs
@@ -114,6 +115,7 @@ def test_any_pipeline_of_windows(run: Run, buckets: list[int]) -> None:
         check(lambda **o: Both(run, **o), run.epochs, Path(folder), buckets)
 
 
+@each_epoch_committed()
 def a_checkpoint(path: Path) -> LocalStore:
     running = Timed(EVERY_OPERATOR, checkpoint=ec.Checkpoint(path))
     with running.engine:

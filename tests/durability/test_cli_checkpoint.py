@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
+from commit_cadence import each_epoch_committed
 from evercurrent.views.cli import app
 
 WORDS = '''"""Counts words, and those of each day once it is over."""
@@ -43,6 +44,7 @@ def cut(folder: Path, rows: int) -> None:
     (folder / "words.csv").write_text("\n".join(lines[: rows + 1]) + "\n")
 
 
+@each_epoch_committed()
 def test_it_goes_on_and_writes_the_same(words: Path) -> None:
     kept = ["--batch-rows", "10", "--checkpoint", str(words / "kept")]
     written = ["--deltas", f"counts={words / 'counts.jsonl'}", "--output", str(words / "out")]

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from commit_cadence import each_epoch_committed
 from durability.observing import delta_epochs
 
 
@@ -135,6 +136,7 @@ def test_a_callback_that_pushes_hears_every_epoch_once_and_in_order() -> None:
     assert heard == [1, 2, 3, 4]
 
 
+@each_epoch_committed()
 def test_what_is_no_longer_retained_is_said(tmp_path: Path) -> None:
     checkpoint = ec.Checkpoint(tmp_path, keep=1, grace="0s")
     engine, view = started(checkpoint, retain=ec.Retain(epochs=1))

@@ -11,6 +11,7 @@ from ..store import Store
 from .commits import Commit, PieceRef, StateRecord
 from .log import CommitLog
 from .merging import with_merged_runs
+from .pending import require_committed
 from .pieces import Pieces
 from .rebucket import following, to_go_on_from
 from .sweeping import Swept
@@ -32,6 +33,7 @@ def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     """
     log = CommitLog(store)
     last = to_go_on_from(log)
+    require_committed(store, last)
     _require_heard(log, last, keep)
     pieces = Pieces(store)
     merged = with_merged_runs(pieces, last)

@@ -16,6 +16,7 @@ from ..reader_notes import read_note
 from ..store import Store
 from .commits import Commit, StateRecord, new_writer, versions
 from .log import CommitLog
+from .pending import require_committed
 from .pieces import Pieces
 
 HELD_AT = "held_at"
@@ -36,6 +37,7 @@ def rebucket(store: Store, buckets: int) -> Commit:
         raise CheckpointError(f"{buckets} buckets: give a number from 1 to {MOST_BUCKETS:,}")
     log, pieces = CommitLog(store), Pieces(store)
     last = to_go_on_from(log)
+    require_committed(store, last)
     if last.buckets == buckets:
         return last
     by_state = _by_state(last)

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError
 
+from .append_log import AppendLog, entries_after
 from .healing import heal
 from .journal import FULL, Journal
 from .locks import writer_lock
-from .protocol import LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
+from .protocol import INPUTS, LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
 from .refusals import missing, refusal, taken, told
 from .syncing import all_at_once, make_folders, sync_folder
 from .unfinished import UNFINISHED, Unfinished
@@ -129,6 +130,18 @@ class LocalStore:
         for folder in {os.path.dirname(path) for path in paths}:
             with told(self.url, _shown(names), "deleted"), suppress(FileNotFoundError):
                 sync_folder(folder)
+
+    def input_log(self) -> AppendLog | None:
+        """See ``Store.input_log``."""
+        if self._own_journal() is None:
+            return None
+        with told(self.url, INPUTS, "opened"):
+            return AppendLog(f"{self.url}/{INPUTS}")
+
+    def inputs_after(self, epoch: int) -> Sequence[memoryview]:
+        """See ``Store.inputs_after``. Costs the log."""
+        with told(self.url, INPUTS, "read"):
+            return list(entries_after(f"{self.url}/{INPUTS}", epoch))
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -1,13 +1,18 @@
 """What a store does, and which names it takes."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from .append_log import AppendLog
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 """Bytes that lie together: whatever ``memoryview`` takes and is contiguous."""
@@ -17,6 +22,7 @@ Item: TypeAlias = tuple[str, Sequence[Buffer]]
 
 LOCK = "writer.lock"
 JOURNALS = ("writer.journal", "writer.journal2")
+INPUTS = "writer.inputs"
 """Names that are a store's own, beside all that begin with a dot."""
 
 
@@ -88,6 +94,12 @@ class Store(Protocol):
     def delete_all(self, names: Sequence[str]) -> None:
         """Delete several files in any order, durably; costs less than one ``delete`` after another."""
 
+    def input_log(self) -> AppendLog | None:
+        """The log that takes the input of epochs until they are committed. None: we have no lock, or it has no such log."""
+
+    def inputs_after(self, epoch: int) -> Sequence[memoryview]:
+        """What the log has of the epochs that follow this one, which is the last that was committed."""
+
     def lock(self) -> AbstractContextManager[None]:
         """Be the only writer for as long as the context lasts.
 
@@ -124,7 +136,7 @@ def checked_prefix(prefix: str, url: str) -> str:
 
 def is_own(name: str) -> bool:
     """Whether a store keeps a file of this name for itself."""
-    return name == LOCK or name in JOURNALS or any(part.startswith(".") for part in name.split("/"))
+    return name in (LOCK, INPUTS, *JOURNALS) or any(part.startswith(".") for part in name.split("/"))
 
 
 def size_of(data: Sequence[Buffer]) -> int:

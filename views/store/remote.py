@@ -164,6 +164,14 @@ class FsspecStore:
 
         all_at_once(delete, names)
 
+    def input_log(self) -> None:
+        """See ``Store.input_log``: what is written there is written whole, so there is none."""
+        return
+
+    def inputs_after(self, epoch: int) -> Sequence[memoryview]:
+        """See ``Store.inputs_after``: none."""
+        return ()
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """See ``Store.lock``. Held against this process only; other writers fail when they commit.

@@ -1,0 +1,340 @@
+"""Epochs of which only the input is on disk: a crash takes none of them, and what was refused does not come back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+
+import evercurrent as ec
+from commit_cadence import commits_put_off
+from durability.every_operator import EVERY_OPERATOR
+from durability.observing import all_of, delta_epochs, differences, held
+from durability.test_editing import COUNTS, TOTALS, App, expected
+from durability.test_options import crash, feed, records, started
+from durability.timed import Timed, moment
+from evercurrent.views import durability, input_log
+from evercurrent.views.checkpoint.compacting import compact
+from evercurrent.views.checkpoint.rebucket import rebucket
+from evercurrent.views.store import LocalStore
+from strategies import cases
+
+
+@pytest.fixture(autouse=True)
+def put_off():
+    """Commits wait for many epochs."""
+    with commits_put_off():
+        yield
+
+
+def copied(path: Path, to: Path) -> Path:
+    """The folder as it is now: what a killed process leaves."""
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(path, to)
+    return to
+
+
+def broken(*_: Any) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def unlike(one: ec.Engine, other: ec.Engine) -> list[str]:
+    """The parts in which two engines differ, as far as it can be seen: what lies beneath a null cannot."""
+    first, second = all_of(one), all_of(other)
+    return [part for part in differences(first, second) if seen(first[part]) != seen(second[part])]
+
+
+def seen(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: seen(each) for name, each in part.items()}
+    if isinstance(part, list):
+        return [seen(each) for each in part]
+    return str(pl.read_ipc_stream(part).rows()) if isinstance(part, bytes) else part
+
+
+def same_at_every_epoch(case: Any, folder: Path, **options: Any) -> None:
+    """After each epoch, an engine that starts from what is on disk is at the same place."""
+    running = Timed(case, numbered=True, checkpoint=ec.Checkpoint(folder / "kept", **options))
+    for number, epoch in enumerate(case.epochs, 1):
+        running.push(epoch, number)
+        left = copied(folder / "kept", folder / "left")
+        with Timed(case, numbered=True, checkpoint=ec.Checkpoint(left)).engine as engine:
+            assert unlike(running.engine, engine) == [], number
+    crash(running.engine)
+
+
+def test_a_crash_takes_nothing(tmp_path: Path) -> None:
+    """A163: an epoch is durable when `push` returns, with an operator of every kind."""
+    same_at_every_epoch(EVERY_OPERATOR, tmp_path)
+    assert records(tmp_path / "kept") == ["000000000000"]
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_commits_come_now_and_then(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durability, "MOST_WAITING", most)
+    same_at_every_epoch(EVERY_OPERATOR, tmp_path)
+    assert len(records(tmp_path / "kept")) == 1 + len(EVERY_OPERATOR.epochs) // most
+
+
+@given(case=cases())
+@settings(max_examples=15)
+def test_random_programs(case: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    same_at_every_epoch(case, tmp_path_factory.mktemp("random"))
+
+
+def test_the_engine_goes_on_from_there(tmp_path: Path) -> None:
+    """Crash after crash: epochs, positions, deltas, and a reader that hears every delta."""
+    steady, heard = started(), []
+    feed(steady, range(1, 31))
+    for number in range(1, 31, 3):
+        engine = started(tmp_path)
+        assert engine.epoch_number == number - 1
+        assert engine.positions == ({"a": number - 1} if number > 1 else {})
+        engine.views["totals"].subscribe(
+            lambda delta: heard.append(int(delta["_epoch"][0])), since=-1, name="sink"
+        )
+        feed(engine, range(1, number + 3))
+        crash(engine)
+    with started(tmp_path) as engine:
+        assert differences(all_of(steady), all_of(engine)) == []
+        assert delta_epochs(engine.views["totals"].deltas()) == list(range(1, 31))
+    assert sorted(set(heard)) == list(range(1, 31))
+    assert len(heard) - 30 < 10, "what was heard of the last epoch before a crash may be told again"
+
+
+def test_a_clean_end_leaves_commits_alone(tmp_path: Path) -> None:
+    with started(tmp_path) as engine:
+        feed(engine, range(1, 6))
+        assert (tmp_path / "writer.inputs").exists()
+        assert engine.checkpoint() == 5
+        feed(engine, range(6, 8))
+    assert not (tmp_path / "writer.inputs").exists()
+    assert records(tmp_path) == ["000000000000", "000000000001", "000000000006"]
+
+
+# When there is a commit all the same
+
+
+def test_after_some_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = started(tmp_path)
+    feed(engine, range(1, 3))
+    monkeypatch.setattr(durability, "MOST_SECONDS", 0)
+    feed(engine, range(3, 5))
+    assert records(tmp_path) == ["000000000000", "000000000001", "000000000004"]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_BYTES", 100), ("FULL", 0)])
+def test_where_there_is_much_input(
+    limit: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_log, limit, value)
+    engine = started(tmp_path)
+    feed(engine, range(1, 3))
+    assert len(records(tmp_path)) == (3 if limit == "MOST_BYTES" else 2)
+    with started(copied(tmp_path, tmp_path.with_name("left"))) as again:
+        assert differences(all_of(engine), all_of(again)) == []
+
+
+def test_an_epoch_that_is_more_than_its_input(tmp_path: Path) -> None:
+    """A window that was told to speak is committed with what it said."""
+
+    def declared(path: Path) -> ec.Engine:
+        engine = ec.Engine(checkpoint=path)
+        rows = engine.source("rows", {"k": pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+        counts = rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.signal())).group_by("k").agg(n=pl.len())
+        engine.view("counts", counts)
+        return engine
+
+    engine = declared(tmp_path / "kept")
+    engine.push("rows", {"k": [1], "at": [datetime(2026, 1, 1)]}, at=datetime(2026, 1, 1, tzinfo=UTC))
+    engine.views["counts"].fire(1)
+    assert engine.views["counts"].read().height == 1
+    with declared(copied(tmp_path / "kept", tmp_path / "left")) as again:
+        assert differences(all_of(engine), all_of(again)) == []
+
+
+def test_columns_that_arrow_does_not_have(tmp_path: Path) -> None:
+    def declared(path: Path) -> ec.Engine:
+        engine = ec.Engine(checkpoint=path)
+        engine.view("n", engine.source("a", {"big": pl.Int128}).group_by().agg(n=pl.len()))
+        return engine
+
+    engine = declared(tmp_path / "kept")
+    for _ in range(3):
+        engine.push("a", {"big": [2**100]})
+    with declared(copied(tmp_path / "kept", tmp_path / "left")) as again:
+        assert held(again) == held(engine)
+
+
+# What fails
+
+
+def test_what_was_refused_does_not_come_back(tmp_path: Path) -> None:
+    """Evaluated in vain, its input is on disk for a moment."""
+
+    def odd(rows: pl.DataFrame) -> pl.DataFrame:
+        if 13 in rows["x"]:
+            raise ValueError("thirteen")
+        return rows
+
+    def declared(path: Path) -> ec.Engine:
+        engine = ec.Engine(checkpoint=path)
+        engine.view("rows", engine.source("a", {"x": pl.Int64}).map_batches(odd))
+        return engine
+
+    engine = declared(tmp_path / "kept")
+    for x in (1, 2, 13, 13, 4, 13):
+        if x == 13:
+            with pytest.raises(ec.EvercurrentError, match="thirteen"):
+                engine.push("a", {"x": [x]})
+        else:
+            engine.push("a", {"x": [x]})
+        with declared(copied(tmp_path / "kept", tmp_path / "left")) as again:
+            assert differences(all_of(engine), all_of(again)) == []
+    assert engine.epoch_number == 3
+
+
+def test_a_crash_before_it_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input that nobody had time to refuse is refused by who evaluates it again, in silence."""
+
+    def odd(rows: pl.DataFrame) -> pl.DataFrame:
+        if 13 in rows["x"]:
+            raise ValueError("thirteen")
+        return rows
+
+    def declared(path: Path, *more: str) -> ec.Engine:
+        engine = ec.Engine(checkpoint=path)
+        rows = engine.source("a", {"x": pl.Int64}, retained=True)
+        for name in ("rows", *more):
+            engine.view(name, rows.map_batches(odd))
+        return engine
+
+    engine = declared(tmp_path)
+    engine.push("a", {"x": [1]})
+    with monkeypatch.context() as patch:
+        patch.setattr(input_log.InputLog, "take_back", lambda log: log.wait())
+        with pytest.raises(ec.EvercurrentError, match="thirteen"):
+            engine.push("a", {"x": [13]})
+    crash(engine)
+    assert len(LocalStore(tmp_path).inputs_after(0)) == 2
+    left = copied(tmp_path, tmp_path.with_name("left"))
+    for _ in range(2):
+        with pytest.raises(ec.CheckpointError, match=r"epoch 2 was done, .* fails: .*thirteen"):
+            declared(left, "others").views["rows"].read()
+    with declared(tmp_path) as again:
+        assert again.epoch_number == 1
+        again.push("a", {"x": [2]})
+        assert sorted(again.views["rows"].read().rows()) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
+def test_a_disk_that_fails(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The push is refused and nothing has changed; the next one is taken; what was refused does not come back."""
+    steady = started()
+    feed(steady, range(1, 3))
+    engine = started(tmp_path / "kept")
+    feed(engine, range(1, 2))
+    real, failures = getattr(os, call), iter([True])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, lambda *given: broken() if next(failures, False) else real(*given))
+        with pytest.raises(ec.CheckpointError, match=r"the input of the epoch was not written: the disk"):
+            feed(engine, range(2, 3))
+    assert engine.epoch_number == 1
+    with started(copied(tmp_path / "kept", tmp_path / "left")) as again:
+        assert again.epoch_number == 1
+    feed(engine, range(2, 3))
+    assert differences(all_of(steady), all_of(engine)) == []
+    with started(copied(tmp_path / "kept", tmp_path / "left")) as again:
+        assert differences(all_of(steady), all_of(again)) == []
+
+
+def test_a_disk_that_goes_on_failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not known then what is there: this engine ends, and the next one finds out."""
+    engine = started(tmp_path)
+    feed(engine, range(1, 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(ec.CheckpointError, match="was not written"):
+            feed(engine, range(2, 3))
+    for _ in range(2):
+        with pytest.raises(ec.CheckpointError, match=r"input of epoch 2.*make a new engine"):
+            feed(engine, range(2, 3))
+    crash(engine)
+    with started(tmp_path) as again:
+        assert again.epoch_number in (1, 2)
+        feed(again, range(1, 3))
+        assert again.epoch_number == 2
+
+
+# Somebody else opens it
+
+
+def test_others_are_told_to_open_it_first(tmp_path: Path) -> None:
+    engine = started(tmp_path)
+    feed(engine, range(1, 4))
+    crash(engine)
+    store = LocalStore(tmp_path)
+    for work in (lambda: compact(store, keep=1, grace=0), lambda: rebucket(store, 2)):
+        with pytest.raises(
+            ec.CheckpointError, match=r"3 epochs after epoch 0 .* Open the checkpoint with its application"
+        ):
+            work()
+    with started(tmp_path) as again:
+        assert again.epoch_number == 3
+    assert rebucket(store, 2).epoch == 4
+
+
+def test_an_engine_that_commits_otherwise(tmp_path: Path) -> None:
+    engine = started(tmp_path)
+    feed(engine, range(1, 4))
+    seen = all_of(engine)
+    crash(engine)
+    with started(ec.Checkpoint(tmp_path, every=5)) as again:
+        assert differences(seen, all_of(again)) == []
+        feed(again, range(4, 7))
+    assert records(tmp_path)[-1] == "000000000004"
+
+
+def test_an_edited_program(tmp_path: Path) -> None:
+    """Views that are new hold what they would if they had been there, and say so after what is evaluated again."""
+    rows = [[(1, 1), (2, 2)], [(1, 3), (3, 0)], [(2, -2), (4, 9)]]
+    app = App(tmp_path, {"totals": TOTALS})
+    for each in rows:
+        app.push(*each)
+    crash(app.engine)
+    views = {"totals": TOTALS, "counts": COUNTS}
+    for _ in range(2):
+        with App(tmp_path, views).engine as engine:
+            assert engine.epoch_number == 4
+            assert held(engine) == expected(views)
+            assert delta_epochs(engine.views["totals"].deltas()) == [1, 2, 3]
+            assert delta_epochs(engine.views["counts"].deltas()) == [4]
+            with pytest.raises(ec.EpochGoneError, match="declared"):
+                engine.views["counts"].deltas(since=2)
+
+
+def test_a_source_that_is_gone(tmp_path: Path) -> None:
+    def declared(*names: str, **options: Any) -> ec.Engine:
+        engine = ec.Engine(checkpoint=ec.Checkpoint(tmp_path, **options))
+        for name in names:
+            engine.view(f"{name}s", engine.source(name, {"x": pl.Int64}).group_by("x").agg(n=pl.len()))
+        return engine
+
+    engine = declared("one", "two")
+    for number in range(4):
+        with engine.epoch(at=moment(number)):
+            engine.push("one", {"x": [number]}, position=number)
+            engine.push("two", {"x": [random.randrange(9)]}, position=number)
+    crash(engine)
+    with declared("one", drop=("two", "twos")) as again:
+        assert again.epoch_number == 4
+        assert again.positions == {"one": 3}
+        assert again.views["ones"].read().height == 4

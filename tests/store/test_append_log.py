@@ -1,0 +1,128 @@
+"""The log of a folder: entries are there from the moment they were added, until it begins anew."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from evercurrent.views.store import LocalStore, append_log
+from evercurrent.views.store.append_log import AppendLog, entries_after
+
+
+def add(log: AppendLog, number: int, content: bytes) -> None:
+    log.begin(number, [content[:3], content[3:]])
+    log.wait()
+
+
+def found(path: Path, number: int = 0) -> list[bytes]:
+    return [bytes(entry) for entry in entries_after(str(path), number)]
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    log = AppendLog(str(tmp_path / "log"))
+    yield log
+    log.close()
+
+
+def test_entries_are_there_in_order(log, tmp_path):
+    contents = [
+        bytes([number]) * size for number, size in enumerate((1, 0, 5000, 4096 - append_log.HEAD_SIZE, 9000))
+    ]
+    assert found(tmp_path / "log") == []
+    for number, content in enumerate(contents, 1):
+        add(log, number, content)
+        assert found(tmp_path / "log") == contents[:number]
+    assert found(tmp_path / "log", 1) == []
+    assert found(tmp_path / "no log") == []
+
+
+def test_what_begins_anew_has_nothing_of_before(log, tmp_path):
+    """Whatever the sizes: what is left of older entries has lower numbers."""
+    for first in range(1, 30, 3):
+        for number in range(first, first + 3):
+            add(log, number, b"x" * (1000 * (number % 7)))
+        assert len(found(tmp_path / "log", first - 1)) == 3
+        log.restart()
+        assert found(tmp_path / "log", first + 2) == []
+    assert log.size == 0
+
+
+def test_what_is_taken_back_is_none(log, tmp_path):
+    add(log, 1, b"one")
+    add(log, 2, b"two")
+    log.take_back()
+    assert found(tmp_path / "log") == [b"one"]
+    log.begin(2, [b"not waited for"])
+    log.take_back()
+    assert found(tmp_path / "log") == [b"one"]
+    add(log, 2, b"again")
+    assert found(tmp_path / "log") == [b"one", b"again"]
+
+
+@pytest.mark.parametrize("kind", ["short", "zeros", "flipped"])
+def test_torn_at_any_byte(log, tmp_path, kind):
+    """Of an entry that is not whole, and of those after it, nothing is there; those before it are."""
+    contents = [b"a" * 50, b"b" * 60, b"c" * 10]
+    for number, content in enumerate(contents, 1):
+        add(log, number, content)
+    whole = (tmp_path / "log").read_bytes()
+    starts = [4096 * number for number in range(3)]
+    ends = [
+        start + append_log.HEAD_SIZE + len(content) for start, content in zip(starts, contents, strict=True)
+    ]
+    torn = tmp_path / "torn"
+    for at in [at for start, end in zip(starts, ends, strict=True) for at in range(start, end)]:
+        torn.write_bytes(
+            {
+                "short": whole[:at],
+                "zeros": whole[:at] + bytes(len(whole) - at),
+                "flipped": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
+            }[kind]
+        )
+        assert found(torn) == contents[: sum(end <= at for end in ends)], at
+
+
+def test_a_disk_that_fails(log, tmp_path, monkeypatch):
+    add(log, 1, b"one")
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for call in ("pwritev", "fdatasync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, fail)
+            log.begin(2, [b"two"])
+            with pytest.raises(OSError, match="Input/output"):
+                log.wait()
+        log.take_back()
+        assert found(tmp_path / "log") == [b"one"]
+    add(log, 2, b"two")
+    assert found(tmp_path / "log") == [b"one", b"two"]
+
+
+def test_a_write_in_parts(log, tmp_path, monkeypatch):
+    """The system may write less than it was given."""
+    monkeypatch.setattr(
+        os, "pwritev", lambda descriptor, buffers, at: os.pwrite(descriptor, b"".join(buffers)[:50], at)
+    )
+    add(log, 1, bytes(range(200)))
+    assert found(tmp_path / "log") == [bytes(range(200))]
+
+
+def test_only_who_has_the_lock_has_it(tmp_path):
+    store = LocalStore(tmp_path)
+    assert store.input_log() is None
+    with store.lock():
+        log = store.input_log()
+        assert log is not None
+        assert LocalStore(tmp_path).input_log() is None
+        add(log, 8, b"eight")
+        assert [bytes(entry) for entry in LocalStore(tmp_path).inputs_after(7)] == [b"eight"]
+        assert store.list() == []
+        log.remove()
+        log.remove()
+        log.close()
+    assert store.inputs_after(7) == []
+    assert not (tmp_path / "writer.inputs").exists()
