@@ -21,7 +21,10 @@ class FileError(InputError):
 
 
 class RetractionError(InputError):
-    """A retraction of a row that is not there, on a source declared with ``strict=True``."""
+    """A retraction of a row that is not there, on a source declared with ``strict=True``.
+
+    Also on a trusted one, where it would leave a row of a session, or of another window made of rows, below zero.
+    """
 
 
 class ArithmeticRefusedError(InputError, ArithmeticError):

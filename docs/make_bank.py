@@ -181,7 +181,7 @@ def in_spark(run: Run, checkpoint: ec.Checkpoint, batches: list[pl.DataFrame]) -
     )
     query.await_termination()
     said = {name: list(query.view(name).deltas()) for name in bank.VIEWS}
-    return {"faults": faults(run, said, batches), "epochs": query.epoch}
+    return {"faults": faults(run, said, batches), "epochs": query.epoch_number}
 
 
 def faults(run: Run, said: dict[str, list[pl.DataFrame]], batches: list[pl.DataFrame]) -> list[str]:

@@ -16,6 +16,7 @@ from evercurrent.core.kernels import Keys
 from evercurrent.core.schema import listed
 from evercurrent.core.stages import Exchange, Stage
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, Saver, StateRecord
+from evercurrent.views.checkpoint.pending import require_committed
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.plan import Plan
 from evercurrent.views.reader_notes import read_note
@@ -109,8 +110,10 @@ class Epochs:
         """The commit without the views and sources that are dropped, with how far its readers have heard since.
 
         Raises:
-            CheckpointError: it is of another plan, or views are new in this one, which are not filled here.
+            CheckpointError: it is of another plan, or views are new in this one, which are not filled here; or there are
+                epochs after it of which only the input is there.
         """
+        require_committed(self.log.store, last)
         match = check_plan(last.plan, self._given_plan, self.runner.compiled, self._drop)
         # One that is only called otherwise has all its states, but not the deltas that add up to them.
         if match.to_fill:

@@ -13,8 +13,8 @@ import gc
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +31,8 @@ from .checkpoint.saver import Begun
 from .epochs import Offered, Passed, Resumed, Standing
 from .filling import fill
 from .identity import check_plan, plan_record
-from .input_log import InputLog, Logged
-from .past import Past, in_bucket_0
+from .input_log import InputLog, logged
+from .past import BORN, Past, in_bucket_0
 from .plan import Plan
 from .reader_notes import read_note, write_note
 from .residence import Residence
@@ -144,13 +144,13 @@ class Durability:
         if last.buckets > 1:
             last = rebucket(store, 1)  # Another driver has cut it, and can cut it again.
             log.refresh()
-        logged = [Logged.of(entry) for entry in store.inputs_after(last.epoch)]
+        again = [logged(entry) for entry in store.inputs_after(last.epoch)]
         self._open.writer, self._open.facts = last.writer, last.facts
         unchanged = {f"{name}/0" for name in match.unchanged}
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
-        born = {name: epoch for name, epoch in last.facts.get("born", {}).items() if name in self._plan.views}
+        born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
         self._open.past.born = born
         heard = read_note(store, last.epoch)
         return Resumed(
@@ -160,17 +160,9 @@ class Durability:
             rows=last.facts.get("rows", {}),
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,
-            logged=logged,
+            logged=again,
             is_same_plan=last.plan == plan,
         )
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors about the plan say of which checkpoint."""
-        try:
-            yield
-        except CheckpointError as error:
-            raise CheckpointError(f"{self._where}: {error}") from error
 
     # An epoch
 
@@ -351,7 +343,7 @@ class Durability:
             positions=standing.positions,
             readers=standing.readers,
             epochs=tuple((passed.epoch, passed.instant, passed.watermarks) for passed in waiting),
-            facts={**opened.facts, "rows": standing.rows, "born": opened.past.born},
+            facts={**opened.facts, "rows": standing.rows, BORN: opened.past.born},
             # One for each attempt: a record that appears late, of an attempt that was given up, is another's.
             writer=new_writer(),
             versions=opened.versions,

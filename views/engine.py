@@ -113,7 +113,8 @@ class Engine:
                 without, it is moved by hand (``push(..., watermark=...)``, ``advance``).
             bounded: the input comes to an end, which its watermark says.
             strict: for "diffs": a retraction of a row that is not there raises ``RetractionError``.
-            trusted: for "diffs": retractions are not checked and no state is kept to check them.
+            trusted: for "diffs": retractions are not checked and no state is kept to check them. Only where windows are
+                made of rows (sessions, for one) a batch is refused that takes a row below zero.
             retained: keep the rows, so that views that are declared when a checkpoint has gone on for long can be
                 filled from them; costs their bytes. An "upsert" source always keeps its rows.
 

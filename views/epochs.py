@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
+from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError
 from evercurrent.core.instants import shown
 
 from .run_log import Noted
-
-if TYPE_CHECKING:
-    from .input_log import Logged
 
 MOST_POSITION = 2**63 - 1
 """Positions are counted in 64 bits, as rows of any log are."""
@@ -90,6 +88,24 @@ class Offered:
             name: deltas[0] if len(deltas) == 1 else Delta(pl.concat([delta.frame for delta in deltas]))
             for name, deltas in self.deltas.items()
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """An epoch that is to be evaluated again: its number, processing time in microseconds, and input.
+
+    ``heard``: the last epochs that named subscriptions had heard when it came.
+    """
+
+    epoch: int
+    instant: int
+    offered: Offered = field(repr=False)
+    heard: Mapping[str, int]
+
+    @property
+    def now(self) -> Now:
+        """The clocks of the epoch."""
+        return Now(Epoch(self.epoch), datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.instant))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 
-from evercurrent.core.clock import Epoch, Now
+from evercurrent.core.clock import Now
 from evercurrent.core.delta import Delta
 
-from .epochs import Offered
-from .store.append_log import AppendLog
+from .epochs import Logged, Offered
+from .store.protocol import Log
 
 MOST_BYTES = 1 << 20
 """An epoch with more input than that is committed: its states are not much more to write."""
@@ -33,40 +31,22 @@ FULL = 8 << 20
 LENGTH = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """An epoch that is to be evaluated again: its number, processing time in microseconds, and input.
-
-    ``heard``: the last epochs that named subscriptions had heard when it came.
-    """
-
-    epoch: int
-    instant: int
-    offered: Offered = field(repr=False)
-    heard: Mapping[str, int]
-
-    @property
-    def now(self) -> Now:
-        """The clocks of the epoch."""
-        return Now(Epoch(self.epoch), datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.instant))
-
-    @staticmethod
-    def of(entry: memoryview) -> Logged:
-        """What an entry of the log says."""
-        length = int.from_bytes(entry[:LENGTH], "little")
-        said, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
-        offered = Offered(watermarks=said["watermarks"], positions=said["positions"])
-        for source, size, is_consolidated in said["sources"]:
-            frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
-            offered.deltas[source] = [Delta(frame, is_consolidated)]
-            at += size
-        return Logged(said["epoch"], said["instant"], offered, said["heard"])
+def logged(entry: memoryview) -> Logged:
+    """The epoch that an entry of the log is about."""
+    length = int.from_bytes(entry[:LENGTH], "little")
+    said, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
+    offered = Offered(watermarks=said["watermarks"], positions=said["positions"])
+    for source, size, is_consolidated in said["sources"]:
+        frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
+        offered.deltas[source] = [Delta(frame, is_consolidated)]
+        at += size
+    return Logged(said["epoch"], said["instant"], offered, said["heard"])
 
 
 class InputLog:
-    """What ``Logged.of`` reads, epoch by epoch, until ``restart``: all that was logged is committed."""
+    """What ``logged`` reads, epoch by epoch, until ``restart``: all that was logged is committed."""
 
-    def __init__(self, log: AppendLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
 
     def begin(

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import hypothesis.strategies as st
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from eventtime.feeding import NOON, us
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
@@ -22,8 +22,10 @@ texts = st.tuples(
 
 @given(texts)
 def test_lengths_of_time_are_what_polars_reads(text):
+    length = microseconds("here", text, negative=True)
+    assume(abs(length) < 2**63 // 1000)  # Polars counts nanoseconds, and wraps.
     origin = pl.Series([datetime(1970, 1, 1)], dtype=pl.Datetime("us"))
-    assert microseconds("here", text, negative=True) == origin.dt.offset_by(text).to_physical()[0]
+    assert length == origin.dt.offset_by(text).to_physical()[0]
 
 
 @given(st.integers(-(10**15), 10**15))

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from commit_cadence import commits_put_off, each_epoch_committed
 from evercurrent import spark_bridge
 from evercurrent.core.errors import CheckpointError, EpochGoneError, InputError, PlanError
 from evercurrent.spark_bridge.reading import CheckpointReader
@@ -53,6 +54,7 @@ def files(path: Path) -> list[tuple[str, int, int]]:
     return [(str(each), stat.st_size, stat.st_mtime_ns) for each, stat in found]
 
 
+@each_epoch_committed()
 def test_they_follow_what_others_commit_in_any_number_of_buckets(tmp_path: Path) -> None:
     """Of an engine that has the lock, in one bucket, and of drivers in several; as of every epoch that there was."""
     with made(checkpoint=tmp_path) as writer:
@@ -293,3 +295,17 @@ def assert_read_elsewhere(checkpoint: Path, epochs: int) -> None:
         "seen": {name: sorted(map(str, view.read().rows())) for name, view in engine.views.items()},
         "has_spark": False,
     }
+
+
+def test_epochs_of_which_only_the_input_is_there_are_for_the_embedded_engine(tmp_path: Path) -> None:
+    """A driver does not go on without them."""
+    with commits_put_off():
+        writer = made(checkpoint=tmp_path)
+        for frame in FRAMES[:3]:
+            writer.push("hits", frame)
+    writer._running.durability._lock.close()  # The process is gone.
+    with pytest.raises(CheckpointError, match="3 epochs after epoch 0 were done and not committed"):
+        offered(tmp_path, buckets=1)
+    with made(checkpoint=tmp_path) as again:
+        assert again.epoch_number == 3
+    assert offered(tmp_path, buckets=1).epochs.last.epoch == 3

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from .append_log import AppendLog
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 """Bytes that lie together: whatever ``memoryview`` takes and is contiguous."""
@@ -33,6 +30,40 @@ class Listed:
     name: str
     size: int
     modified: float
+
+
+class Log(Protocol):
+    """Entries with numbers that grow, each durable when it has been added; emptied as a whole."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the entries."""
+
+    def begin(self, number: int, parts: Sequence[Buffer]) -> None:
+        """Begin to add an entry; ``wait`` for it before the next one."""
+
+    def wait(self) -> None:
+        """Return when the entry that was begun is on the disk.
+
+        Raises:
+            OSError: it is not known whether it is: ``take_back``.
+        """
+
+    def take_back(self) -> None:
+        """Undo the last entry, durably, whatever of it is there.
+
+        Raises:
+            OSError: it may be there, and may be not.
+        """
+
+    def restart(self) -> None:
+        """Forget all entries."""
+
+    def remove(self) -> None:
+        """Nobody needs the log any more."""
+
+    def close(self) -> None:
+        """Write nothing any more; what is there stays."""
 
 
 class Store(Protocol):
@@ -94,7 +125,7 @@ class Store(Protocol):
     def delete_all(self, names: Sequence[str]) -> None:
         """Delete several files in any order, durably; costs less than one ``delete`` after another."""
 
-    def input_log(self) -> AppendLog | None:
+    def input_log(self) -> Log | None:
         """The log that takes the input of epochs until they are committed. None: we have no lock, or it has no such log."""
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:

@@ -50,8 +50,13 @@ def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(min(AT_ONCE, len(items)), "evercurrent-store") as pool:
-        done = [pool.submit(work, item) for item in items]
+    done, left = [], list(items)
+    with ThreadPoolExecutor(min(AT_ONCE, len(items)), "evercurrent-store") as pool, suppress(RuntimeError):
+        while left:
+            done.append(pool.submit(work, left[0]))
+            del left[0]
+    for item in left:  # The interpreter has begun to end, and no pool takes more.
+        work(item)
     for each in done:
         each.result()
 
