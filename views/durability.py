@@ -37,7 +37,9 @@ from .plan import Plan
 from .reader_notes import read_note, write_note
 from .residence import Residence
 from .store import Store
+from .store.protocol import Abandoned
 from .store.refusals import told
+from .store.syncing import is_ending
 
 SWEEP_EVERY = 64
 """After so many commits, what no retained one names is deleted."""
@@ -73,6 +75,14 @@ class _Open:
     """Epochs that are to be done, and the commit of them and what it names, if it is their turn."""
 
 
+def _let_go(lock: ExitStack) -> None:
+    """End a lock, at the end of the process or in the middle of anything."""
+    if is_ending():
+        lock.close()
+    else:
+        lock.__exit__(Abandoned, Abandoned(), None)
+
+
 class Durability:
     """The checkpoint of one engine: opened with a circuit, written epoch by epoch, closed.
 
@@ -87,7 +97,7 @@ class Durability:
         self._lock = ExitStack()
         self._closed = False
         self._ended: str | None = None
-        weakref.finalize(self, self._lock.close)
+        weakref.finalize(self, _let_go, self._lock)
 
     @property
     def is_open(self) -> bool:
@@ -297,8 +307,7 @@ class Durability:
         log = store.input_log()
         if log is None:
             return None
-        self._lock.callback(log.close)
-        return InputLog(log)
+        return InputLog(self._lock.enter_context(log))
 
     def _wait_for_input(self, opened: _Open) -> None:
         if opened.is_logging:

@@ -6,6 +6,9 @@ import errno
 import os
 import random
 import shutil
+import subprocess
+import sys
+import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from hypothesis import given, settings
+from typer.testing import CliRunner
 
 import evercurrent as ec
 from commit_cadence import commits_put_off
@@ -24,6 +28,7 @@ from durability.timed import Timed, moment
 from evercurrent.views import durability, input_log
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
+from evercurrent.views.cli import app
 from evercurrent.views.store import LocalStore
 from strategies import cases
 
@@ -282,6 +287,8 @@ def test_others_are_told_to_open_it_first(tmp_path: Path) -> None:
     feed(engine, range(1, 4))
     crash(engine)
     store = LocalStore(tmp_path)
+    listed = CliRunner().invoke(app, ["checkpoint", "ls", str(tmp_path)])
+    assert "1 commit; then 3 epochs with the input only" in " ".join(listed.output.split())
     for work in (lambda: compact(store, keep=1, grace=0), lambda: rebucket(store, 2)):
         with pytest.raises(
             ec.CheckpointError, match=r"3 epochs after epoch 0 .* Open the checkpoint with its application"
@@ -338,3 +345,30 @@ def test_a_source_that_is_gone(tmp_path: Path) -> None:
         assert again.epoch_number == 4
         assert again.positions == {"one": 3}
         assert again.views["ones"].read().height == 4
+
+
+def test_an_engine_that_is_collected_in_the_middle_of_anything(tmp_path: Path) -> None:
+    """Also while its thread begins another one: it waits for nobody, and lets go of the checkpoint."""
+    code = """
+        import gc, sys, threading
+        from concurrent.futures import thread
+        import evercurrent as ec, polars as pl
+
+        def declared():
+            engine = ec.Engine(checkpoint=sys.argv[1])
+            engine.view("n", engine.source("a", {"x": pl.Int64}).group_by().agg(n=pl.len()))
+            return engine
+
+        engine = declared()
+        for number in range(5):
+            engine.push("a", {"x": [number]})
+        gc.collect()
+        with thread._global_shutdown_lock, threading._active_limbo_lock:
+            del engine
+            gc.collect()
+        with declared() as again:
+            assert again.epoch_number == 5
+            assert again.views["n"].read().rows() == [(5,)]
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "kept")]
+    subprocess.run(command, check=True, timeout=120)

@@ -21,9 +21,8 @@ def found(path: Path, number: int = 0) -> list[bytes]:
 
 @pytest.fixture
 def log(tmp_path: Path):
-    log = AppendLog(str(tmp_path / "log"))
-    yield log
-    log.close()
+    with AppendLog(str(tmp_path / "log")) as log:
+        yield log
 
 
 def test_entries_are_there_in_order(log, tmp_path):
@@ -114,15 +113,12 @@ def test_a_write_in_parts(log, tmp_path, monkeypatch):
 def test_only_who_has_the_lock_has_it(tmp_path):
     store = LocalStore(tmp_path)
     assert store.input_log() is None
-    with store.lock():
-        log = store.input_log()
-        assert log is not None
+    with store.lock(), store.input_log() as log:
         assert LocalStore(tmp_path).input_log() is None
         add(log, 8, b"eight")
         assert [bytes(entry) for entry in LocalStore(tmp_path).inputs_after(7)] == [b"eight"]
         assert store.list() == []
         log.remove()
         log.remove()
-        log.close()
     assert store.inputs_after(7) == []
     assert not (tmp_path / "writer.inputs").exists()

@@ -19,7 +19,8 @@ class Checkpoint:
 
     Args:
         path: a folder, or any url that fsspec knows, such as ``s3://bucket/folder``.
-        every: commit after so many epochs. What was committed survives; what came after has to be pushed again.
+        every: with 1 every epoch survives a crash from the moment ``push`` returns. With n there is a commit after n
+            epochs; what came after the last one has to be pushed again.
         keep: commits that stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), and some more.
         grace: files that no commit needs are deleted when they are this old, for the sake of who is reading them.
         resident_bytes: states larger than this, all in all, are mapped from their files and not held in memory.

@@ -53,7 +53,7 @@ Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Int
 def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
     """List the commits that can be read, the newest first: what their states hold and what each has added."""
     with errors_said(debug):
-        log, _ = _last(store_at(path))
+        log, last = _last(store_at(path))
         table = _table(
             "epoch", "time", "entries", "bytes", "new", "delta rows", "delta bytes", right=(0, 2, 3, 4, 5, 6)
         )
@@ -69,7 +69,13 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
             )
         count = len(log.epochs())
         more = f"; the other {count - most:,} with --last {count}" if count > most else ""
-        _print(table, "", f"{_counted(count, 'commit')}{more}")
+        since = len(log.store.inputs_after(last.epoch))
+        input_only = (
+            f"; then {_counted(since, 'epoch')} with the input only: the application goes on from there"
+            if since
+            else ""
+        )
+        _print(table, "", f"{_counted(count, 'commit')}{more}{input_only}")
 
 
 @app.command()

@@ -14,8 +14,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from .protocol import Buffer, size_of
+from .protocol import Abandoned, Buffer, size_of
 from .syncing import is_ending, sync_data, sync_folder
 
 ALIGNED = 4096
@@ -98,9 +100,15 @@ class AppendLog:
         with suppress(FileNotFoundError):  # With the whole folder.
             os.unlink(self.path)
 
-    def close(self) -> None:
-        """Give the file back."""
-        self._beside.shutdown()
+    def __enter__(self) -> Self:
+        """The log, until the end of the context."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the file back. Somebody who has abandoned it was not writing to it."""
+        self._beside.shutdown(wait=kind is not Abandoned)
         os.close(self._descriptor)
 
     def _write(self, buffers: Sequence[Buffer], at: int) -> None:

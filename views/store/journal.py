@@ -195,6 +195,14 @@ class Journal:
                 file.close()
             self._files = []
 
+    def abandon(self) -> None:
+        """Leave everything as it is to who opens the folder next, and wait for nothing."""
+        self._beside.shutdown(wait=False)
+        if self._emptied is None or self._emptied.done():
+            for file in self._files:
+                file.close()
+            self._files = []
+
     def _done_beside(self, work: Callable[..., None], *given: JournalFile) -> Future[None]:
         if not is_ending():
             return self._beside.submit(work, *given)

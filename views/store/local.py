@@ -16,7 +16,7 @@ from .append_log import AppendLog, entries_after
 from .healing import heal
 from .journal import FULL, Journal
 from .locks import writer_lock
-from .protocol import INPUTS, LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
+from .protocol import INPUTS, LOCK, Abandoned, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
 from .refusals import missing, refusal, taken, told
 from .syncing import all_at_once, make_folders, sync_folder
 from .unfinished import UNFINISHED, Unfinished
@@ -160,7 +160,7 @@ class LocalStore:
                 self._sweep()
             if is_ours:
                 self._journal = Journal(self.url)
-                stack.callback(self._end_journal)
+                stack.push(self._end_journal)
             yield
 
     def _path(self, name: str) -> str:
@@ -199,9 +199,12 @@ class LocalStore:
                 raise
         return True
 
-    def _end_journal(self) -> None:
+    def _end_journal(self, kind: type[BaseException] | None, *_: Any) -> None:
         journal, self._journal = self._journal, None
         assert journal is not None, "it was begun by lock"
+        if kind is Abandoned:
+            journal.abandon()
+            return
         with told(self.url, "what was committed last", "synced"):
             journal.close()
 

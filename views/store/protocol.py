@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -30,6 +31,14 @@ class Listed:
     name: str
     size: int
     modified: float
+
+
+class Abandoned(BaseException):
+    """What ends a lock, or a log, of an owner that was collected as garbage.
+
+    That happens in the middle of anything, with any lock of the standard library held: nobody may wait for a thread
+    then, nor give one work. What is left undone is left to who locks the store next.
+    """
 
 
 class Log(Protocol):
@@ -62,7 +71,12 @@ class Log(Protocol):
     def remove(self) -> None:
         """Nobody needs the log any more."""
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        """The log, until the end of the context."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Write nothing any more; what is there stays."""
 
 
@@ -132,7 +146,7 @@ class Store(Protocol):
         """What the log has of the epochs that follow this one, which is the last that was committed."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only writer for as long as the context lasts.
+        """Be the only writer for as long as the context lasts, or until it is ``Abandoned``.
 
         Raises:
             CheckpointError: there is another one; names its process where that is known.
