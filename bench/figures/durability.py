@@ -11,12 +11,12 @@ NAME = "durability"
 KEYS, ROWS, EPOCHS = 100_000, 10_000, 200
 RESTART_KEYS = 5_000_000
 MEMORY = "in memory"
-EVERY = "checkpoint at every epoch"
-TENTH = "checkpoint at every tenth epoch"
+EVERY = "every epoch durable"
+TENTH = "a commit at every tenth epoch"
 WARM, COLD = "restart", "restart, nothing in the page cache"
 
-MEDIANS = Target("checkpoint at every epoch / in memory, median push", "times", "at most", 1.5)
-MEANS = Target("checkpoint at every epoch / in memory, mean push", "times", "at most", 1.5)
+MEDIANS = Target("every epoch durable / in memory, median push", "times", "at most", 1.5)
+MEANS = Target("every epoch durable / in memory, mean push", "times", "at most", 1.5)
 READY = Target(f"{RESTART_KEYS:,} keys: declared, read and pushed again", "s", "at most", 2)
 
 

@@ -1,7 +1,7 @@
 """What durability costs: epochs of 10,000 rows through the chain, in memory or with a checkpoint.
 
 Loaded first: every key once, in one epoch. Then 20 epochs that are not counted, then the measured ones, keys uniform over all.
-Measured: each call of `push`, alone; with a checkpoint it returns when the epoch is on disk. Not measured: making the
+Measured: each call of `push`, alone; with a checkpoint at every epoch it returns when its input, or a commit, is on disk. Not measured: making the
 frames, loading, reading. At the end the view is compared with one polars evaluation over all rows, and, with a
 checkpoint, so is that of another engine that starts from it.
 """
@@ -92,8 +92,6 @@ if __name__ == "__main__":
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
-    parser.add_argument(
-        "--every", type=int, help="A checkpoint at every n-th epoch; without it there is none."
-    )
+    parser.add_argument("--every", type=int, help="Checkpoint(every=N); without it there is none.")
     asked = parser.parse_args()
     main(asked.keys, asked.epochs, asked.rows, asked.every)
