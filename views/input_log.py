@@ -53,6 +53,8 @@ class InputLog:
         self, now: Now, offered: Offered, arrived: Mapping[str, Delta], heard: Mapping[str, int]
     ) -> bool:
         """Begin to write the input of an epoch; ``wait`` for it. False: this epoch is better committed."""
+        if not self._log.is_ours:
+            return False
         nbytes = sum(delta.frame.estimated_size() for delta in arrived.values())
         if not offered.is_all or nbytes > MOST_BYTES or self._log.size > FULL:
             return False
@@ -99,5 +101,6 @@ class InputLog:
 
 def _as_stream(frame: pl.DataFrame) -> memoryview:
     stream = io.BytesIO()
-    frame.write_ipc_stream(stream)
+    # Text as text: as views of it, a few rows would bring along all the text that they were cut out of.
+    frame.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
     return stream.getbuffer()

@@ -13,23 +13,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
+from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 import evercurrent as ec
+from checkpoint.test_pieces import EVERY_TYPE
 from commit_cadence import commits_put_off
 from durability.every_operator import EVERY_OPERATOR
 from durability.observing import all_of, delta_epochs, differences, held
 from durability.test_editing import COUNTS, TOTALS, App, expected
 from durability.test_options import crash, feed, records, started
 from durability.timed import Timed, moment
+from evercurrent.core.clock import Epoch, Now
+from evercurrent.core.delta import Delta
 from evercurrent.views import durability, input_log
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.cli import app
+from evercurrent.views.epochs import Offered
+from evercurrent.views.input_log import InputLog, logged
 from evercurrent.views.store import LocalStore
+from evercurrent.views.store.append_log import AppendLog, entries_after
 from strategies import cases
 
 
@@ -164,6 +172,36 @@ def test_an_epoch_that_is_more_than_its_input(tmp_path: Path) -> None:
     assert engine.views["counts"].read().height == 1
     with declared(copied(tmp_path / "kept", tmp_path / "left")) as again:
         assert differences(all_of(engine), all_of(again)) == []
+
+
+def entry_of(frame: pl.DataFrame, path: Path) -> tuple[bool, list[memoryview]]:
+    """Whether an epoch with these rows of one source is logged, and what is on disk of it."""
+    delta = Delta.of(frame, np.ones(frame.height, np.int64), is_consolidated=True)
+    with AppendLog(str(path)) as log:
+        inputs = InputLog(log)
+        is_logged = inputs.begin(Now(Epoch(1), moment(1)), Offered(), {"a": delta}, {"v/sink": 0})
+        inputs.wait()
+    return is_logged, list(entries_after(str(path), 0))
+
+
+@pytest.mark.parametrize(
+    "frame", [EVERY_TYPE, EVERY_TYPE.clear(), EVERY_TYPE[1:], pl.concat([EVERY_TYPE] * 3, rechunk=False)]
+)
+def test_rows_come_back_as_they_were(frame: pl.DataFrame, tmp_path: Path) -> None:
+    is_logged, (entry,) = entry_of(frame, tmp_path / "log")
+    again = logged(entry)
+    assert is_logged
+    assert (again.epoch, again.now, again.heard) == (1, Now(Epoch(1), moment(1)), {"v/sink": 0})
+    (delta,) = again.offered.deltas["a"]
+    assert delta.is_consolidated
+    assert delta.rows.schema == frame.schema
+    assert_frame_equal(delta.rows, frame)
+
+
+def test_a_few_rows_do_not_bring_along_the_text_of_all(tmp_path: Path) -> None:
+    texts = pl.DataFrame({"text": [f"{number:0200}" for number in range(50_000)]})
+    _, (entry,) = entry_of(texts.slice(100, 10), tmp_path / "log")
+    assert len(entry) < 10_000
 
 
 def test_columns_that_arrow_does_not_have(tmp_path: Path) -> None:

@@ -101,6 +101,33 @@ def test_a_disk_that_fails(log, tmp_path, monkeypatch):
     assert found(tmp_path / "log") == [b"one", b"two"]
 
 
+def test_a_full_disk(log, tmp_path, monkeypatch):
+    """Nothing was written, and nothing can be, not even that it is to be forgotten."""
+    add(log, 1, b"one")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", full)
+        patch.setattr(os, "pwrite", full)
+        log.begin(2, [b"two"])
+        with pytest.raises(OSError, match="No space"):
+            log.wait()
+        log.take_back()
+    add(log, 2, b"again")
+    assert found(tmp_path / "log") == [b"one", b"again"]
+
+
+def test_a_child_leaves_it_alone(log):
+    assert log.is_ours
+    child = os.fork()
+    if not child:
+        os._exit(log.is_ours)
+    assert os.waitpid(child, 0)[1] == 0
+    assert log.is_ours
+
+
 def test_a_write_in_parts(log, tmp_path, monkeypatch):
     """The system may write less than it was given."""
     monkeypatch.setattr(

@@ -40,6 +40,7 @@ class AppendLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._process = os.getpid()
         self._start = self._end = 0
         self._writing: Future[None] | None = None
         is_new = not os.path.lexists(path)
@@ -47,6 +48,11 @@ class AppendLog:
         self._beside = ThreadPoolExecutor(1, "evercurrent-log")
         if is_new:
             sync_folder(os.path.dirname(path))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has made it, and not the one that it was forked from."""
+        return self._process == os.getpid()
 
     @property
     def size(self) -> int:
@@ -87,8 +93,10 @@ class AppendLog:
         """
         with suppress(OSError):
             self.wait()
-        os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._start)
-        sync_data(self._descriptor)
+        # Where the file ends before it, nothing is there, and there may be no room to say so.
+        if os.fstat(self._descriptor).st_size > self._start:
+            os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._start)
+            sync_data(self._descriptor)
         self._end = self._start
 
     def restart(self) -> None:

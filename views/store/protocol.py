@@ -45,6 +45,10 @@ class Log(Protocol):
     """Entries with numbers that grow, each durable when it has been added; emptied as a whole."""
 
     @property
+    def is_ours(self) -> bool:
+        """Whether this process has made it, and not the one that it was forked from."""
+
+    @property
     def size(self) -> int:
         """Bytes of the entries."""
 
