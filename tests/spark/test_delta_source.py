@@ -306,6 +306,7 @@ def test_what_an_embedded_engine_wrote_adds_up_to_its_view(spark, checkpoint):
     for word in "abc":
         engine.push("words", {"word": [word, "z"]})
     engine.push("words", {"word": ["z"], "_diff": [-1]})
+    engine.checkpoint()  # What is committed can be read elsewhere.
     rows = rows_from_arrow(
         reading(spark, spark.read, checkpoint).toArrow(),
         {**total.schema, "_epoch": pl.UInt64(), "_diff": pl.Int64()},
