@@ -32,6 +32,7 @@ from .epochs import Offered, Passed, Resumed, Standing
 from .filling import fill
 from .identity import check_plan, plan_record
 from .input_log import InputLog, logged
+from .interrupts import interrupts_deferred
 from .past import BORN, Past, in_bucket_0
 from .plan import Plan
 from .reader_notes import read_note, write_note
@@ -179,12 +180,13 @@ class Durability:
     def log(self, now: Now, offered: Offered, arrived: Mapping[str, Delta], heard: Mapping[str, int]) -> None:
         """Begin to have the input of an epoch on disk, if that is to make it durable; ``append`` waits for it."""
         opened = self._now()
-        opened.is_logging = opened.waits = (
-            opened.inputs is not None
-            and len(opened.past.waiting) + 1 < MOST_WAITING
-            and time.monotonic() - opened.committed_at < MOST_SECONDS
-            and opened.inputs.begin(now, offered, arrived, heard)
-        )
+        with interrupts_deferred():  # What is begun has to be known, or it could not be taken back.
+            opened.is_logging = opened.waits = (
+                opened.inputs is not None
+                and len(opened.past.waiting) + 1 < MOST_WAITING
+                and time.monotonic() - opened.committed_at < MOST_SECONDS
+                and opened.inputs.begin(now, offered, arrived, heard)
+            )
 
     def logged_before(self) -> None:
         """The next epoch is evaluated again: its input is on disk."""

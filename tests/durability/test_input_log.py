@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -276,6 +277,28 @@ def test_a_crash_before_it_was_refused(tmp_path: Path, monkeypatch: pytest.Monke
         assert again.epoch_number == 1
         again.push("a", {"x": [2]})
         assert sorted(again.views["rows"].read().rows()) == [(1,), (2,)]
+
+
+def test_interrupted_while_it_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at its worst: the epoch is none, and those that come after it are on disk."""
+    steady = started()
+    feed(steady, range(1, 4))
+    engine = started(tmp_path / "kept")
+    feed(engine, range(1, 2))
+    begin = AppendLog.begin
+
+    def interrupted(log: AppendLog, *given: Any) -> None:
+        begin(log, *given)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AppendLog, "begin", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            feed(engine, range(2, 3))
+    assert engine.epoch_number == 1
+    feed(engine, range(2, 4))
+    with started(copied(tmp_path / "kept", tmp_path / "left")) as again:
+        assert differences(all_of(steady), all_of(again)) == []
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync"])

@@ -50,9 +50,8 @@ def test_what_begins_anew_has_nothing_of_before(log, tmp_path):
 
 def test_what_is_taken_back_is_none(log, tmp_path):
     add(log, 1, b"one")
-    add(log, 2, b"two")
     log.take_back()
-    assert found(tmp_path / "log") == [b"one"]
+    assert found(tmp_path / "log") == [b"one"], "it was waited for"
     log.begin(2, [b"not waited for"])
     log.take_back()
     assert found(tmp_path / "log") == [b"one"]
@@ -99,6 +98,21 @@ def test_a_disk_that_fails(log, tmp_path, monkeypatch):
         assert found(tmp_path / "log") == [b"one"]
     add(log, 2, b"two")
     assert found(tmp_path / "log") == [b"one", b"two"]
+
+
+def test_what_could_not_be_begun_leaves_no_gap(log, tmp_path, monkeypatch):
+    add(log, 1, b"one")
+
+    def refuse(*_):
+        raise RuntimeError("no thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log._beside, "submit", refuse)
+        with pytest.raises(RuntimeError):
+            log.begin(2, [b"two"])
+    add(log, 2, b"again")
+    add(log, 3, b"three")
+    assert found(tmp_path / "log") == [b"one", b"again", b"three"]
 
 
 def test_a_full_disk(log, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +41,8 @@ class AppendLog:
     def __init__(self, path: str) -> None:
         self.path = path
         self._process = os.getpid()
-        self._start = self._end = 0
+        self._end = self._next = 0
+        """The end of the entries that were waited for, and of the one that was begun."""
         self._writing: Future[None] | None = None
         is_new = not os.path.lexists(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -56,7 +57,7 @@ class AppendLog:
 
     @property
     def size(self) -> int:
-        """Bytes up to the end of the last entry."""
+        """Bytes up to the end of the last entry that was waited for."""
         return self._end
 
     def begin(self, number: int, parts: Sequence[Buffer]) -> None:
@@ -66,14 +67,12 @@ class AppendLog:
             crc = zlib.crc32(part, crc)
         head = HEAD.pack(MAGIC, number, size_of(parts), crc)
         head += zlib.crc32(head).to_bytes(4, "little")
-        self._start, size = self._end, HEAD_SIZE + size_of(parts)
-        self._end += size + -size % ALIGNED
+        size = HEAD_SIZE + size_of(parts)
+        self._next = self._end + size + -size % ALIGNED
         if is_ending():
-            self._writing = Future()
-            self._writing.set_result(None)
-            self._write([head, *parts], self._start)
+            self._write([head, *parts], self._end)
         else:
-            self._writing = self._beside.submit(self._write, [head, *parts], self._start)
+            self._writing = self._beside.submit(self._write, [head, *parts], self._end)
 
     def wait(self) -> None:
         """Return when the entry that was begun is on the disk.
@@ -81,27 +80,28 @@ class AppendLog:
         Raises:
             OSError: it is not known whether it is: ``take_back``.
         """
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        if self._writing is not None:
+            self._writing.result()
+        self._end, self._writing = self._next, None
 
     def take_back(self) -> None:
-        """Undo the last entry, durably, whatever of it is there.
+        """Undo the entry that was begun and not waited for, durably, whatever of it is there.
 
         Raises:
             OSError: it may be there, and may be not.
         """
-        with suppress(OSError):
-            self.wait()
+        if self._writing is not None:
+            wait([self._writing])
+            self._writing = None
         # Where the file ends before it, nothing is there, and there may be no room to say so.
-        if os.fstat(self._descriptor).st_size > self._start:
-            os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._start)
+        if os.fstat(self._descriptor).st_size > self._end:
+            os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._end)
             sync_data(self._descriptor)
-        self._end = self._start
+        self._next = self._end
 
     def restart(self) -> None:
         """Forget all entries: the next one, whose number is higher than theirs, takes their place."""
-        self._start = self._end = 0
+        self._end = self._next = 0
 
     def remove(self) -> None:
         """Nobody needs what is in it."""

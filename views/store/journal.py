@@ -198,6 +198,8 @@ class Journal:
     def abandon(self) -> None:
         """Leave everything as it is to who opens the folder next, and wait for nothing."""
         self._beside.shutdown(wait=False)
+        if self._making is None or self._making.done():
+            self.spares.close()
         if self._emptied is None or self._emptied.done():
             for file in self._files:
                 file.close()

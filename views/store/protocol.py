@@ -63,7 +63,7 @@ class Log(Protocol):
         """
 
     def take_back(self) -> None:
-        """Undo the last entry, durably, whatever of it is there.
+        """Undo the entry that was begun and not waited for, durably, whatever of it is there.
 
         Raises:
             OSError: it may be there, and may be not.
