@@ -34,6 +34,9 @@ class Executors(Protocol):
         ...
 
 
+ARRIVED = "arrived"
+"""Fact of a commit: how many rows came in its epoch. Of epoch 0, in which none can come, it is not said."""
+
 Arrival = Callable[[Instant], list[Done]]
 """Runs the first stage over the rows of an epoch, given the time."""
 
@@ -132,6 +135,12 @@ class Epochs:
             positions=match.positions(last.positions),
             readers=match.readers(last.readers if heard is None else heard, self._given_plan.views),
         )
+
+    @property
+    def arrived(self) -> int | None:
+        """How many rows came in the last epoch that was run this way; None: there was none."""
+        arrived: int | None = self.last.facts.get(ARRIVED)
+        return arrived
 
     def step(
         self,
@@ -240,6 +249,7 @@ class Epochs:
 
     def _collect(self, done: Iterable[Done], work: _Epoch) -> None:
         for one in done:
+            work.arrived += one.arrived
             work.states.update(one.states)
             for exchange, parts in one.rows.items():
                 for bucket, part in parts.items():
@@ -285,7 +295,7 @@ class Epochs:
             positions={**self.last.positions, **positions},
             readers=self.last.readers,
             epochs=((told.epoch, at, self.clocks.watermarks()),) if told.epoch else (),
-            facts={**self.last.facts, **facts},
+            facts={**self.last.facts, **facts, **({ARRIVED: work.arrived} if told.epoch else {})},
             writer=self._writer,
             versions=self._versions,
         )
@@ -296,6 +306,7 @@ class _Epoch:
     """What has come of an epoch so far; ``kept`` are states that are still to be written."""
 
     states: dict[str, StateRecord]
+    arrived: int = 0
     kept: Kept = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[Part]]] = field(default_factory=dict)
     deltas: dict[str, list[Part]] = field(default_factory=dict)

@@ -5,9 +5,8 @@ is null in the rows of the others. One source alone stays as it is, unless a nam
 which ``DataFrame.mapInArrow`` trips over.
 
 Rows of a source have an order, which matters where the last row of a key stands: they are ordered by (partition of
-the DataFrame, position in it). ``numbered`` writes it into the rows, for a shuffle forgets it. A source of files puts
-small files together by size, not by age: where the order of files matters, read one per micro-batch
-(``maxFilesPerTrigger=1``).
+the DataFrame, position in it). A source of files puts small files together by size, not by age: where the order of files
+matters, read one per micro-batch (``maxFilesPerTrigger=1``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.schema import DIFF, listed, with_diff
@@ -39,9 +37,6 @@ TAG = "_source"
 BEAT = -1
 """The tag of a row that says only that time goes on."""
 
-NUMBER = "_row"
-"""Column of ``numbered`` rows: grows with (partition, position)."""
-
 
 def arriving(declared: Mapping[str, Source]) -> dict[str, pl.Schema]:
     """The columns in which rows of each source cross from Spark: those declared, and ``_diff`` unless it appends."""
@@ -59,26 +54,20 @@ def tagged(
     declared: Mapping[str, Source],
     *,
     beat: DataFrame | None = None,
-    is_numbered: bool = False,
 ) -> DataFrame:
     """The sources as one DataFrame, in the order of ``declared``; checked before (``check_sources``).
 
     Several, or one with a heartbeat, become (``_source``, ``_0``, ``_1`` ...); one alone keeps its own columns.
-    With ``is_numbered`` a column ``_row`` says the order of the rows.
     """
     from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
     parts = [_selected(sources[name], source) for name, source in declared.items()]
     if len(parts) == 1 and beat is None and not any(set(".`") & set(name) for name in parts[0].columns):
-        united = parts[0]
-    else:
-        types = [spark_schema(f"source {name!r}", schema) for name, schema in arriving(declared).items()]
-        packed = [_packed(part, place, types) for place, part in enumerate(parts)]
-        beats = (
-            [] if beat is None else [beat.select(F.lit(BEAT).alias(TAG), *_nulls(types, range(len(types))))]
-        )
-        united = reduce(lambda above, below: above.union(below), [*packed, *beats])
-    return united.withColumn(NUMBER, F.monotonically_increasing_id()) if is_numbered else united
+        return parts[0]
+    types = [spark_schema(f"source {name!r}", schema) for name, schema in arriving(declared).items()]
+    packed = [_packed(part, place, types) for place, part in enumerate(parts)]
+    beats = [] if beat is None else [beat.select(F.lit(BEAT).alias(TAG), *_nulls(types, range(len(types))))]
+    return reduce(lambda above, below: above.union(below), [*packed, *beats])
 
 
 def _selected(frame: DataFrame, source: Source) -> DataFrame:
@@ -148,8 +137,6 @@ def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) 
         InputError: a value does not fit its column; names source and column.
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    if NUMBER in table.column_names:
-        table = table.take(pc.sort_indices(table.column(NUMBER))).drop_columns([NUMBER])
     if not is_tagged(table.column_names, columns):
         ((name, schema),) = columns.items()
         return {name: rows_from_arrow(table, schema, f"source {name!r}")} if table.num_rows else {}

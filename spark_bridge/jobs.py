@@ -85,10 +85,21 @@ class Arriving:
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        runner, sources = self.setup.runner(), _sources(self.setup)
+        runner = self.setup.runner()
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
-            yield _result(runner.arrive(self.instant, place, taken(sources, chunk)))
+            yield _result(arrived(self.setup, runner, self.instant, place, chunk))
+
+
+def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, rows: pa.Table) -> Done:
+    """The first stage over some rows of a micro-batch, in this process.
+
+    Raises:
+        InputError: rows do not fit their source.
+    """
+    done = runner.arrive(instant, place, taken(_sources(setup), rows))
+    done.arrived = rows.num_rows
+    return done
 
 
 def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFrame]:

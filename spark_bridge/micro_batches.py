@@ -10,14 +10,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
+
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.store import Store, store_at
 
+from .collecting import collected, share_of_partition
 from .epochs import EpochDeltas, Epochs, require_next
 from .frames import delta_frames
-from .jobs import Setup, SparkJobs
+from .jobs import Setup, SparkJobs, arrived
 from .work import Done, Fire, Instant
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ SWEEP_EVERY = 64
 class Options:
     """How a query runs, beside its plan; plain data, so that it can go to another process.
 
-    ``driver_rows``: stages with up to so many rows run in the driver process.
+    ``driver_rows``: stages with up to so many rows run in the driver process, that of arriving rows included.
     """
 
     checkpoint: Checkpoint
@@ -118,7 +121,10 @@ class MicroBatches:
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         def arrive(instant: Instant) -> list[Done]:
-            return jobs.arrive(rows, instant)
+            here = self._collected(rows, epochs.arrived)
+            if here is None:
+                return jobs.arrive(rows, instant)
+            return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
 
         def tell(deltas: EpochDeltas) -> None:
             self._tell(rows.sparkSession, deltas)
@@ -139,6 +145,17 @@ class MicroBatches:
             promised=promised,
             fires=attempt.fires,
         )
+
+    def _collected(self, rows: DataFrame, expected: int | None) -> pa.Table | None:
+        """The rows of a micro-batch, if they are few enough for the driver process; None if they are, or may be, more.
+
+        ``expected`` are as many as in the last epoch, which is in the checkpoint and not what this process has seen: so a
+        batch that is run again is run in the same way.
+        """
+        if expected is None or expected > self.options.driver_rows:
+            return None
+        share = share_of_partition(rows, self.options.driver_rows)
+        return collected(rows, share) if 0 < share >= expected else None
 
     def promise(
         self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None

@@ -83,7 +83,8 @@ def run(
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that did not
             get as far as that is run again and heard of again, with the same rows: make the sink idempotent by epoch.
             Epoch 0, in which a group of nothing gets its row, is before any micro-batch and not heard of.
-        driver_rows: stages with up to so many rows run in the driver process, without a Spark job.
+        driver_rows: stages with up to so many rows run in the driver process, without a Spark job for them. The rows of
+            a micro-batch too, if the one before had so few: a plain job collects them, which stops at that many.
         name: of the query, as Spark shows it.
 
     Raises:

@@ -72,8 +72,8 @@ class Task:
 class Done:
     """What a task has done: states that changed, rows for later stages by their buckets, deltas of views.
 
-    ``place`` is the bucket, or, in the first stage, where the rows stood in the batch. ``held_at`` is how far windows
-    hold back the watermark behind them, by state id.
+    ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
+    were. ``held_at`` is how far windows hold back the watermark behind them, by state id.
     """
 
     stage: int
@@ -84,3 +84,4 @@ class Done:
     refused: tuple[Refused, ...] = ()
     witnessed: dict[str, Witness] = field(default_factory=dict)
     held_at: dict[str, int] = field(default_factory=dict)
+    arrived: int = 0

@@ -105,25 +105,6 @@ def test_diffs_and_stamps_may_be_left_out(spark):
     engine.push("stamped", apart["stamped"], at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def test_numbered_rows_come_in_their_order_through_a_shuffle(spark):
-    frame = pl.DataFrame({"id": range(5000), "part": [i % 7 for i in range(5000)]})
-    engine = ec.Engine()
-    engine.source("a", frame.schema)
-    engine.source("b", frame.schema)
-    given = {name: in_spark(spark, frame).repartition(1) for name in "ab"}
-    shuffled = (
-        tagged(given, engine.sources, is_numbered=True)
-        .repartition(3, "_0.part")
-        .sortWithinPartitions("_1.id")
-    )
-    apart = untagged(shuffled.toArrow(), arriving(engine.sources))
-    for name in "ab":
-        unshuffled = untagged(
-            tagged({name: given[name]}, {name: engine.sources[name]}).toArrow(), {name: frame.schema}
-        )
-        assert_frame_equal(apart[name], unshuffled[name])
-
-
 def test_streams_are_one_stream_and_files_are_epochs(spark, engine, feed, tmp_path):
     users = USERS.drop("_diff")
     given = {

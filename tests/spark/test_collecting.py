@@ -1,0 +1,143 @@
+"""Micro-batches of few rows are taken in the driver process, others by a job: which, and that it makes no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge.collecting import POSITION, collected, share_of_partition
+from evercurrent.spark_bridge.jobs import SparkJobs
+from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, rows_from_arrow, spark_schema
+from spark.test_query import ONCE, assert_same, declared, pushed
+from spark.test_types import EVERY
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The epochs whose rows were taken by a job."""
+    epochs: list[int] = []
+    arrive = SparkJobs.arrive
+
+    def noting(self: SparkJobs, rows: Any, instant: Any) -> Any:
+        epochs.append(instant.epoch)
+        return arrive(self, rows, instant)
+
+    monkeypatch.setattr(SparkJobs, "arrive", noting)
+    return epochs
+
+
+def latest(engine: ec.Engine) -> None:
+    """What depends on the order of rows, on their values, and on the sums of floating-point numbers."""
+    prices = engine.source("prices", {"item": pl.Int64, "price": pl.Float64}, kind="upsert", key="item")
+    engine.view("dear", prices.filter(pl.col("price") > 1))
+    engine.view("totals", prices.group_by(pl.col("item") % 3).agg(total=pl.col("price").sum()))
+
+
+def prices(*sizes: int) -> list[dict[str, pl.DataFrame]]:
+    """Epochs of so many rows, in which items come again."""
+    frames = []
+    for epoch, rows in enumerate(sizes):
+        numbers = pl.int_range(rows, eager=True) * 7 + epoch
+        frames.append(pl.DataFrame({"item": numbers % 11, "price": (numbers % 31) / 10}))
+    return [{"prices": frame} for frame in frames]
+
+
+def ran(feed: Callable[..., Any], checkpoint: Path, epochs: Any, driver_rows: int) -> Any:
+    stream = feed([rows["prices"] for rows in epochs])
+    query = run(
+        declared(latest),
+        {"prices": stream},
+        checkpoint=checkpoint,
+        buckets=3,
+        trigger=ONCE,
+        driver_rows=driver_rows,
+    )
+    query.await_termination()
+    return query
+
+
+def test_few_rows_are_taken_here_and_more_by_a_job(feed, checkpoint, jobs):
+    epochs = prices(4, 5, 60, 60, 5, 10, 11, 1)
+    query = ran(feed, checkpoint, epochs, driver_rows=10)
+    # The first is not known; the third and the seventh are more than was expected, and those after them may be.
+    assert jobs == [1, 3, 4, 5, 7, 8]
+    assert_same(query, pushed(latest, epochs))
+
+
+def test_no_rows_are_taken_here_where_none_may_be(feed, checkpoint, jobs):
+    epochs = prices(4, 1, 1)
+    query = ran(feed, checkpoint, epochs, driver_rows=0)
+    assert jobs == [1, 2, 3]
+    assert_same(query, pushed(latest, epochs))
+
+
+def test_what_is_expected_is_in_the_checkpoint(feed, checkpoint, jobs):
+    """So a batch that is run again in another process is run in the same way."""
+    epochs = prices(4, 3)
+    ran(feed, checkpoint, epochs, driver_rows=10)
+    more = prices(4, 3, 2)
+    query = ran(feed, checkpoint, more[2:], driver_rows=10)
+    assert jobs == [1]
+    assert_same(query, pushed(latest, more))
+
+
+def test_a_bad_row_is_refused_here_as_in_a_job(spark, feed, checkpoint, jobs):
+    engine = ec.Engine()
+    rows = engine.source("rows", {"key": pl.UInt8})
+    engine.view("counts", rows.group_by("key").agg(n=pl.len()))
+    good, bad = (pl.DataFrame({"key": pl.Series(given, dtype=pl.Int16)}) for given in ([1], [2, -1]))
+    query = run(engine, {"rows": feed([good, good, bad])}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
+    with pytest.raises(Exception, match=r"source 'rows': column 'key' has values that are no UInt8"):
+        query.await_termination()
+    assert jobs == [1]
+    assert query.epoch_number == 2
+    assert query.view("counts").read().rows() == [(1, 2)]
+
+
+def test_all_partitions_in_their_order_or_nothing(spark):
+    rows = spark.range(0, 90, 1, 3)
+    assert collected(rows, 90).column("id").to_pylist() == list(range(90))
+    assert collected(rows, 89) is None
+    assert collected(rows, 30) is None
+    assert collected(rows.limit(0), 1).num_rows == 0
+
+
+def test_no_partition_brings_more_than_one_row_beyond_its_share(spark):
+    rows = spark.range(0, 90, 1, 3).where(f"{POSITION} <= 4").toArrow()
+    assert rows.column("id").to_pylist() == [*range(5), *range(30, 35), *range(60, 65)]
+
+
+def test_the_share_is_that_of_a_partition(spark, tmp_path):
+    """Of the micro-batch as it is read: its files in as many partitions as Spark has made."""
+    for number in range(8):
+        pl.DataFrame({"n": [number]}).write_parquet(tmp_path / f"{number}.parquet")
+    seen = []
+
+    def look(batch, _):
+        seen.append(
+            (batch.rdd.getNumPartitions(), share_of_partition(batch, 100), share_of_partition(batch, 1))
+        )
+
+    reader = spark.readStream.schema("n long").parquet(str(tmp_path))
+    written = reader.writeStream.foreachBatch(look).trigger(availableNow=True)
+    written.option("checkpointLocation", str(tmp_path / "spark")).start().awaitTermination()
+    ((partitions, share, none),) = seen
+    assert partitions > 1
+    assert (share, none) == (100 // partitions, 0)
+
+
+def test_every_type_comes_over_as_into_a_job(spark):
+    schema = spark_schema("test", EVERY.schema)
+    given = spark.createDataFrame(frame_to_spark_arrow(EVERY), schema=schema)
+    for zone in ("UTC", "America/New_York"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            pl.testing.assert_frame_equal(rows_from_arrow(collected(given, 10), EVERY.schema), EVERY)
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
