@@ -97,12 +97,26 @@ def _bounds(where: str, window: object) -> tuple[object, ...]:
 
 
 def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
+    """A value as one of the column, if the column can have it: not 1.5 among whole numbers, nor "1"."""
     try:
-        return pl.Series(name, [value]).cast(dtype) if value is not None else pl.Series(name, [None], dtype)
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{where}: {name} {value!r} does not go with the column, which is {dtype}"
-        ) from error
+        given = pl.Series(name, [value], dtype if value is None else None)
+        literal = given.cast(dtype)
+        is_same = dtype.is_float() or literal.cast(given.dtype).eq_missing(given).all()
+        is_same = is_same and _kind(given.dtype) == _kind(dtype)
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise InputError(f"{where}: {name} {value!r} does not go with the column, which is {dtype}")
+    return literal
+
+
+def _kind(dtype: pl.DataType) -> object:
+    """What types have in common whose values can be meant for each other."""
+    if dtype.is_numeric():
+        return "number"
+    if dtype.is_temporal():
+        return "time of day" if dtype == pl.Time else "length" if dtype == pl.Duration else "time"
+    return pl.String if dtype in (pl.String, pl.Categorical, pl.Enum) else dtype.base_type()
 
 
 def _group(compiled: Compiled, place: PlanId) -> GroupBy:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import polars as pl
 import pytest
@@ -292,6 +293,48 @@ def test_why_of_one_window_over_all_time(engine: ec.Engine, rows: ec.Source) -> 
     assert "for 2 more rows: 1 of 3 are there" in view.why("a")
     with pytest.raises(ec.InputError, match="one window over all of time"):
         view.why(window=NOON)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "known", "meant", "strange"),
+    [
+        (pl.Int64, 1, [1, 1.0], ["1", 1.5, True, NOON, [1]]),
+        (pl.UInt8, 1, [1], [-1, 256, "1"]),
+        (pl.Float32, 0.1, [0.1], ["0.1", True]),
+        (pl.String, "1", ["1"], [1, 1.0, True, NOON, b"1"]),
+        (pl.Enum(["a", "b"]), "a", ["a"], ["c", 0]),
+        (pl.Boolean, True, [True], [1, "true"]),
+        (pl.Date, NOON.date(), [NOON.date()], [NOON, "2026-01-01", 0]),
+    ],
+)
+def test_a_key_is_a_value_of_its_column(
+    engine: ec.Engine, dtype: Any, known: object, meant: list[object], strange: list[object]
+) -> None:
+    rows = engine.source("rows", {"k": dtype, "t": pl.Datetime("us")}, event_time="t")
+    windowed = rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.signal()))
+    view = engine.view("counts", windowed.group_by("k").agg(n=pl.len()))
+    engine.push("rows", pl.DataFrame({"k": pl.Series([known], dtype=dtype), "t": seconds(1)}))
+    for key in meant:
+        assert "k " in view.why(key), key
+    for key in strange:
+        wanted = {"k": key} if isinstance(key, list) else key
+        with pytest.raises(ec.InputError, match=r"view 'counts': k .* does not go with the column, which is"):
+            view.why(wanted)
+        with pytest.raises(ec.InputError, match=r"view 'counts': k .* does not go with the column, which is"):
+            view.fire(wanted)
+    assert view.read().is_empty()
+    view.fire(known)
+    assert view.read()["n"].to_list() == [1]
+
+
+@pytest.mark.parametrize("window", ["2026-01-01", 0, True, (NOON, "later")])
+def test_a_window_is_asked_for_by_its_time(engine: ec.Engine, rows: ec.Source, window: object) -> None:
+    view = engine.view("sums", total(rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.signal()))))
+    engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(1)})
+    with pytest.raises(
+        ec.InputError, match=r"view 'sums': window_(start|end) .* does not go with the column"
+    ):
+        view.why(window=window)
 
 
 def test_a_plan_says_when_windows_speak_and_close(engine: ec.Engine, rows: ec.Source) -> None:
