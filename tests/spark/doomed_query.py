@@ -52,13 +52,16 @@ def declare(engine: ec.Engine) -> None:
     engine.view("minutes", minutes.agg(visits=pl.len()))
 
 
-def batches(count: int, rows: int, users: int = 7) -> list[pl.DataFrame]:
-    """Hits, some of them late, and a quarter of the batch before taken back."""
+def batches(count: int, rows: int, users: int = 7, lull: int = 1) -> list[pl.DataFrame]:
+    """Hits, some of them late, and a quarter of the batch before taken back; of ``lull`` batches one has so many rows.
+
+    The others have a sixth. They are taken in the driver process, as that is expected after such a one; the next is not.
+    """
     draw, found, before = random.Random(11), [], list[Any]()
     for number in range(count):
         new = [
             (draw.randrange(users), draw.randrange(9), BEGIN + timedelta(seconds=25 * number + draw.randrange(-150, 25)), 1)
-            for _ in range(rows)
+            for _ in range(rows // 6 if number % lull else rows)
         ]  # fmt: skip
         found.append(
             pl.DataFrame([*new, *((*row[:3], -1) for row in before[::4])], schema=HITS, orient="row")

@@ -149,10 +149,10 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 def test_killed_while_it_commits(tmp_path: Path) -> None:
     """A163 in Spark: killed when the record of an epoch is half written, after all its tasks are done."""
-    doomed = Doomed(tmp_path, batches(4, 60))
-    assert not doomed.finish(doomed.start("commits/000000000002.json"))
+    doomed = Doomed(tmp_path, batches(5, 60, lull=4))
+    assert not doomed.finish(doomed.start("commits/000000000004.json"))
     assert doomed.ends == [-signal.SIGKILL], doomed.log.read_text()[-4000:]
-    assert doomed.commits() == 2
+    assert doomed.commits() == 4
     assert doomed.finish(doomed.start()), doomed.log.read_text()[-4000:]
     doomed.check()
 
@@ -160,7 +160,7 @@ def test_killed_while_it_commits(tmp_path: Path) -> None:
 @long_only
 def test_killed_in_the_middle_of_an_operation(tmp_path: Path) -> None:
     """A163: of the driver's operations in the store, wherever that is in the protocol; again and again."""
-    doomed, draw = Doomed(tmp_path, batches(3 * KILLS, 60)), random.Random(1)
+    doomed, draw = Doomed(tmp_path, batches(3 * KILLS, 60, lull=4)), random.Random(1)
     for kill in range(KILLS):
         # Some at the start, most in the epochs that come then.
         number = draw.randrange(8) if kill % 4 == 3 else draw.randrange(8, 40)
@@ -176,7 +176,7 @@ def test_killed_in_the_middle_of_an_operation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("victim", ["driver", "java"])
 def test_killed_at_random_times(victim: str, tmp_path: Path) -> None:
     """The driver, whose Java lives on for a moment; or Java, under the driver."""
-    doomed, draw, kills = Doomed(tmp_path, batches(6 * KILLS, 60)), random.Random(victim), 0
+    doomed, draw, kills = Doomed(tmp_path, batches(6 * KILLS, 60, lull=4)), random.Random(victim), 0
     while kills < KILLS:
         process = doomed.start()
         doomed.await_commits(draw.randrange(1, 4), process)
@@ -195,7 +195,7 @@ def test_killed_at_random_times(victim: str, tmp_path: Path) -> None:
 @on_linux
 def test_workers_are_killed(tmp_path: Path) -> None:
     """Spark runs their tasks again; if it gives up, the query is started again."""
-    doomed, draw, kills = Doomed(tmp_path, batches(6 * KILLS, 60)), random.Random(3), 0
+    doomed, draw, kills = Doomed(tmp_path, batches(6 * KILLS, 60, lull=4)), random.Random(3), 0
     while True:
         process = doomed.start()
         doomed.await_commits(1, process)
