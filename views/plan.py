@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NewType
 
@@ -291,17 +291,20 @@ class Plan:
 
     def sources_of(self, place: PlanId) -> list[Input]:
         """The sources from which the rows of a node come."""
-        found, seen, wanted = [], set(), [place]
+        operations = (self.nodes[at].operation for at in self._upstream(place, lambda node: node.inputs))
+        found = [operation for operation in operations if isinstance(operation, Input)]
+        return sorted(found, key=lambda source: source.name)
+
+    def _upstream(self, place: PlanId, onward: Callable[[PlanNode], Sequence[PlanId]]) -> set[PlanId]:
+        """A node and all that is come to from it, going on from each to the nodes that are said."""
+        found: set[PlanId] = set()
+        wanted = [place]
         while wanted:
             at = wanted.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            node = self.nodes[at]
-            if isinstance(node.operation, Input):
-                found.append(node.operation)
-            wanted.extend(node.inputs)
-        return sorted(found, key=lambda source: source.name)
+            if at not in found:
+                found.add(at)
+                wanted.extend(onward(self.nodes[at]))
+        return found
 
     def is_grouped(self, place: PlanId) -> bool:
         """Whether a grouping stands between the sources and a node, so that rows do not add up without end."""
@@ -342,28 +345,17 @@ class Plan:
         Subtraction, late rows of what may be taken back (these may be retractions of rows that were in time), and sources
         whose retractions are trusted. Behind what counts rows, or takes those that are there, no count is below zero.
         """
-        found, seen, wanted = [], set(), [place]
-        while wanted:
-            at = wanted.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            node = self.nodes[at]
-            match node.operation:
-                case Input(trusted=trusted):
-                    found += [at] if trusted else []
-                case Negate():
-                    found.append(at)
-                case TooLate():
-                    found += [at] if self.may_retract(at) else []
-                    wanted.extend(node.inputs)
-                case Group() | WindowedGroup() | Unique() | Top():
-                    pass
-                case Join(kind="semi" | "anti"):
-                    wanted.append(node.inputs[0])
-                case _:
-                    wanted.extend(node.inputs)
-        return sorted(found)
+        return sorted(at for at in self._upstream(place, _below_zero_from) if self._takes_below_zero(at))
+
+    def _takes_below_zero(self, place: PlanId) -> bool:
+        """Whether rows of a node may stand less than zero times, though those of its inputs do not."""
+        match self.nodes[place].operation:
+            case Input(trusted=trusted):
+                return trusted
+            case TooLate():
+                return self.may_retract(place)
+            case operation:
+                return isinstance(operation, Negate)
 
     def graph(self) -> nx.DiGraph[int]:
         """What is needed for the views and sources, as a graph along which deltas flow."""
@@ -392,3 +384,14 @@ class Plan:
     def needed(self) -> list[PlanId]:
         """The nodes behind the views and sources, in the order in which they can be computed."""
         return [PlanId(place) for place in sorted(self.graph().nodes)]
+
+
+def _below_zero_from(node: PlanNode) -> Sequence[PlanId]:
+    """The inputs whose rows that stand less than zero times make such rows of a node."""
+    match node.operation:
+        case Negate() | Group() | WindowedGroup() | Unique() | Top():
+            return ()
+        case Join(kind="semi" | "anti"):
+            return node.inputs[:1]
+        case _:
+            return node.inputs
