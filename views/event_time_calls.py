@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -14,6 +14,7 @@ from evercurrent.core.eventtime.triggers import Trigger
 from evercurrent.core.eventtime.windows import Custom, Given, Global, Window, windowed_schema
 from evercurrent.core.schema import require_columns
 
+from .described import Described
 from .durations import microseconds
 from .plan import (
     BOUNDS,
@@ -37,30 +38,15 @@ PANE_TIME = "pane_time"
 C = TypeVar("C", bound="EventTimeCalls[Any]")
 
 
-class EventTimeCalls(ABC, Generic[C]):
+class EventTimeCalls(Described, Generic[C]):
     """What a collection can be asked about event time. ``C`` is the collection that each call gives."""
 
     _plan: Plan
     _place: PlanId
-    _windowing: Windowing | None
-
-    @property
-    @abstractmethod
-    def schema(self) -> pl.Schema:
-        """The columns and their types."""
 
     @abstractmethod
     def with_columns(self, *exprs: Any, **named_exprs: Any) -> C:
         """All columns, and these computed row by row."""
-
-    @property
-    @abstractmethod
-    def _event_time(self) -> EventTime | None:
-        """Where event time stands."""
-
-    @abstractmethod
-    def _where(self, method: str) -> str:
-        """The method and the collection, for messages."""
 
     @abstractmethod
     def _with(self, place: PlanId, windowing: Windowing | None) -> C:

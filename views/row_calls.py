@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
@@ -13,6 +13,7 @@ from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError, first_line
 from evercurrent.core.schema import forbid_reserved, listed, require_columns
 
+from .described import Described
 from .expression_trees import resolved, shown
 from .expressions import (
     Expression,
@@ -22,7 +23,7 @@ from .expressions import (
     predicate,
     row_expressions,
 )
-from .plan import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest, Windowing
+from .plan import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest
 
 ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]
 """Names, selectors and plain ``pl.col(...)``."""
@@ -30,24 +31,8 @@ ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]
 C = TypeVar("C", bound="RowCalls[Any]")
 
 
-class RowCalls(ABC, Generic[C]):
+class RowCalls(Described, Generic[C]):
     """What makes rows of rows, each by itself. ``C`` is the collection that each call gives."""
-
-    _windowing: Windowing | None
-
-    @property
-    @abstractmethod
-    def schema(self) -> pl.Schema:
-        """The columns and their types."""
-
-    @property
-    @abstractmethod
-    def _event_time(self) -> EventTime | None:
-        """Where event time stands."""
-
-    @abstractmethod
-    def _where(self, method: str) -> str:
-        """The method and the collection, for messages."""
 
     @property
     @abstractmethod
