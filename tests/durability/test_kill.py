@@ -86,11 +86,13 @@ def test_killed_at_random_times(
     check(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("operation", range(60) if LONG else (0, 3, 5, 13, 21, 34))
+@pytest.mark.parametrize("operation", range(120) if LONG else (0, 3, 5, 13, 21, 34))
 def test_killed_in_the_middle_of_an_operation(
     operation: int, tmp_path: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]]]
 ) -> None:
-    for _ in range(3):
-        assert begin(tmp_path, 1, operation).wait(A_RUN) == -signal.SIGKILL
+    """At all operations of a run but the last few; the second and the third have less to do, and may come to the end."""
+    ends = [begin(tmp_path, 1, operation).wait(A_RUN) for _ in range(3)]
+    assert ends[0] == -signal.SIGKILL
+    assert set(ends) <= {-signal.SIGKILL, 0}
     assert begin(tmp_path, 1, -1).wait(A_RUN) == 0
     check(tmp_path, undisturbed)
