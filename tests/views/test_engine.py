@@ -1,5 +1,6 @@
 """Sources, epochs, and what is refused: each error names the place, the column and the way out, and changes nothing."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -26,12 +27,13 @@ def started(kind: Any = "diffs", **options: Any) -> tuple[ec.Engine, Any]:
 
 
 def observed(engine: ec.Engine) -> tuple[Any, ...]:
-    """All that a user can see of an engine."""
+    """All that a user can see of an engine, but how long it took."""
     views = [
         (name, view.epoch, contents(view).counts, len(list(view.deltas())))
         for name, view in engine.views.items()
     ]
-    return engine.epoch_number, views, engine.ledger().rows(), list(engine.sources), engine.explain()
+    explained = re.sub(r" *\d+\.\d{3}$", "", engine.explain(), flags=re.MULTILINE)
+    return engine.epoch_number, views, engine.ledger().rows(), list(engine.sources), explained
 
 
 # Sources in three forms
