@@ -115,7 +115,7 @@ def _quoted(name: str) -> str:
 def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
     """A stream for ``tagged`` that has a row every so many seconds, so that time goes on when no data comes.
 
-    A micro-batch with a beat costs what any other does, some 0.2 s.
+    A micro-batch with a beat costs what any other does, some 0.15 s.
 
     Raises:
         PlanError: it is no number above 0.

@@ -67,6 +67,7 @@ class StageRunner:
             name: state for name, state in self._states.items() if isinstance(state, SourceClock | Held)
         }
         self._ids = {id(state): name for name, state in self._states.items()}
+        self._nothing = [Delta.empty(node.operator.schema) for node in self.circuit.nodes]
         self._witnesses = self._put_witnesses()
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
@@ -189,7 +190,7 @@ class StageRunner:
             inputs = []
             for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
                 found = deltas.get(source) if exchange is None else given.get(exchange)
-                inputs.append(found or Delta.empty(self.circuit.nodes[source].operator.schema))
+                inputs.append(found or self._nothing[source])
             deltas[place] = node.operator.step(now, *inputs)
         return deltas
 
