@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
         checkpoint=folder / "checkpoint",
         buckets=3,
         trigger={"availableNow": True},
-        driver_rows=20,
+        driver_rows=30,
         on_epoch=Sink(folder / "heard"),
     )
     query.await_termination()

@@ -25,8 +25,8 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
-    """A163 under Spark Connect: views, what Spark sees of them, a sink, an epoch by hand."""
-    frames = batches(2, 60)
+    """A163 under Spark Connect: views, what Spark sees of them, a sink, an epoch by hand; the last rows are collected."""
+    frames = batches(4, 60, lull=4)
     feed(tmp_path / "input", frames)
     (tmp_path / "heard").mkdir()
     seen = run_program(tmp_path)
