@@ -297,8 +297,8 @@ class Engine:
     def ledger(self, source: str | None = None) -> pl.DataFrame:
         """Every refused row and why: of all sources with the row as JSON, or of one with its own columns.
 
-        The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` and, into a
-        source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
+        The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
+        source has a ``reason`` of its own) and, into a source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
         changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
         is in it twice, and views without lateness have taken it.
         """

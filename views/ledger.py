@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from evercurrent.core.instants import time_of
+from evercurrent.core.kernels import Index, gather
 from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import DIFF, EPOCH
 
@@ -30,42 +33,85 @@ LEDGER_SCHEMA = pl.Schema(
 
 
 def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
-    """All refused rows, each as JSON."""
-    return pl.concat([LEDGER_SCHEMA.to_frame(), *map(_entry, refused)])
+    """All refused rows, each as JSON, in the order of their refusals. Cost: the rows, and little for each refusal."""
+    return _in_order(LEDGER_SCHEMA, [(of, _as_json(of, frame)) for of, frame in _alike(refused)])
 
 
-def _entry(entry: Refused) -> pl.DataFrame:
-    is_late = entry.watermark is not None
-    bounds = [_bound(entry.frame, name, is_late) for name in BOUNDS]
-    watermark = None if entry.watermark is None else time_of(entry.watermark)
-    own = [name for name in entry.frame.columns if name != DIFF and not (is_late and name in BOUNDS)]
+def source_ledger_frame(refused: Iterable[Refused], source: str, schema: pl.Schema) -> pl.DataFrame:
+    """The refused rows of one source, with its columns: they can be mended and pushed again."""
+    reason = "reason"
+    while reason in schema:
+        reason = f"_{reason}"
+    columns = pl.Schema({EPOCH: pl.UInt64(), reason: pl.String(), **schema, DIFF: pl.Int64()})
+    of_source = ((of, frame) for of, frame in _alike(refused) if of.entries[0].source == source)
+    return _in_order(
+        columns,
+        [
+            (of, _said(of).select(EPOCH, pl.col("reason").alias(reason)).hstack(frame.select(*schema, DIFF)))
+            for of, frame in of_source
+            if set(schema) <= set(frame.columns)
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alike:
+    """Refusals of a source and a kind that have the same columns; ``at`` has, for each of their rows, whose it is."""
+
+    entries: list[Refused]
+    places: Index
+    at: Index
+
+
+def _alike(refused: Iterable[Refused]) -> Iterator[tuple[_Alike, pl.DataFrame]]:
+    """All refusals, by what they have in common, each with their rows."""
+    groups: dict[Hashable, list[tuple[int, Refused]]] = {}
+    for place, entry in enumerate(refused):
+        kind = (entry.source, entry.watermark is not None, *entry.frame.schema.items())
+        groups.setdefault(kind, []).append((place, entry))
+    for group in groups.values():
+        entries = [entry for _, entry in group]
+        at = np.repeat(np.arange(len(group)), [entry.frame.height for entry in entries])
+        alike = _Alike(entries, np.array([place for place, _ in group])[at], at)
+        yield alike, pl.concat([entry.frame for entry in entries])
+
+
+def _said(of: _Alike) -> pl.DataFrame:
+    """What is said of refusals, for each of their rows."""
+    watermarks = [None if entry.watermark is None else time_of(entry.watermark) for entry in of.entries]
+    said = pl.DataFrame(
+        {
+            EPOCH: pl.Series([entry.epoch for entry in of.entries], dtype=pl.UInt64),
+            "source": pl.Series([entry.source for entry in of.entries], dtype=pl.String),
+            "reason": pl.Series([entry.reason for entry in of.entries], dtype=pl.String),
+            "watermark": pl.Series(watermarks, dtype=TIME),
+        }
+    )
+    return gather(said, of.at)
+
+
+def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:
+    is_late = of.entries[0].watermark is not None
+    own = [name for name in frame.columns if name != DIFF and not (is_late and name in BOUNDS)]
     # JSON has no bytes.
-    binary = [pl.col(name).bin.encode("hex") for name in own if entry.frame.schema[name] == pl.Binary]
-    return entry.frame.select(
-        pl.lit(entry.epoch, pl.UInt64).alias(EPOCH),
-        pl.lit(entry.source).alias("source"),
-        pl.lit(entry.reason).alias("reason"),
-        *bounds,
-        pl.lit(watermark, TIME).alias("watermark"),
+    binary = [pl.col(name).bin.encode("hex") for name in own if frame.schema[name] == pl.Binary]
+    rows = frame.select(
+        *(_bound(frame, name, is_late) for name in BOUNDS),
         DIFF,
         pl.struct(pl.col(own).exclude(pl.Binary), *binary).struct.json_encode().alias("row"),
     )
+    return _said(of).hstack(rows).select(*LEDGER_SCHEMA)
+
+
+def _in_order(schema: pl.Schema, parts: Sequence[tuple[_Alike, pl.DataFrame]]) -> pl.DataFrame:
+    """The rows of all parts, in the order of their refusals."""
+    if not parts:
+        return schema.to_frame()
+    order = np.argsort(np.concatenate([of.places for of, _ in parts]), kind="stable")
+    return gather(pl.concat([frame for _, frame in parts]), order)
 
 
 def _bound(frame: pl.DataFrame, name: str, is_late: bool) -> pl.Expr:
     if not is_late or name not in frame.columns:
         return pl.lit(None, TIME).alias(name)
     return pl.col(name).to_physical().cast(TIME).alias(name)
-
-
-def source_ledger_frame(refused: Iterable[Refused], source: str, schema: pl.Schema) -> pl.DataFrame:
-    """The refused rows of one source, with its columns: they can be mended and pushed again."""
-    empty = pl.Schema({EPOCH: pl.UInt64(), "reason": pl.String(), **schema, DIFF: pl.Int64()}).to_frame()
-    parts = [
-        entry.frame.select(
-            pl.lit(entry.epoch, pl.UInt64).alias(EPOCH), pl.lit(entry.reason).alias("reason"), *schema, DIFF
-        )
-        for entry in refused
-        if entry.source == source and set(schema) <= set(entry.frame.columns)
-    ]
-    return pl.concat([empty, *parts])

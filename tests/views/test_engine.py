@@ -115,6 +115,34 @@ def test_a_key_of_two_columns() -> None:
 # The ledger
 
 
+def test_the_ledger_is_in_the_order_of_refusals() -> None:
+    """Of two sources in turn, of one or more rows each."""
+    engine = ec.Engine()
+    for name in ("a", "b"):
+        engine.view(f"of {name}", engine.source(name, {"k": pl.Int64(), name: pl.String()}, kind="diffs"))
+    for number in range(6):
+        name = "ab"[number % 2]
+        rows = pl.DataFrame({"k": [number] * (number + 1), name: [f"{i}" for i in range(number + 1)]})
+        engine.push(name, rows.with_columns(_diff=pl.lit(-1, pl.Int64)))
+    everything = engine.ledger()
+    assert everything["source"].to_list() == [name for n, name in enumerate("ababab") for _ in range(n + 1)]
+    assert everything["_epoch"].to_list() == [n + 1 for n in range(6) for _ in range(n + 1)]
+    assert sorted(everything["row"][-6:]) == [f'{{"k":5,"b":"{i}"}}' for i in range(6)]
+    assert engine.ledger("b")["_epoch"].is_sorted()
+    assert sorted(engine.ledger("b").drop("reason").rows()) == [
+        (n + 1, n, f"{i}", -1) for n in (1, 3, 5) for i in range(n + 1)
+    ]
+
+
+def test_the_ledger_of_a_source_that_has_a_column_of_reasons() -> None:
+    engine = ec.Engine()
+    engine.view("v", engine.source("a", {"k": pl.Int64(), "reason": pl.String()}, kind="diffs"))
+    engine.push("a", {"k": [1], "reason": ["mine"], "_diff": [-1]})
+    assert engine.ledger("a").columns == ["_epoch", "_reason", "k", "reason", "_diff"]
+    engine.push("a", engine.ledger("a").drop("_epoch", "_reason").with_columns(-pl.col("_diff")))
+    assert engine.views["v"].read().rows() == [(1, "mine")]
+
+
 def test_a_retraction_of_what_is_not_there_is_refused_into_the_ledger_and_the_rest_accepted() -> None:
     engine, view = started()
     engine.push("orders", frame_of_entries(COLUMNS, plus((1, "a"))))
