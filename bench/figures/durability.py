@@ -42,7 +42,7 @@ def measure(settings: Settings) -> Figure:
 
 def _costs(settings: Settings) -> dict[str, list[Outcome]]:
     epochs = 50 if settings.quick else EPOCHS
-    sizes = ("--keys", str(KEYS), "--epochs", str(epochs), "--rows", str(ROWS))
+    sizes = (str(settings.workspace), "--keys", str(KEYS), "--epochs", str(epochs), "--rows", str(ROWS))
     programs = [
         Program(label, "bench.programs.durable", (*sizes, *every))
         for label, every in {MEMORY: (), EVERY: ("--every", "1"), TENTH: ("--every", "10")}.items()
