@@ -157,14 +157,19 @@ def steps_in(run: Run) -> list[Step]:
 
 
 def frame_bytes(frame: pl.DataFrame) -> bytes:
-    """The values of a frame, to be compared byte by byte.
-
-    Made anew of its values: what Arrow leaves open - bits behind the last value, what is under a null, whether it is said
-    of each value that it is none - follows from where a column was cut out of.
-    """
+    """The frame, to be compared byte by byte."""
     stream = io.BytesIO()
-    pl.DataFrame(frame.to_dict(as_series=False), frame.schema).write_ipc_stream(stream)
+    frame.rechunk().write_ipc_stream(stream)
     return stream.getvalue()
+
+
+def value_bytes(frame: pl.DataFrame) -> bytes:
+    """The values of a frame that was read out of states, to be compared byte by byte.
+
+    Such a frame is cut out of columns of states, which are others after a restart: bits behind the last value, and whether
+    it is said of each value that it is no null, are left open by Arrow and follow from these.
+    """
+    return frame_bytes(pl.DataFrame(frame.to_dict(as_series=False), frame.schema))
 
 
 def counted(frames: Sequence[pl.DataFrame]) -> Counter[Any]:

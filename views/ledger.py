@@ -49,7 +49,7 @@ def source_ledger_frame(refused: Iterable[Refused], source: str, schema: pl.Sche
         [
             (of, _said(of).select(EPOCH, pl.col("reason").alias(reason)).hstack(frame.select(*schema, DIFF)))
             for of, frame in of_source
-            if set(schema) <= set(frame.columns)
+            if schema.items() <= frame.schema.items()
         ],
     )
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
-from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of
+from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of, value_bytes
 from eventtime.pipelines import COLUMNS, Run, runs
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Still
 from evercurrent.core.errors import InputError
@@ -63,7 +63,7 @@ def assert_goes_on(plan: Plan, steps: list[Step], stops: set[int]) -> None:
                 f"epoch {number + 1}, node {node.name}:\n{one}\n{other}"
             )
     for one, other in zip(plain.contents(), moved.contents(), strict=True):
-        assert frame_bytes(one) == frame_bytes(other)
+        assert value_bytes(one) == value_bytes(other)
     assert [s.entries for s in plain.states] == [s.entries for s in moved.states]
     assert [refused.frame.rows() for refused in plain.compiled.ledger.refused] == [
         refused.frame.rows() for refused in moved.compiled.ledger.refused
