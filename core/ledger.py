@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import polars as pl
 
 from .clock import Epoch
+from .recent import Recent
 from .routes import ONE, Route
 from .saved import PAYLOAD, Saved
 
@@ -36,7 +36,7 @@ class Ledger:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.refused: deque[Refused] = deque()
+        self.refused: Recent[Refused] = Recent()
         self.entries = 0
         self.forgotten = 0
         self._staged: list[Refused] = []
@@ -83,7 +83,7 @@ class Ledger:
 
     def restore(self, saved: Saved) -> None:
         """See ``State``."""
-        self.refused = deque(saved.pieces)
+        self.refused = Recent(saved.pieces)
         self.entries = sum(refused.frame.height for refused in self.refused)
         self.forgotten = saved.facts.get("forgotten", 0)
         self._staged = []

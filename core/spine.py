@@ -9,8 +9,10 @@ log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -28,17 +30,23 @@ FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """A spine at one epoch: its runs, the totals of their columns, and what decides on the next merge of all.
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """A spine at one epoch, which no later one changes: its runs, their totals, and what decides on the next merge of all.
 
-    Totals are modulo 2^64, as the sums of columns wrap.
+    Totals are modulo 2^64, as the sums of columns wrap. ``merged`` has the runs as one, once somebody has asked for
+    that: which of several readers does it first makes no difference to anybody.
     """
 
     runs: tuple[Run, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
     attempt_from: int = 0
     wasted: int = 0
+    merged: list[Run] = field(default_factory=list)
+
+    def with_runs(self, runs: tuple[Run, ...], **changed: Any) -> Version:
+        """The same with other runs, which nobody has merged yet."""
+        return replace(self, runs=runs, merged=[], **changed)
 
 
 class Spine:
@@ -46,7 +54,10 @@ class Spine:
 
     ``runs`` is the last commit. ``stage`` does all the work of an epoch, merges included; ``commit`` moves a
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
-    this state. ``touched`` counts the entries read and written since the beginning.
+    this state. ``touched`` counts the entries that epochs have read and written since the beginning.
+
+    Epochs run in one thread at a time. Whoever else reads takes the ``version`` of a commit and reads a copy of the
+    spine ``at`` it: nothing of that is seen by epochs but the merge of all runs, which they may go on from.
 
     ``keeps_runs``: reading everything does not replace the runs by one, as they are on disk and it is not.
     ``most_merged``: runs that would make one of more entries stay apart, so that every merge fits into memory;
@@ -61,12 +72,23 @@ class Spine:
         self.layout = layout
         self.route = route
         self._nothing = empty_run(layout)
-        self._committed = _Version()
-        self._staged: _Version | None = None
+        self._committed = Version()
+        self._staged: Version | None = None
         self.delta = self._nothing
         self.touched = 0
         self._wasted = 0
-        self._merged: tuple[tuple[Run, ...], Run] | None = None
+
+    @property
+    def version(self) -> Version:
+        """The last commit."""
+        return self._committed
+
+    def at(self, version: Version) -> Self:
+        """A spine of the reader's own that is at this commit of this one. Copies no run."""
+        own = copy.copy(self)
+        own._committed, own._staged, own.delta = version, None, self._nothing
+        own.touched = own._wasted = 0
+        return own
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -84,11 +106,11 @@ class Spine:
         if not added:
             return
         then = self._committed
-        totals, piled = dict(then.totals), then.runs
+        totals, piled = dict(then.totals), self._as_read(then)
         for part in added:
             _add_totals(totals, part)
             piled = self._piled((*piled, part))
-        self._staged = self._tidied(_Version(piled, totals, then.attempt_from, then.wasted))
+        self._staged = self._tidied(then.with_runs(piled, totals=totals))
         self.delta = run
 
     def waste(self, entries: int) -> None:
@@ -138,13 +160,10 @@ class Spine:
 
     def merged(self) -> Run:
         """All entries in one run. Cost: the state, once for as long as it does not change."""
-        if self._merged is None or self._merged[0] is not self.runs:
-            merged = self._merge(self.runs)
-            if self._staged is None and not self.keeps_runs:
-                # The same collection in one run: it need not be kept twice.
-                self._committed = replace(self._committed, runs=(merged,) if len(merged) else ())
-            self._merged = self.runs, merged
-        return self._merged[1]
+        version = self._committed
+        if not version.merged:
+            version.merged.append(merge(self.layout, version.runs) if version.runs else self._nothing)
+        return version.merged[0]
 
     # What outlives the process
 
@@ -161,7 +180,7 @@ class Spine:
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
             _add_totals(totals, run)
-        self._committed = _Version(runs, totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
+        self._committed = Version(runs, totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:
@@ -171,6 +190,12 @@ class Spine:
     def piece_of(self, columns: pl.DataFrame) -> Run:
         """See ``State``."""
         return run_of_columns(self.layout, columns)
+
+    def _as_read(self, version: Version) -> tuple[Run, ...]:
+        """The runs of a commit; as one, if somebody has merged them: the same collection need not be kept twice."""
+        if not version.merged or self.keeps_runs:
+            return version.runs
+        return tuple(filter(len, version.merged[:1]))
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Merge the youngest run with those that it exceeds, and as soon as there are ``FAN`` of its level, these.
@@ -192,7 +217,7 @@ class Spine:
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
 
-    def _tidied(self, version: _Version) -> _Version:
+    def _tidied(self, version: Version) -> Version:
         """Merge everything where it may all cancel, or where as much was read in vain as there is to merge.
 
         Runs cancel each other only if their columns add up to zero: what is undone leaves nothing. If they do
@@ -207,7 +232,7 @@ class Spine:
             return version
         merged = tuple(self._merged_in_ranges(runs, 0, 2**64 - 1))
         attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return replace(version, runs=merged, attempt_from=attempt_from, wasted=0)
+        return version.with_runs(merged, attempt_from=attempt_from, wasted=0)
 
     def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
         """The first place, from this one on, from which the runs to the last may be merged."""

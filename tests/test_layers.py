@@ -40,7 +40,9 @@ LEVELS = {
         "routes",
         "placement",
         "instants",
+        "recent",
         "ledger",
+        "ownership",
     },
     "state": {
         "run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
@@ -29,11 +30,10 @@ class Asking:
         self._view = view
         self._place = plan.views[view]
 
-    def watermark(self) -> datetime | int | None:
-        """How far the event time of the view's rows is complete."""
-        clocks = self._compiled.clocks
+    def watermark(self, watermarks: Mapping[str, int]) -> datetime | int | None:
+        """How far the event time of the view's rows is complete, by the watermarks of the sources."""
         return shown_watermark(
-            min((clocks[name].before for name in self._sources(self._place)), default=START_OF_TIME)
+            min((watermarks[name] for name in self._sources(self._place)), default=START_OF_TIME)
         )
 
     def windows(self, key: object, window: object) -> tuple[TrackWindows, OpenWindows]:

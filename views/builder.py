@@ -42,7 +42,7 @@ from evercurrent.core.protocol import Operator, State
 from evercurrent.core.routes import KeyColumns
 from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF, Order
-from evercurrent.core.spine import Spine
+from evercurrent.core.spine import Spine, Version
 from evercurrent.core.stages import Cut
 
 from .expressions import Expression
@@ -60,8 +60,13 @@ class Readable(Protocol):
 
     spine: Spine
 
-    def contents(self) -> pl.DataFrame:
-        """All rows."""
+    @property
+    def reads(self) -> tuple[Spine, ...]:
+        """The states from which the contents are made."""
+        ...
+
+    def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
+        """All rows, as of the last commit, or ``at`` versions of the states that it ``reads``."""
         ...
 
 

@@ -10,10 +10,11 @@ where the store has a log for it, and is evaluated again after a crash.
 from __future__ import annotations
 
 import gc
+import os
 import time
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ from .identity import check_plan, plan_record
 from .input_log import InputLog, logged
 from .interrupts import interrupts_deferred
 from .past import BORN, Past, in_bucket_0
+from .past_reading import PastReader
 from .plan import Plan
 from .reader_notes import read_note, write_note
 from .residence import Residence
@@ -58,6 +60,7 @@ class _Open:
     saver: Saver
     residence: Residence
     past: Past
+    readers: PastReader
     plan: Mapping[str, Any]
     states: Mapping[str, State]
     versions: Mapping[str, str] = field(default_factory=versions)
@@ -98,6 +101,7 @@ class Durability:
         self._lock = ExitStack()
         self._closed = False
         self._ended: str | None = None
+        self._process = os.getpid()
         weakref.finalize(self, _let_go, self._lock)
 
     @property
@@ -109,8 +113,14 @@ class Durability:
         """Check that an epoch can be written.
 
         Raises:
-            CheckpointError: the engine was closed, it is not known how its last epoch ended, or another one has gone on.
+            CheckpointError: the engine was closed, it is not known how its last epoch ended, another one has gone on, or
+                this process was forked off the one that has the checkpoint.
         """
+        if not self._is_ours:
+            raise CheckpointError(
+                f"{self._where}: the engine has opened it in process {self._process}, of which this one was forked off; "
+                "push there, or close it and make an engine here. What its views held at the fork can be read"
+            )
         if self._ended is not None:
             raise CheckpointError(self._ended)
         if self._closed:
@@ -123,6 +133,7 @@ class Durability:
             CheckpointError: another one writes there, what is there is no checkpoint, is of another plan or damaged.
         """
         self.require_open()
+        self._process = os.getpid()
         store = self._checkpoint.store
         is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
         self._take_lock(store)
@@ -146,7 +157,8 @@ class Durability:
         states = in_bucket_0(compiled)
         residence = Residence(states, saver, self._checkpoint.resident_bytes)
         past = Past(self._plan, plan, log, pieces)
-        self._open = _Open(store, log, saver, residence, past, plan, states)
+        readers = PastReader(self._plan, plan, store, pieces)
+        self._open = _Open(store, log, saver, residence, past, readers, plan, states)
         self._open.inputs = self._input_log(store)
         last = log.last
         if last is None:
@@ -162,7 +174,7 @@ class Durability:
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
-        self._open.past.born = born
+        self._open.past.born = self._open.readers.born = born
         heard = read_note(store, last.epoch)
         return Resumed(
             epoch=last.epoch,
@@ -279,7 +291,7 @@ class Durability:
         Raises:
             CheckpointError: what was not committed yet could not be.
         """
-        if self._closed:
+        if self._closed or not self._is_ours:
             return
         try:
             if self._open is not None and self._ended is None:
@@ -296,11 +308,31 @@ class Durability:
         self._lock.close()
 
     @property
-    def past(self) -> Past:
-        """What the retained commits know of earlier epochs."""
-        return self._now().past
+    def waiting(self) -> tuple[Passed, ...]:
+        """The epochs that are done and not committed yet."""
+        return self._now().past.waiting
+
+    @property
+    def past(self) -> PastReader:
+        """What the retained commits know of earlier epochs, for any thread."""
+        return self._now().readers
+
+    def bear(self, views: Iterable[str], epoch: int) -> None:
+        """Note that these views come to be in this epoch."""
+        past, readers = self._now().past, self._now().readers
+        past.born = readers.born = {**past.born, **dict.fromkeys(views, epoch)}
+
+    @property
+    def maps_states(self) -> bool:
+        """Whether ``tidy`` replaces what states hold by what is on disk, to keep within a limit of memory."""
+        return self._checkpoint.resident_bytes is not None
 
     # Details
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether it was not opened yet, or in this process."""
+        return self._open is None or self._process == os.getpid()
 
     def _input_log(self, store: Store) -> InputLog | None:
         """Where input is logged, if that is better than to commit every epoch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ from evercurrent.core.allocation import expect_large_arrays
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.eventtime.watermarks import Watermark
-from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import listed
 
 from .asking import Asking, shown_watermark
@@ -25,15 +24,18 @@ from .checkpoint import Checkpoint
 from .collection import Collection, require_collection
 from .durability import Durability
 from .durations import instant
-from .epochs import Offered
+from .epochs import Batch, Offered
 from .explain import engine_html, explain_mermaid, explain_text
 from .history import Retain
 from .ledger import ledger_frame, source_ledger_frame
+from .open_epochs import OpenEpoch, gathered, open_epoch
 from .plan import Plan, SourceKind
-from .run_log import RunLog
+from .published import Published
+from .run_log import RunLog, RunRecorder
 from .running import Running
 from .sources import Source, accepted, declare
 from .subscriptions import Readers
+from .turns import Turn
 from .view import View
 from .windowing import forbid_unused_answers
 
@@ -63,6 +65,8 @@ class Engine:
     declares the same views on the same folder goes on where the last one ended: views, windows, watermarks, named
     subscriptions, positions of the input. It is opened when it is first needed, and only one engine at a time may
     have it open: ``close()``, the end of a ``with`` block or of the process release it.
+
+    Any thread may call anything: who writes waits for its turn, who reads waits for nobody (``docs/concurrency.md``).
     """
 
     def __init__(
@@ -79,9 +83,9 @@ class Engine:
         self._retain = retain or Retain()
         expect_large_arrays()
         self._plan = Plan()
-        self._open_epoch: Offered | None = None
-        log = RunLog(self._retain, records_rows=bool(record))
-        self._running = Running(self._plan, self.sources, self.views, log)
+        self._turn = Turn()
+        log = RunRecorder(self._retain, records_rows=bool(record))
+        self._running = Running(self._plan, self.sources, self.views, log, self._turn)
         if checkpoint is not None:
             self.use_checkpoint(checkpoint)
 
@@ -121,13 +125,14 @@ class Engine:
         Raises:
             PlanError: a name that is taken, reserved columns, options that do not go together.
         """
-        self._require_free("source", name, self.sources)
         options = {
             "kind": kind, "key": key, "event_time": event_time, "watermark": watermark, "bounded": bounded,
             "strict": strict, "trusted": trusted, "retained": retained,
         }  # fmt: skip
-        self.sources[name] = declare(self._plan, name, schema, **options)  # type: ignore[arg-type]
-        return self.sources[name]
+        with self._turn:
+            self._require_free("source", name, self.sources)
+            self.sources[name] = declare(self._plan, name, schema, **options)  # type: ignore[arg-type]
+            return self.sources[name]
 
     def view(self, name: str, collection: Collection) -> View:
         """Declare a named result that is kept current, and can be read, followed and built on.
@@ -135,14 +140,16 @@ class Engine:
         Raises:
             PlanError: a name that is taken, a collection of another engine, a declaration after the first epoch.
         """
-        self._require_free("view", name, self.views)
-        require_collection(f"view {name!r}", self._plan, collection)
-        forbid_unused_answers(f"view {name!r}", collection._windowing)
-        self._plan.views[name] = collection._place
-        self.views[name] = View(
-            self, self._plan, collection._place, name, self._retain, collection._windowing
-        )
-        return self.views[name]
+        with self._turn:
+            self._require_free("view", name, self.views)
+            require_collection(f"view {name!r}", self._plan, collection)
+            forbid_unused_answers(f"view {name!r}", collection._windowing)
+            place, windowing = collection._place, collection._windowing
+            view = View(self, self._plan, place, name, self._retain, windowing)
+            # Others look at these while we write: they get new ones.
+            self._plan.views = {**self._plan.views, name: place}
+            self.views[name] = view
+            return view
 
     def push(
         self,
@@ -158,30 +165,30 @@ class Engine:
         Args:
             source: the name of the source.
             data: a polars frame, anything that speaks Arrow's C stream, a dict of columns, or a list of rows:
-                dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there.
+                dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there. What
+                becomes of it afterwards does not matter: values in memory that somebody could write are copied.
             at: processing time of the batch, with time zone; by default the clock is read, here and only here.
             watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME``: it was the last.
             position: where the batch stands in its source, a whole number that grows. A batch whose position was
                 reached before is skipped: it can be offered again after a crash, and counts once.
 
         Returns:
-            The number of the epoch; of a batch that was skipped, that of the last one.
+            The number of the epoch; of a batch that was skipped, that of the last one. Where an epoch is open: the number
+            that it has if nobody else pushes meanwhile.
 
         Raises:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
             CheckpointError: the epoch could not be written; nothing has changed, unless it says otherwise.
         """
-        declared, alone = self._source(source), self._open_epoch is None
-        offered = Offered() if self._open_epoch is None else self._open_epoch
-        if not alone and at is not None:
-            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
-        if position is not None and offered.skips(source, position, self.positions):
+        declared, block = self._source(source), self._block(at)
+        # Looked at before the rows are: what is skipped need not fit.
+        if position is not None and Offered().skips(source, position, self.positions):
+            if block is not None:
+                block.take(Batch(source, position=position), self.positions)
             return self.epoch_number
         delta = accepted(declared, data)
-        if watermark is not None:
-            offered.promise(source, self._instant(source, watermark))
-        offered.add(source, delta, position)
-        return self._running.run(offered, at) if alone else self.epoch_number + 1
+        moved = None if watermark is None else self._instant(source, watermark)
+        return self._take(block, Batch(source, delta, moved, position), at)
 
     def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
         """An epoch without rows that moves the watermark of a source by hand, or part of the epoch that is open.
@@ -189,56 +196,68 @@ class Engine:
         Raises:
             InputError: no event time, or the watermark would move back; nothing has changed.
         """
-        moved = self._instant(source, watermark)
-        if self._open_epoch is None:
-            return self._running.run(Offered(watermarks={source: moved}), at)
-        if at is not None:
-            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
-        self._open_epoch.promise(source, moved)
-        return self.epoch_number + 1
+        return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
 
     def tick(self, *, at: datetime | None = None) -> int:
         """An epoch without rows: processing time moves on, and what waits for it has its turn."""
-        if self._open_epoch is not None:
+        if open_epoch(self) is not None:
             raise InputError(
                 "an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says"
             )
-        return self._running.run(Offered(), at)
+        return self._run(Offered(), at)
+
+    def _block(self, at: datetime | None) -> OpenEpoch | None:
+        """The epoch that is open here."""
+        block = open_epoch(self)
+        if block is not None and at is not None:
+            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+        return block
+
+    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
+        """A batch into the epoch that is open, or as one."""
+        if block is not None and (taken := block.take(batch, self.positions)) is not None:
+            return self.epoch_number + taken
+        offered = Offered()
+        offered.take(batch)
+        return self._run(offered, at)
+
+    def _run(self, offered: Offered, at: datetime | None) -> int:
+        """An epoch, when it is our turn; none, if all of it has been taken meanwhile. Returns the number of the last one."""
+        with self._turn:
+            offered = offered.without(self.positions)
+            return self.epoch_number if offered.is_repeated else self._running.run(offered, at)
 
     @property
     def epoch_number(self) -> int:
         """The number of the last epoch; 0: there was none."""
-        self._open_checkpoint()
-        return self._running.epoch
+        return self._shown()[0]
 
     @property
     def positions(self) -> dict[str, int]:
         """How far each source was taken: the last ``position`` that was pushed. The input goes on after it."""
-        self._open_checkpoint()
-        return dict(sorted(self._running.positions.items()))
+        return dict(sorted(self._shown()[1].items()))
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
         """How far the event time of each source is complete; None: nothing is known, ``END_OF_TIME``: it has ended."""
-        clocks = self._current().clocks
-        return {name: shown_watermark(clock.before) for name, clock in clocks.items()}
+        return {name: shown_watermark(instant) for name, instant in self.published().watermarks.items()}
 
     @contextmanager
-    def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
+    def epoch(self, *, at: datetime | None = None) -> Iterator[OpenEpoch]:
         """Everything pushed inside is one epoch: all of it happens, or, if anything raises, none of it.
 
-        If all of it was pushed before (``position=``), there is no epoch.
+        If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
+        their own, one after the other as they end; what is yielded says in ``number`` which one it was.
         """
-        if self._open_epoch is not None:
-            raise InputError("an epoch is open already; epochs do not nest")
-        self._open_checkpoint()
-        self._open_epoch = offered = Offered()
-        try:
-            yield
-        finally:
-            self._open_epoch = None
+        self._shown()
+        with gathered(self) as block:
+            yield block
+            offered = block.close()
         if not offered.is_repeated:
-            self._running.run(offered, at)
+            with self._turn:
+                before = self.epoch_number
+                number = self._run(offered, at)
+                block.number = number if number > before else None
 
     def use_checkpoint(self, checkpoint: str | Path | Checkpoint) -> None:
         """Have a checkpoint from now on: what ``Engine(checkpoint=...)`` does, for an engine that somebody else made.
@@ -246,12 +265,16 @@ class Engine:
         Raises:
             PlanError: it has one, or rows that the checkpoint would not know of.
         """
-        if self.is_durable or self._running.epoch:
-            raise PlanError("an engine has one checkpoint, from before the first push on; make a new engine")
-        found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        self._running = Running(
-            self._plan, self.sources, self.views, self.run_log, Durability(found, self._plan)
-        )
+        with self._turn:
+            if self.is_durable or self._running.epoch:
+                raise PlanError(
+                    "an engine has one checkpoint, from before the first push on; make a new engine"
+                )
+            found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+            durability = Durability(found, self._plan)
+            self._running = Running(
+                self._plan, self.sources, self.views, self._running.log, self._turn, durability
+            )
 
     @property
     def is_durable(self) -> bool:
@@ -269,10 +292,11 @@ class Engine:
             raise InputError(
                 "the engine has no checkpoint; make it with Engine(checkpoint=PATH), and all epochs are written"
             )
-        if self._open_epoch is not None:
+        if open_epoch(self) is not None:
             raise InputError("an epoch is open: end it first, and then write the checkpoint")
-        self._running.flush()
-        return self.epoch_number
+        with self._turn:
+            self._running.flush()
+            return self.epoch_number
 
     def close(self) -> None:
         """Write what is not yet on disk, and let another engine have the checkpoint. Closing twice is no error.
@@ -282,7 +306,8 @@ class Engine:
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
-        self._running.close()
+        with self._turn:
+            self._running.close()
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
@@ -302,18 +327,22 @@ class Engine:
         changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
         is in it twice, and views without lateness have taken it.
         """
-        refused = self._current().ledger.refused
+        refused = self.published().refused
         if source is None:
             return ledger_frame(refused)
         return source_ledger_frame(refused, source, self._source(source).schema)
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
-        """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart."""
-        compiled = self._current()
+        """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart.
+
+        As of one epoch; where epochs follow each other faster than this can be written, the end of one is waited for.
+        """
         if format == "text":
-            return explain_text(self._plan, compiled, self._running.epoch)
+            return self._running.steadily(
+                lambda compiled: explain_text(self._plan, compiled, self._running.epoch)
+            )
         if format == "mermaid":
-            return explain_mermaid(self._plan, compiled)
+            return self._running.steadily(lambda compiled: explain_mermaid(self._plan, compiled))
         raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
 
     @property
@@ -329,11 +358,11 @@ class Engine:
     def __repr__(self) -> str:
         """Sources, views and the epoch."""
         sources, views = ", ".join(self.sources) or "none", ", ".join(self.views) or "none"
-        return f"Engine at epoch {self._running.epoch}; sources: {sources}; views: {views}"
+        return f"Engine at epoch {self._running.shown()[0]}; sources: {sources}; views: {views}"
 
     def _repr_html_(self) -> str:
         """Sources and views with their columns and the epoch, for notebooks."""
-        return engine_html(self._running.epoch, self.sources, self.views)
+        return engine_html(self._running.shown()[0], self.sources, self.views)
 
     def _source(self, name: str) -> Source:
         if name not in self.sources:
@@ -360,12 +389,13 @@ class Engine:
 
     def _current(self) -> Compiled:
         """The circuit of the plan as it stands."""
-        return self._running.current()
+        return self.published().compiled
 
-    def _open_checkpoint(self) -> None:
-        """Go on where the checkpoint ends, if there is one and the views that it is about have been declared."""
+    def _shown(self) -> tuple[int, Mapping[str, int]]:
+        """The last epoch and the positions: of the checkpoint, if there is one and the views that it is about are declared."""
         if self._running.durability is not None and self.views:
-            self._running.current()
+            self.published()
+        return self._running.shown()
 
     def _instant(self, source: str, watermark: datetime | int) -> int:
         """A watermark by hand as an instant."""
@@ -380,28 +410,37 @@ class Engine:
 
     def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
         """An epoch without rows in which windows of a view are told to speak; the same as ``View.fire``."""
-        tracker, windows = self._asking(view).windows(key, window)
-        tracker.signal(windows.keys)
-        try:
-            return self._running.run(Offered(is_all=False), at)
-        finally:
-            tracker.forget_signals()
+        with self._turn:
+            tracker, windows = Asking(self._plan, self._running.current(), view).windows(key, window)
+            tracker.signal(windows.keys)
+            try:
+                return self._running.run(Offered(is_all=False), at)
+            finally:
+                tracker.forget_signals()
 
     def why(self, view: str, key: object, window: object) -> list[str]:
         """Why windows of a view do not speak; the same as ``View.why``."""
-        asking, last = self._asking(view), self.run_log.last
-        return asking.why(key, window, 0 if last is None else Now(Epoch(last[0]), last[1]).instant)
+
+        def lines(compiled: Compiled) -> list[str]:
+            last = self._running.log.now().last
+            instant = 0 if last is None else Now(Epoch(last[0]), last[1]).instant
+            return Asking(self._plan, compiled, view).why(key, window, instant)
+
+        return self._running.steadily(lines)
 
     def watermark_of(self, view: str) -> datetime | int | None:
         """How far the event time of a view's rows is complete; the same as ``View.watermark``."""
-        return self._asking(view).watermark()
+        now = self.published()
+        return Asking(self._plan, now.compiled, view).watermark(now.watermarks)
 
-    def _asking(self, view: str) -> Asking:
-        return Asking(self._plan, self._current(), view)
+    def published(self) -> Published:
+        """What there is to be read, of one epoch: no later one changes it."""
+        return self._running.published()
 
-    def ready(self) -> None:
-        """See to it that views hold what they hold before any input, or held when the engine was last open."""
-        self._current()
+    @property
+    def turn(self) -> Turn:
+        """Who has it writes; all others wait."""
+        return self._turn
 
     @property
     def readers(self) -> Readers:
@@ -411,11 +450,12 @@ class Engine:
     @property
     def run_log(self) -> RunLog:
         """When the last epochs were, how far the watermarks, and which rows came."""
-        return self._running.log
+        return self.published().log
 
-    def refused(self) -> Iterable[Refused]:
-        """The entries of the ledger, as they are."""
-        return tuple(self._current().ledger.refused)
+    def record_rows(self) -> None:
+        """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
+        with self._turn:
+            self._running.log.records_rows = True
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
         """All rows of a view now, or after an epoch; the same as ``View.read``."""

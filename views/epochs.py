@@ -13,18 +13,30 @@ from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError
 from evercurrent.core.instants import shown
 
-from .run_log import Noted
+Noted = tuple[int, int, Mapping[str, int]]
+"""An epoch that has gone by: its number, its processing time in microseconds, the watermarks after it."""
 
 MOST_POSITION = 2**63 - 1
 """Positions are counted in 64 bits, as rows of any log are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What one push brings: changes of a source, a watermark by hand, or both; and its place in the source."""
+
+    source: str
+    delta: Delta | None = None
+    watermark: int | None = None
+    position: int | None = None
 
 
 @dataclass(slots=True)
 class Offered:
     """The input of an epoch: gathered push by push while it is open, and then taken as a whole or not at all.
 
-    ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before.
-    ``is_all``: nothing else bears on the epoch, such as a window that was told to speak.
+    ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before,
+    ``batches`` are all that it is made of. ``is_all``: nothing else bears on the epoch, such as a window that was told to
+    speak.
     """
 
     deltas: dict[str, list[Delta]] = field(default_factory=dict)
@@ -32,6 +44,33 @@ class Offered:
     positions: dict[str, int] = field(default_factory=dict)
     skipped: int = 0
     is_all: bool = True
+    batches: list[Batch] = field(default_factory=list)
+
+    def take(self, batch: Batch) -> None:
+        """Take what a push brings.
+
+        Raises:
+            InputError: the watermark would move back within the epoch.
+        """
+        if batch.watermark is not None:
+            self.promise(batch.source, batch.watermark)
+        if batch.delta is not None:
+            self.add(batch.source, batch.delta, batch.position)
+        self.batches.append(batch)
+
+    def without(self, taken: Mapping[str, int]) -> Offered:
+        """What of it was not taken by other epochs meanwhile, by these positions of the sources."""
+        left = [
+            batch
+            for batch in self.batches
+            if batch.position is None or batch.position > taken.get(batch.source, -1)
+        ]
+        if len(left) == len(self.batches):
+            return self
+        offered = Offered(skipped=self.skipped + len(self.batches) - len(left), is_all=self.is_all)
+        for batch in left:
+            offered.take(batch)
+        return offered
 
     def add(self, source: str, delta: Delta, position: int | None) -> None:
         """Take the changes of one push, and how far the source is taken with it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
@@ -11,6 +11,9 @@ from typing import Protocol
 import polars as pl
 
 from evercurrent.core.errors import EpochGoneError, PlanError
+from evercurrent.core.recent import Recent, Stretch
+
+from .epochs import Passed
 
 BEFORE_ALL = -1
 """Before epoch 0, in which a group of nothing gets its row."""
@@ -39,13 +42,62 @@ class Older(Protocol):
         """Deltas of a view of all epochs after this one are there."""
         ...
 
-    def deltas(self, view: str, since: int, until: int) -> Iterator[pl.DataFrame]:
-        """The deltas of a view after one epoch and up to another.
+    def deltas(self, view: str, since: int, until: int, waiting: Sequence[Passed]) -> Iterator[pl.DataFrame]:
+        """The deltas of a view after one epoch and up to another; ``waiting`` are those that are not on files yet.
 
         Raises:
             EpochGoneError: they are no longer retained; at once, not when they are read.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retained:
+    """The deltas of one view that can be had at the end of an epoch; no later one changes that.
+
+    ``frames`` are those in memory, of all epochs after ``complete_since``. ``waiting`` are the epochs that are on no
+    file yet, as they were then or later: what is on files meanwhile is in neither twice.
+    """
+
+    view: str
+    frames: Stretch[tuple[int, pl.DataFrame]]
+    complete_since: int
+    older: Older | None
+
+    @property
+    def begins(self) -> int:
+        """Deltas of all epochs after this one can be had."""
+        if self.older is None:
+            return self.complete_since
+        return min(self.complete_since, self.older.begins(self.view))
+
+    def require(self, epoch: int, waiting: Sequence[Passed] = ()) -> None:
+        """Check that the deltas of all epochs after this one can be had.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        if epoch >= self.complete_since:
+            return
+        if self.older is None:
+            raise EpochGoneError(
+                f"view {self.view!r}: the deltas after epoch {epoch} are no longer retained, those after "
+                f"{self.complete_since} are; start from view.snapshot(), or retain more with Engine(retain=Retain(...))"
+            )
+        self.older.deltas(self.view, epoch, self.complete_since, waiting)
+
+    def since(self, epoch: int, waiting: Sequence[Passed] = ()) -> Iterator[pl.DataFrame]:
+        """The deltas of all epochs after this one: frames of the caller's own.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        self.require(epoch, waiting)
+        first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place][0])
+        newer = (frame.clone() for _, frame in self.frames.past(first))
+        if epoch < self.complete_since and self.older is not None:
+            return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
+        return newer
 
 
 class History:
@@ -54,18 +106,19 @@ class History:
     def __init__(self, view: str, retain: Retain) -> None:
         self._view = view
         self._retain = retain
-        self._frames: deque[tuple[int, pl.DataFrame]] = deque()
+        self._frames: Recent[tuple[int, pl.DataFrame]] = Recent()
         self._rows = 0
         self._older: Older | None = None
-        self.complete_since = BEFORE_ALL
-        """Deltas of all epochs after this one are in memory."""
+        self._complete_since = BEFORE_ALL
 
     def append(self, epoch: int, frame: pl.DataFrame) -> None:
         """Add the delta of an epoch; the oldest go when there are too many."""
         self._frames.append((epoch, frame))
         self._rows += frame.height
-        while self._frames and (len(self._frames) > self._retain.epochs or self._rows > self._retain.rows):
-            self.complete_since, gone = self._frames.popleft()
+        while len(self._frames) and (
+            len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
+        ):
+            self._complete_since, gone = self._frames.popleft()
             self._rows -= gone.height
 
     def clear(self) -> None:
@@ -76,40 +129,8 @@ class History:
     def go_on(self, after: int, older: Older) -> None:
         """Begin after this epoch; what was before, and what memory has no room for, is asked of ``older``."""
         self.clear()
-        self.complete_since, self._older = after, older
+        self._complete_since, self._older = after, older
 
-    @property
-    def begins(self) -> int:
-        """Deltas of all epochs after this one can be had."""
-        return (
-            self.complete_since
-            if self._older is None
-            else min(self.complete_since, self._older.begins(self._view))
-        )
-
-    def require(self, epoch: int) -> None:
-        """Check that the deltas of all epochs after this one can be had.
-
-        Raises:
-            EpochGoneError: they are no longer retained.
-        """
-        if epoch >= self.complete_since:
-            return
-        if self._older is None:
-            raise EpochGoneError(
-                f"view {self._view!r}: the deltas after epoch {epoch} are no longer retained, those after "
-                f"{self.complete_since} are; start from view.snapshot(), or retain more with Engine(retain=Retain(...))"
-            )
-        self._older.deltas(self._view, epoch, self.complete_since)
-
-    def since(self, epoch: int) -> Iterator[pl.DataFrame]:
-        """The deltas of all epochs after this one, up to now.
-
-        Raises:
-            EpochGoneError: they are no longer retained.
-        """
-        self.require(epoch)
-        newer = [frame for at, frame in self._frames if at > epoch]
-        if epoch < self.complete_since and self._older is not None:
-            return chain(self._older.deltas(self._view, epoch, self.complete_since), newer)
-        return iter(newer)
+    def now(self) -> Retained:
+        """What can be had now."""
+        return Retained(self._view, self._frames.now(), self._complete_since, self._older)

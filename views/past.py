@@ -18,11 +18,10 @@ from evercurrent.core.schema import EPOCH
 from .builder import Compiled
 from .checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
 from .compiling import compile_plan
-from .epochs import Passed
+from .epochs import Noted, Passed
 from .history import BEFORE_ALL
 from .identity import state_ids
 from .plan import Plan
-from .run_log import Noted
 
 BORN = "born"
 """What a commit has to say, among its facts, of views that were not there from the beginning: their first epochs."""

@@ -17,6 +17,8 @@ from evercurrent.core.eventtime.windows import Window
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
 
+from .turns import Guard
+
 LABEL = 60
 """Labels of nodes are cut to so many characters."""
 
@@ -246,6 +248,9 @@ class PlanNode:
     event_time: EventTime | None = field(compare=False, default=None)
 
 
+_adding = Guard()
+
+
 class Plan:
     """All collections that were declared, each once, every node behind its inputs."""
 
@@ -256,11 +261,12 @@ class Plan:
 
     def add(self, node: PlanNode) -> PlanId:
         """The place of this node; an equal one that is already there is that node."""
-        if node not in self._known:
-            self._known[node] = PlanId(len(self.nodes))
-            label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
-            self.nodes.append(replace(node, label=label))
-        return self._known[node]
+        with _adding:  # One for all plans, as these are pickled.
+            if node not in self._known:
+                self._known[node] = PlanId(len(self.nodes))
+                label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
+                self.nodes.append(replace(node, label=label))
+            return self._known[node]
 
     def __getitem__(self, node: PlanId) -> PlanNode:
         """The node at this place."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -21,10 +23,17 @@ from .epochs import Offered, Passed, Resumed, Standing
 from .history import BEFORE_ALL
 from .interrupts import interrupts_deferred
 from .plan import Plan
-from .run_log import RunLog
+from .published import Published, PublishedView
+from .run_log import RunRecorder
 from .sources import Source
 from .subscriptions import Readers
+from .turns import Turn
 from .view import View
+
+Answer = TypeVar("Answer")
+
+ATTEMPTS = 8
+"""How often something is read that epochs may change meanwhile, before it is read between two of them."""
 
 LEDGER_ROWS = 1_000_000
 """How many refused rows are kept; ``explain`` says how many had to go."""
@@ -36,8 +45,8 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 class Running:
     """The circuit of an engine's plan, the epoch that it is at, and who is told.
 
-    An epoch is evaluated, written if there is a checkpoint, and then real in memory, or it is discarded. ``epoch``
-    and ``positions`` are what they are: whoever wants them of a checkpoint opens it first, with ``current``.
+    An epoch is evaluated, written if there is a checkpoint, and then real in memory, or it is discarded. Whoever calls
+    what changes anything has the ``turn``. All others read what is ``published``: of the last epoch, and at once.
     """
 
     def __init__(
@@ -45,7 +54,8 @@ class Running:
         plan: Plan,
         sources: Mapping[str, Source],
         views: Mapping[str, View],
-        log: RunLog,
+        log: RunRecorder,
+        turn: Turn,
         durability: Durability | None = None,
     ) -> None:
         self.epoch = 0
@@ -58,7 +68,52 @@ class Running:
         self._views = views
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
-        self._read: dict[str, tuple[int, Compiled, pl.DataFrame]] = {}
+        self._turn = turn
+        self._published: Published | None = None
+        self._is_opening = self._is_stepping = False
+        self._commits = 0
+        """How often a commit has begun or ended: odd while there is one."""
+
+    def published(self) -> Published:
+        """What is there to be read. Who comes first compiles the plan, or opens the checkpoint.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be opened; nothing has changed.
+        """
+        known = self._published
+        if known is None or (known.epoch == 0 and self._is_outdated):
+            with self._turn:
+                self.current()
+                known = self._published
+        assert known is not None, "what is compiled is published"
+        return known
+
+    def shown(self) -> tuple[int, Mapping[str, int]]:
+        """The last epoch and the positions, without compiling or opening anything."""
+        known = self._published
+        return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
+
+    def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
+        """What a function reads of the states as they are. If epochs come in between again and again, after one of them."""
+        compiled = self.published().compiled
+        for _ in range(ATTEMPTS):
+            begun = self._commits
+            if begun % 2 == 0:
+                try:
+                    answer = read(compiled)
+                except Exception:
+                    if self._commits == begun:
+                        raise
+                if self._commits == begun:
+                    return answer
+        with self._turn:
+            return read(compiled)
+
+    @property
+    def _is_outdated(self) -> bool:
+        """Whether more was declared since the plan was compiled."""
+        size = (len(self._plan.nodes), len(self._plan.views))
+        return self.durability is None and self.epoch == 0 and size != self._compiled_size
 
     def current(self) -> Compiled:
         """The circuit of the plan as it stands; it is final from the first epoch on, or when a checkpoint is opened.
@@ -68,16 +123,18 @@ class Running:
         """
         if self.durability is not None:
             if self._compiled is None:
-                self._compiled = self._resumed(self.durability)
+                compiled = self._resumed(self.durability)
+                self._publish(compiled)
+                self._compiled = compiled
             return self._compiled
-        size = (len(self._plan.nodes), len(self._plan.views))
-        if self._compiled is None or (self.epoch == 0 and size != self._compiled_size):
-            self._compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
-            self._compiled_size = size
+        if self._compiled is None or self._is_outdated:
+            size = (len(self._plan.nodes), len(self._plan.views))
+            compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
             for view in self._views.values():
                 view._history.clear()
             self.log.clear()
-            self._step(self._compiled, BEFORE_INPUT, Offered())
+            self._step(compiled, BEFORE_INPUT, Offered())
+            self._compiled, self._compiled_size = compiled, size
         return self._compiled
 
     def run(self, offered: Offered, at: datetime | None) -> int:
@@ -94,11 +151,13 @@ class Running:
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
-        published = self._step(compiled, now, offered)
-        self.readers.tell(now.epoch, published)
+        changed = self._step(compiled, now, offered)
+        self.readers.tell(now.epoch, changed)
         if self.durability is not None:
             self.durability.tidy()
-        return self.epoch
+            if self.durability.maps_states:
+                self._publish(compiled)
+        return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
         """All rows of a view now, or after an epoch.
@@ -107,14 +166,10 @@ class Running:
             EpochGoneError: the checkpoint has no commit of that epoch.
             InputError: the epoch is still to come, or there is no checkpoint.
         """
-        compiled = self.current()
-        if epoch is not None and epoch != self.epoch:
-            return self._contents_then(view, epoch)
-        known = self._read.get(view)
-        if known is None or known[:2] != (self.epoch, compiled):
-            known = (self.epoch, compiled, compiled.contents[view].contents())
-            self._read[view] = known
-        return known[2]
+        now = self.published()
+        if epoch is not None and epoch != now.epoch:
+            return self._contents_then(now, view, epoch)
+        return now.rows(view)
 
     def flush(self) -> None:
         """Write what is not yet on disk.
@@ -123,9 +178,10 @@ class Running:
             CheckpointError: it could not be written; it can be tried again.
         """
         if self.durability is not None:
-            self.current()
+            compiled = self.current()
             with interrupts_deferred():
                 self.durability.flush(self._standing(self.positions, {}))
+                self._publish(compiled)
 
     def close(self) -> None:
         """Write what is not yet on disk, and let others have the checkpoint.
@@ -142,6 +198,7 @@ class Running:
         compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
         resumed = durability.open(compiled)
         try:
+            self._is_opening = True
             for view in self._views.values():
                 view._history.go_on(BEFORE_ALL if resumed is None else resumed.epoch, durability.past)
             if resumed is None:
@@ -158,6 +215,8 @@ class Running:
             self.epoch, self.positions = 0, {}
             durability.release()
             raise
+        finally:
+            self._is_opening = False
         return compiled
 
     def _evaluated_again(self, durability: Durability, compiled: Compiled, resumed: Resumed) -> Resumed:
@@ -180,7 +239,7 @@ class Running:
                     f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "
                     f"fails: {error}"
                 ) from error
-        last = durability.past.waiting[-1] if durability.past.waiting else None
+        last = durability.waiting[-1] if durability.waiting else None
         durability.flush(self._standing(self.positions, {}))
         if last is None:
             return resumed
@@ -205,8 +264,13 @@ class Running:
 
         ``silent``: the epoch is evaluated again, and of these views nothing is said.
         """
+        if self._is_stepping:
+            raise InputError(
+                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
+            )
         circuit, durability = compiled.circuit, self.durability
         changed: dict[str, pl.DataFrame] = {}
+        self._is_stepping = True
         try:
             for source, watermark in offered.watermarks.items():
                 compiled.clocks[source].promise(watermark)
@@ -229,18 +293,54 @@ class Running:
             with interrupts_deferred():
                 if durability is not None:
                     durability.append()
-                circuit.commit(evaluated)
-                self.epoch, self.positions = now.epoch, positions
-                for name, frame in changed.items():
-                    self._views[name]._history.append(now.epoch, frame)
-                if now.epoch:
-                    self.log.note(now.epoch, now.processing_time, marks, rows)
+                with self._committing():
+                    circuit.commit(evaluated)
+                    self.epoch, self.positions = now.epoch, positions
+                    for name, frame in changed.items():
+                        self._views[name]._history.append(now.epoch, frame)
+                    if now.epoch:
+                        self.log.note(now.epoch, now.processing_time, marks, rows)
+                    self._publish(compiled, changed)
         except BaseException:
             circuit.discard()
             if durability is not None:
                 durability.discard()
             raise
+        finally:
+            self._is_stepping = False
         return changed
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Let who reads states as they are find out that they change."""
+        self._commits += 1
+        try:
+            yield
+        finally:
+            self._commits += 1
+
+    def _publish(self, compiled: Compiled, changed: Container[str] = ()) -> None:
+        """Show what there is now, in which these views have changed: whoever asks from now on gets that."""
+        if self._is_opening:
+            return
+        before = self._published
+        views = {} if before is None or before.compiled is not compiled else dict(before.views)
+        for name, view in self._views.items():
+            known, readable = views.get(name), compiled.contents[name]
+            if known is None or name in changed:
+                views[name] = PublishedView.of(readable, view._history.now())
+            elif not known.is_current:
+                views[name] = PublishedView.of(readable, known.history, known)
+        self._published = Published(
+            compiled,
+            self.epoch,
+            self.positions,
+            {name: clock.before for name, clock in compiled.clocks.items()},
+            views,
+            compiled.ledger.refused.now(),
+            self.log.now(),
+            () if self.durability is None else self.durability.waiting,
+        )
 
     def _timed_rows(self, compiled: Compiled, deltas: list[Delta]) -> dict[str, pl.DataFrame]:
         """What came of the sources with event time."""
@@ -258,7 +358,7 @@ class Running:
         for name, delta in resumed.filled.items():
             if len(delta):
                 changed[name] = self._views[name]._published(epoch, delta.frame)
-        durability.past.born = {**durability.past.born, **dict.fromkeys(resumed.filled, epoch)}
+        durability.bear(resumed.filled, epoch)
         durability.write(Passed(epoch, instant, marks, changed), self._standing(self.positions, {}))
         with interrupts_deferred():
             durability.append()
@@ -267,16 +367,16 @@ class Running:
                 self._views[name]._history.append(epoch, frame)
             self.log.go_on((epoch, instant, marks), resumed.rows, durability.past.passed)
 
-    def _contents_then(self, view: str, epoch: int) -> pl.DataFrame:
+    def _contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise InputError(f"view {view!r}: epoch={epoch!r}; give the number of an epoch")
-        if epoch > self.epoch:
+        if epoch > now.epoch:
             raise InputError(
-                f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {self.epoch}"
+                f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {now.epoch}"
             )
         if self.durability is None:
             raise InputError(
-                f"view {view!r}: without a checkpoint only the contents now can be read, after epoch {self.epoch}; "
+                f"view {view!r}: without a checkpoint only the contents now can be read, after epoch {now.epoch}; "
                 "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
             )
-        return self.durability.past.contents(view, epoch, Ledger(LEDGER_ROWS))
+        return self.durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError, PlanError, first_line
 from evercurrent.core.eventtime.watermarks import IngressTime, Watermark
 from evercurrent.core.kernels import Ints
+from evercurrent.core.ownership import owned, owned_arrow
 from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
 
 from .collection import Collection
@@ -138,17 +140,19 @@ def accepted(source: Source, data: Any) -> Delta:
 
 def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
     if isinstance(data, pl.DataFrame):
-        return data.rechunk()
+        return owned(data.rechunk())
     if data is None or isinstance(data, str | bytes):
         raise InputError(
             f"{where}: expected rows, got {type(data).__name__}; give a frame, or a list of rows"
         )
     try:
         if isinstance(data, pl.LazyFrame):
-            return data.collect()
+            return owned(data.collect())
         if isinstance(data, dict | list):
             return _from_python(source, data)
-        return pl.DataFrame(data)
+        if isinstance(data, pa.Table | pa.RecordBatch):
+            return pl.DataFrame(owned_arrow(data))
+        return owned(pl.DataFrame(data))
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         column = re.search(r"while constructing Series ('.*')", str(error))
         about = f"{where}: column {column[1]}" if column else where
@@ -175,7 +179,10 @@ def _from_python(source: Source, data: dict[str, Any] | list[Any]) -> pl.DataFra
     for name, dtype in (known or {}).items():
         if isinstance(dtype, pl.Datetime) and isinstance(data, dict) and isinstance(data[name], list):
             _require_times(name, data[name], dtype)
-    return pl.DataFrame(data, schema_overrides=known)
+    frame = pl.DataFrame(data, schema_overrides=known)
+    if isinstance(data, dict) and not all(isinstance(values, list | tuple) for values in data.values()):
+        return owned(frame)
+    return frame
 
 
 def _require_times(name: str, values: list[Any], dtype: pl.Datetime) -> None:

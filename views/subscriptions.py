@@ -17,7 +17,7 @@ class Followed(Protocol):
     """What is subscribed to: a view."""
 
     name: str
-    _subscriptions: list[Subscription]
+    _subscriptions: tuple[Subscription, ...]
 
     @property
     def epoch(self) -> int:
@@ -42,11 +42,12 @@ class Subscription:
         self._view = view
         self._callback = callback
         self._is_telling = False
+        self.is_closed = False
 
     @property
     def is_open(self) -> bool:
         """Whether it still hears."""
-        return self in self._view._subscriptions
+        return not self.is_closed and self in self._view._subscriptions
 
     def hear(self, epoch: int, frame: pl.DataFrame) -> None:
         """Call back with the delta of an epoch, unless it was heard already or this is closed."""
@@ -56,7 +57,7 @@ class Subscription:
             self.catch_up()
             return
         self.heard = epoch
-        self._callback(frame)
+        self._callback(frame.clone())
 
     def catch_up(self) -> None:
         """Call back with every delta that was not heard yet, in order; what raises is told again the next time."""
@@ -74,9 +75,8 @@ class Subscription:
             self._is_telling = False
 
     def close(self) -> None:
-        """Hear no more. Closing twice is no error."""
-        if self.is_open:
-            self._view._subscriptions.remove(self)
+        """Hear no more; a call that is under way in another thread comes to its end. Closing twice is no error."""
+        self.is_closed = True
 
     def __repr__(self) -> str:
         """The view, the name, and whether it is closed."""
@@ -97,11 +97,16 @@ def require_free_name(view: Followed, name: object) -> None:
     """
     if not isinstance(name, str) or not name:
         raise PlanError(f"subscription to view {view.name!r}: name={name!r}; a name is text and not empty")
-    if any(subscription.name == name for subscription in view._subscriptions):
+    if any(subscription.name == name and not subscription.is_closed for subscription in view._subscriptions):
         raise PlanError(
             f"subscription to view {view.name!r}: the name {name!r} is in use; close that subscription first, or "
             "choose another name"
         )
+
+
+def with_another(view: Followed, subscription: Subscription) -> tuple[Subscription, ...]:
+    """The subscriptions of a view that are open, and this one."""
+    return (*(known for known in view._subscriptions if not known.is_closed), subscription)
 
 
 class Readers:
@@ -157,7 +162,7 @@ class Readers:
         failed: list[tuple[int, str, Exception]] = []
         behind: list[Subscription] = []
         for name, frame in published.items():
-            for subscription in tuple(self._views[name]._subscriptions):
+            for subscription in self._views[name]._subscriptions:
                 try:
                     subscription.hear(epoch, frame)
                 except Exception as raised:

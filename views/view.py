@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -11,19 +11,19 @@ from typing import Any, Protocol
 import polars as pl
 
 from evercurrent.core.errors import InputError, PlanError
-from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import DIFF, EPOCH, require_columns
 
 from .changes import change_rows
 from .collection import Collection
 from .history import BEFORE_ALL, History, Retain
 from .plan import Plan, PlanId, Windowing
+from .published import Published
 from .readers import Reader, check_reader
-from .run_log import RunLog
-from .subscriptions import Callback, Readers, Subscription, reader_key, require_free_name
+from .subscriptions import Callback, Readers, Subscription, reader_key, require_free_name, with_another
 from .timeline.drawing import Look
 from .timeline.of_view import Key, timeline_of_view
 from .timeline.timeline import Timeline
+from .turns import Turn
 
 
 class Kept(Protocol):
@@ -39,8 +39,13 @@ class Kept(Protocol):
         """Who is told of changes, and how far those with a name have heard."""
         ...
 
-    def ready(self) -> None:
-        """See to it that views hold what they hold before any input, or held when the engine was last open."""
+    def published(self) -> Published:
+        """What there is to be read, of one epoch: no later one changes it."""
+        ...
+
+    @property
+    def turn(self) -> Turn:
+        """Who has it writes; all others wait."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -53,15 +58,6 @@ class Kept(Protocol):
 
     def why(self, view: str, key: object, window: object) -> list[str]:
         """Why windows of a view do not speak."""
-        ...
-
-    @property
-    def run_log(self) -> RunLog:
-        """When epochs were, how far the watermarks, and which rows came."""
-        ...
-
-    def refused(self) -> Iterable[Refused]:
-        """The entries of the ledger."""
         ...
 
     def watermark_of(self, view: str) -> datetime | int | None:
@@ -80,19 +76,21 @@ class Snapshot:
 class Deltas:
     """The deltas of a view after an epoch: iterate for one frame per epoch, or hand it on as one Arrow stream.
 
-    Every iteration starts anew at ``since`` and ends at the present; to go on, ask again from ``last_epoch``.
+    Every iteration starts anew at ``since`` and ends at the present; to go on, ask again from ``last_epoch``. The frames
+    are the caller's own. For one thread at a time: of ``view.deltas()`` each has one of its own.
     """
 
-    def __init__(self, view: View, since: int) -> None:
+    def __init__(self, view: View, since: int, now: Published) -> None:
         self._view = view
         self._since = since
-        self.last_epoch = view.epoch
-        view._history.require(since)
+        self.last_epoch = now.epoch
+        now.require(view.name, since)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
-        self.last_epoch = self._view.epoch
-        return self._view._history.since(self._since)
+        now = self._view._engine.published()
+        self.last_epoch = now.epoch
+        return now.deltas(self._view.name, self._since)
 
     def frame(self) -> pl.DataFrame:
         """All of them in one frame."""
@@ -136,7 +134,7 @@ class View(Collection):
         super().__init__(plan, place, windowing)
         self._engine = engine
         self._history = History(name, retain)
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: tuple[Subscription, ...] = ()
         self.name = name
 
     @property
@@ -157,7 +155,8 @@ class View(Collection):
 
     def snapshot(self) -> Snapshot:
         """The contents and the epoch they are of."""
-        return Snapshot(self.epoch, self.read())
+        now = self._engine.published()
+        return Snapshot(now.epoch, now.rows(self.name))
 
     def deltas(self, since: int | None = None) -> Deltas:
         """The changes after epoch ``since``; None: from the very beginning.
@@ -168,19 +167,18 @@ class View(Collection):
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
             InputError: the epoch is still to come, as one remembered from another engine is.
         """
-        self._engine.ready()
-        if since is not None and since > self.epoch:
+        now = self._engine.published()
+        if since is not None and since > now.epoch:
             raise InputError(
-                f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {self.epoch}; "
+                f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
                 "a new engine begins anew: read view.snapshot() first"
             )
-        return Deltas(self, BEFORE_ALL if since is None else since)
+        return Deltas(self, BEFORE_ALL if since is None else since, now)
 
     @property
     def earliest(self) -> int:
         """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
-        self._engine.ready()
-        return self._history.begins
+        return self._engine.published().begins(self.name)
 
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
@@ -219,6 +217,9 @@ class View(Collection):
         part of the next commit, so after a crash the last epochs may be told once more: a sink that keeps the
         ``_epoch`` of what it has written, together with that, has everything exactly once.
 
+        It is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its own. It may
+        read and push. It must not wait for another thread that pushes, as that one waits for the end of this epoch.
+
         Raises:
             EpochGoneError: deltas that are to be heard are no longer all retained.
             PlanError: the callback is no function, the panes of the view do not go with the reader, or the name
@@ -229,17 +230,18 @@ class View(Collection):
             raise PlanError(
                 f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
             )
-        if name is not None:
-            return self._subscribe_again(callback, since, name)
-        # More than once where the callback itself pushes.
-        while since is not None and since < self.epoch:
-            missed = self.deltas(since)
-            for frame in missed:
-                callback(frame)
-            since = missed.last_epoch
-        subscription = Subscription(self, callback, self.epoch)
-        self._subscriptions.append(subscription)
-        return subscription
+        with self._engine.turn:
+            if name is not None:
+                return self._subscribe_again(callback, since, name)
+            # More than once where the callback itself pushes.
+            while since is not None and since < self.epoch:
+                missed = self.deltas(since)
+                for frame in missed:
+                    callback(frame)
+                since = missed.last_epoch
+            subscription = Subscription(self, callback, self.epoch)
+            self._subscriptions = with_another(self, subscription)
+            return subscription
 
     def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
         require_free_name(self, name)
@@ -248,7 +250,7 @@ class View(Collection):
         subscription = Subscription(self, callback, heard, name)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
-        self._subscriptions.append(subscription)
+        self._subscriptions = with_another(self, subscription)
         return subscription
 
     @property
@@ -327,13 +329,14 @@ class View(Collection):
             PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing.
             InputError: a key of which the view has said nothing.
         """
-        self._engine.ready()
+        now = self._engine.published()
+        deltas = now.deltas(self.name, now.begins(self.name))
         return timeline_of_view(
             self.name,
             self._plan,
             self._place,
-            Deltas(self, self._history.begins).frame(),
-            self._engine,
+            pl.concat([self._delta_schema().to_frame(), *deltas]),
+            now,
             value=value,
             label=label,
             key=key,
@@ -344,13 +347,14 @@ class View(Collection):
 
     def __repr__(self) -> str:
         """Name, epoch, size and the first rows."""
-        return f"View {self.name!r} at epoch {self.epoch}\n{self.read()}"
+        now = self.snapshot()
+        return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
 
     def _repr_html_(self) -> str:
         """Name, epoch and contents, for notebooks."""
-        frame = self.read()
-        title = f"<b>{escape(self.name)}</b> at epoch {self.epoch}, {frame.height:,} rows"
-        return f"<p>{title}</p>{frame._repr_html_()}"
+        now = self.snapshot()
+        title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
+        return f"<p>{title}</p>{now.frame._repr_html_()}"
 
     def _keys(self) -> tuple[str, ...]:
         return self._plan.keys_of(self._place)

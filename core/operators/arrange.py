@@ -14,7 +14,7 @@ from ..kernels import gather, key_words
 from ..routes import KeyColumns
 from ..run import Layout, empty_run, make_run, run_of_rows
 from ..schema import DIFF
-from ..spine import Spine
+from ..spine import Spine, Version
 
 
 class Arrange:
@@ -88,6 +88,8 @@ class Keep:
         self.schema = schema
         # By which columns these rows are kept together, only whoever reads the view knows.
         self.spine = Spine(Layout(schema), route=None)
+        self.reads: tuple[Spine, ...] = (self.spine,)
+        """The states from which ``contents`` are made."""
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
@@ -98,9 +100,9 @@ class Keep:
             self.spine.stage(make_run(self.spine.layout, words, rows, {DIFF: delta.diffs}))
         return delta
 
-    def contents(self) -> pl.DataFrame:
-        """All rows, each as often as its diffs add up to. Cost: the state."""
-        run = self.spine.merged()
+    def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
+        """All rows, each as often as its diffs add up to; ``at`` versions of what it ``reads``. Cost: the state."""
+        run = (self.spine if at is None else self.spine.at(at[0])).merged()
         diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
         if (diffs == 1).all():
             return run.payload

@@ -31,8 +31,8 @@ from ..kernels import (
 from ..routes import KeyColumns
 from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
-from ..spine import Spine
-from .group_parts import Change, InputPart, InvertedPart, Part
+from ..spine import Spine, Version
+from .group_parts import Change, InputPart, InvertedPart, Part, ReadPart
 from .partial_sums import ENTRIES, SUM, added_up, is_added_up, sums_in
 
 MOST_ROWS = 2**30
@@ -96,6 +96,8 @@ class GroupBy:
         self._finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
+        self.reads = (self.spine, *(part.reads for part in self._parts if isinstance(part, ReadPart)))
+        """The states from which ``contents`` are made."""
         self._nothing = Delta.empty(schema)
 
     @property
@@ -150,7 +152,7 @@ class GroupBy:
         exists = exists if even is None else exists | even
         change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
         values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
-        names = self._key_columns(keys.take(change.groups), self.spine.delta)
+        names = self._key_columns(keys.take(change.groups), self.spine)
         rows = self._finished(names, values, len(change))
         if self._of_differences:
             says = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
@@ -161,16 +163,21 @@ class GroupBy:
             return exists, keep(pl.DataFrame(rows), says)
         return exists, pl.DataFrame(rows)
 
-    def names(self, keys: Keys) -> pl.DataFrame:
-        """The key columns of these ascending, distinct groups, as of the last commit; nulls for those that are not there."""
-        return pl.DataFrame(self._key_columns(keys, self.spine.delta))
+    def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
+        """The key columns of these ascending, distinct groups, as of a commit; nulls for those that are not there."""
+        spine = self.spine.at(self.spine.version if at is None else at)
+        return pl.DataFrame(self._key_columns(keys, spine))
 
-    def contents(self) -> pl.DataFrame:
-        """All rows, from the state. Cost: the state."""
-        run = self.spine.merged()
+    def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
+        """All rows, from the state; ``at`` versions of what it ``reads``. Cost: the state."""
+        spines = (
+            self.reads if at is None else [spine.at(each) for spine, each in zip(self.reads, at, strict=True)]
+        )
+        run, others = spines[0].merged(), iter(spines[1:])
         if self._has_first_row and not len(run):
             return self._first_row().rows
-        values = [part.current(run.keys, run.sums) for part in self._parts]
+        parts = [part.of(next(others)) if isinstance(part, ReadPart) else part for part in self._parts]
+        values = [part.current(run.keys, run.sums) for part in parts]
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
         return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
 
@@ -255,11 +262,11 @@ class GroupBy:
         first = groups.first_entries
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
-    def _key_columns(self, keys: Keys, delta: Run) -> list[pl.Series]:
+    def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
         """The key columns of groups that are known, from their words or from the state."""
         if self._one_word:
             return [self._key_column(keys)]
-        return payload_of(self.spine, delta, keys).get_columns() if self._spec.keys else []
+        return payload_of(spine, spine.delta, keys).get_columns() if self._spec.keys else []
 
     def _key_column(self, keys: Keys) -> pl.Series:
         ((name, dtype),) = self._spec.keys.items()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import polars as pl
@@ -109,12 +110,23 @@ class Part(Protocol):
         ...
 
 
-class _Read(ABC):
+class ReadPart(ABC):
     """A part whose values are read from rows: those of the group, or of its kept state."""
 
     _spine: Spine
     _count: int | None
     """How many rows of a group are needed; None: all."""
+
+    @property
+    def reads(self) -> Spine:
+        """Where the rows are."""
+        return self._spine
+
+    def of(self, spine: Spine) -> Self:
+        """The same part, reading rows there: to be asked for what is ``current`` only."""
+        part = copy.copy(self)
+        part._spine = spine
+        return part
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``Part``."""
@@ -182,7 +194,7 @@ class InputPart:
         return pl.Series(self._aggregate.output, counts).cast(self._aggregate.dtype)
 
 
-class PickPart(_Read):
+class PickPart(ReadPart):
     """The value in the first row of the group, read from an arrangement by group and order."""
 
     _count = 1
@@ -196,7 +208,7 @@ class PickPart(_Read):
         return _placed(values, found.owners, height)
 
 
-class WholePart(_Read):
+class WholePart(ReadPart):
     """An aggregate computed by polars from all rows of each group."""
 
     _count = None
@@ -216,7 +228,7 @@ class WholePart(_Read):
         return _placed(values, computed.get_column(OWNER).to_numpy(), height, self._of_nothing)
 
 
-class RecomputedPart(_Read):
+class RecomputedPart(ReadPart):
     """A user's aggregate without an inverse: created anew from all rows of each group."""
 
     _count = None
@@ -240,7 +252,7 @@ class RecomputedPart(_Read):
         return _placed(values, owners[starts], height, self._of_nothing)
 
 
-class InvertedPart(_Read):
+class InvertedPart(ReadPart):
     """A user's aggregate with an inverse: its state is kept, rows are added to it and removed from it.
 
     States are kept as rows (group, pickled state): what is replaced is retracted. Pickles are made and read by

@@ -11,6 +11,7 @@ from ..clock import Now
 from ..delta import Delta
 from ..errors import InputError, first_line
 from ..kernels import stack, with_plain_zeros
+from ..ownership import owned
 from ..schema import DIFF
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
@@ -85,7 +86,8 @@ class MapBatches:
                 f"{self._where}: the function gave {found}, declared is {dict(self.schema)}; "
                 "return these columns, or declare what it returns with schema="
             )
-        plain = pl.DataFrame([with_plain_zeros(column) for column in mapped.get_columns()])
+        # The function may keep what it has given, and the memory that it has made it of.
+        plain = pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
         return plain.with_columns(pl.lit(diff, pl.Int64).alias(DIFF))
 
 

@@ -97,7 +97,7 @@ class Driver(Protocol):
         """An epoch without rows: processing time moves on."""
         ...
 
-    def epoch(self, *, at: datetime | None = None) -> AbstractContextManager[None]:
+    def epoch(self, *, at: datetime | None = None) -> AbstractContextManager[object]:
         """What is advanced inside is one epoch."""
         ...
 

@@ -79,7 +79,7 @@ def draw_timeline(
     with errors_said(debug), stoppable() as stop:
         application = load(name)
         view = application.engine.views[application.showing(show)]
-        application.engine.run_log.records_rows = True
+        application.engine.record_rows()
         chosen = _key(application, view.name, key)
         shown = Shown(view.name, view.read, application.order.get(view.name, ()))
         console = Console()

@@ -25,10 +25,11 @@ class Kept(Protocol):
     """What an engine keeps of a run."""
 
     @property
-    def run_log(self) -> RunLog:
+    def log(self) -> RunLog:
         """When epochs were, how far the watermarks, and which rows came."""
         ...
 
+    @property
     def refused(self) -> Iterable[Refused]:
         """The entries of the ledger."""
         ...
@@ -59,7 +60,7 @@ def timeline_of_view(
     schema, is_timed = plan[place].schema, isinstance(_grouping(plan, place), WindowedGroup)
     choice = Choice(_value(where, schema, keys, value), keys, _key(where, keys, key), is_timed)
     sources = _sources(where, plan, place, kept, label or None, choice)
-    log = kept.run_log
+    log = kept.log
     timed = log.watermarks().filter(pl.col("source").is_in(list(sources)))
     return timeline_of(
         name,
@@ -134,7 +135,7 @@ def _sources(
     where: str, plan: Plan, place: PlanId, kept: Kept, label: str | None, choice: Choice
 ) -> dict[str, SourceRows]:
     """The sources of a view that have event time, with what came of them."""
-    log, found, schemas = kept.run_log, {}, {}
+    log, found, schemas = kept.log, {}, {}
     places = sorted(_upstream(plan, place))
     judges = [f"{plan.name_of(at)}:" for at in places]
     for at in places:
@@ -146,7 +147,7 @@ def _sources(
                 log.rows(source.name, schema),
                 event_time.column,
                 _label(schema, others, choice.value) if label is None else label if label in schema else None,
-                _refused(kept.refused(), source.name, event_time.column, judges),
+                _refused(kept.refused, source.name, event_time.column, judges),
                 log.unrecorded.get(source.name, 0) if log.records_rows else 0,
             )
     if label is not None and not any(source.label for source in found.values()):
