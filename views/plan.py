@@ -23,6 +23,9 @@ LABEL = 60
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
 
+UNSAID = {"unsaid": True}
+"""Of a field that was added when checkpoints were written already: as long as it has its default, no digest has it."""
+
 PlanId = NewType("PlanId", int)
 SourceKind = Literal["append", "diffs", "upsert"]
 
@@ -47,6 +50,7 @@ class Input:
     watermark: Watermark | None = None
     bounded: bool = False
     retained: bool = field(default=False, compare=False)
+    sequence: tuple[str, ...] = field(default=(), metadata=UNSAID)
 
     @property
     def may_retract(self) -> bool:
