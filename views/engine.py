@@ -318,7 +318,9 @@ class Engine:
         The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
         source has a ``reason`` of its own) and, into a source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
         changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
-        is in it twice, and views without lateness have taken it.
+        is in it twice, and views without lateness have taken it. A row that missed some of its windows and is in the
+        others is in the frame of all only, where ``reason`` says so and ``windows`` are those that it missed: pushed
+        again, it would be in the others twice.
         """
         refused = self._current().ledger.refused
         if source is None:

@@ -194,10 +194,11 @@ class WindowedGroup:
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """The rows that come too late for their windows."""
+    """The rows that come too late for all of their windows, or with ``each_window`` for each that they miss."""
 
     windowing: Windowing
     event_time: EventTime
+    each_window: bool = field(default=False, metadata=UNSAID)
 
 
 @dataclass(frozen=True, slots=True)
