@@ -11,12 +11,20 @@ from .recent import Recent
 from .routes import ONE, Route
 from .saved import PAYLOAD, Saved
 
+MISSED = "missed:"
+"""Column of a frame of late rows: the windows that a row missed, a list of their bounds, ascending."""
+
+ELSEWHERE = "elsewhere"
+"""Column of a piece whose rows are in other windows; pieces of rows that are nowhere do not have it."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Refused:
     """Rows of one source that one epoch did not accept, and why.
 
-    ``watermark`` is the one that they were behind, in microseconds, where that is the reason.
+    ``watermark`` is the one that they were behind, in microseconds, where that is the reason. Rows that were too late are
+    in the frame with the windows that they missed (``MISSED``), where these may be several. ``elsewhere``: the rows are
+    in other windows, and are lost to these alone.
     """
 
     epoch: Epoch
@@ -24,6 +32,7 @@ class Refused:
     reason: str
     frame: pl.DataFrame
     watermark: int | None = None
+    elsewhere: bool = False
 
 
 class Ledger:
@@ -98,6 +107,8 @@ class Ledger:
                 "watermark": pl.Series([piece.watermark], dtype=pl.Int64),
             }
         )
+        if piece.elsewhere:
+            said = said.with_columns(pl.lit(True).alias(ELSEWHERE))
         rows = [column.alias(PAYLOAD + column.name) for column in piece.frame.get_columns()]
         return pl.DataFrame([*(one.new_from_index(0, piece.frame.height) for one in said), *rows])
 
@@ -110,5 +121,10 @@ class Ledger:
             if column.name.startswith(PAYLOAD)
         ]
         return Refused(
-            Epoch(said["epoch"]), said["source"], said["reason"], pl.DataFrame(rows), said["watermark"]
+            Epoch(said["epoch"]),
+            said["source"],
+            said["reason"],
+            pl.DataFrame(rows),
+            said["watermark"],
+            said.get(ELSEWHERE, False),
         )

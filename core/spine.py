@@ -141,6 +141,11 @@ class Spine:
         """Bytes held in columns."""
         return sum(run.nbytes for run in self.runs)
 
+    def total(self, name: str) -> int:
+        """The sum of an additive column over all entries of the last commit. Cost: none."""
+        total = self._committed.totals.get(name, 0)
+        return total - 2**64 if total >= 2**63 else total
+
     def totals(self, keys: Keys, *, with_delta: bool = False) -> dict[str, Ints]:
         """The additive columns of these ascending, distinct keys; zero where there is no entry."""
         totals: dict[str, Ints] = {}

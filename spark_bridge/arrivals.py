@@ -118,5 +118,6 @@ def _name(batch: int) -> str:
 
 def _parquet(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    parquet.write_table(table, sink, compression="lz4")
+    # One group of rows is read as one partition: in several, Spark would not say which rows were the last.
+    parquet.write_table(table, sink, compression="lz4", row_group_size=max(1, table.num_rows))
     return sink.getvalue()

@@ -4,9 +4,9 @@ The union of the sources has a column that says which source a row is of, and fo
 is null in the rows of the others. One source alone stays as it is, unless a name of its columns has a dot or a backtick,
 which ``DataFrame.mapInArrow`` trips over.
 
-Rows of a source have an order, which matters where the last row of a key stands: they are ordered by (partition of
-the DataFrame, position in it). A source of files puts small files together by size, not by age: where the order of files
-matters, read one per micro-batch (``maxFilesPerTrigger=1``).
+Rows of a source are ordered by (partition of the DataFrame, position in it). For a function that makes watermarks, and for the lags of
+``percentile_watermark``, that is the order in which they came. Where it would say which row of a key stands, in an
+upsert source without ``sequence_by``, only rows of one partition and one file are taken: see ``origins``.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from evercurrent.views.sources import Source, accepted
 from evercurrent.views.store import store_at
 
 from .inputs import arriving, untagged
+from .origins import origins_apart
 from .stage_runner import Kept, StageRunner
 from .work import Done, Instant, Task
 
@@ -45,6 +46,10 @@ class Setup:
     def runner(self) -> StageRunner:
         """What runs stages in this process, made once in it."""
         return _runner(self)
+
+    def sources(self) -> dict[str, Source]:
+        """The sources, read once in a process."""
+        return _sources(self)
 
     def unpickled(self) -> Plan:
         """The plan."""
@@ -97,8 +102,10 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     Raises:
         InputError: rows do not fit their source.
     """
-    done = runner.arrive(instant, place, taken(_sources(setup), rows))
-    done.arrived = rows.num_rows
+    sources = _sources(setup)
+    rows, origins = origins_apart(rows, sources)
+    done = runner.arrive(instant, place, taken(sources, rows))
+    done.arrived, done.origins = rows.num_rows, origins
     return done
 
 

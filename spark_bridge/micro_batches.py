@@ -21,6 +21,7 @@ from .collecting import collected, share_of_partition
 from .epochs import EpochDeltas, Epochs, require_next
 from .frames import delta_frames
 from .jobs import Setup, SparkJobs, arrived
+from .origins import require_order, with_origins
 from .work import Done, Fire, Instant
 
 if TYPE_CHECKING:
@@ -121,10 +122,9 @@ class MicroBatches:
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         def arrive(instant: Instant) -> list[Done]:
-            here = self._collected(rows, epochs.arrived)
-            if here is None:
-                return jobs.arrive(rows, instant)
-            return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
+            done = self._arrived(rows, epochs, jobs, instant)
+            require_order(one.origins for one in done)
+            return done
 
         def tell(deltas: EpochDeltas) -> None:
             self._tell(rows.sparkSession, deltas)
@@ -146,6 +146,13 @@ class MicroBatches:
             fires=attempt.fires,
         )
 
+    def _arrived(self, rows: DataFrame, epochs: Epochs, jobs: SparkJobs, instant: Instant) -> list[Done]:
+        """The first stage over the rows of a micro-batch, in the driver process if they are few, else in a job."""
+        here = self._collected(rows, epochs.arrived)
+        if here is None:
+            return jobs.arrive(with_origins(rows, self.setup.sources()), instant)
+        return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
+
     def _collected(self, rows: DataFrame, expected: int | None) -> pa.Table | None:
         """The rows of a micro-batch, if they are few enough for the driver process; None if they are, or may be, more.
 
@@ -155,7 +162,9 @@ class MicroBatches:
         if expected is None or expected > self.options.driver_rows:
             return None
         share = share_of_partition(rows, self.options.driver_rows)
-        return collected(rows, share) if 0 < share >= expected else None
+        if not 0 < share >= expected:
+            return None
+        return collected(with_origins(rows, self.setup.sources()), share)
 
     def promise(
         self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None

@@ -13,6 +13,7 @@ from evercurrent.core.ledger import Refused
 from evercurrent.core.stages import Exchange
 from evercurrent.views.checkpoint import PieceRef, StateRecord
 
+from .origins import Origins
 from .witnesses import Witness
 
 
@@ -73,7 +74,8 @@ class Done:
     """What a task has done: states that changed, rows for later stages by their buckets, deltas of views.
 
     ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
-    were. ``held_at`` is how far windows hold back the watermark behind them, by state id.
+    were, and ``origins`` of which partitions and files, where that matters. ``held_at`` is how far windows hold back the
+    watermark behind them, by state id.
     """
 
     stage: int
@@ -85,3 +87,4 @@ class Done:
     witnessed: dict[str, Witness] = field(default_factory=dict)
     held_at: dict[str, int] = field(default_factory=dict)
     arrived: int = 0
+    origins: Origins = field(default_factory=dict)

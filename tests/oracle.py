@@ -367,3 +367,16 @@ def upserted(history: Iterable[Iterable[tuple[Mapping[str, Any], int]]], key: Se
             else:
                 held[identity] = tuple(map(freeze, row.values()))
     return list(held.values())
+
+
+def sequenced(changes: pl.DataFrame, key: Sequence[str], sequence: Sequence[str]) -> list[Row]:
+    """What a source keyed by ``key`` holds after these changes in any order, if the greatest ``sequence`` stands.
+
+    Of equal ones a deletion stands before rows, and of rows the first by their columns.
+    """
+    others = [name for name in changes.columns if name not in (*key, *sequence, "_diff")]
+    ordered = changes.with_columns(pl.col(pl.Float64) + 0.0).sort(
+        [*sequence, "_diff", *others], descending=[name in sequence for name in (*sequence, "_diff", *others)]
+    )
+    stands = ordered.unique(key, keep="first", maintain_order=True).filter(pl.col("_diff") > 0)
+    return [tuple(map(freeze, row)) for row in stands.drop("_diff").iter_rows()]

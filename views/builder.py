@@ -37,6 +37,7 @@ from evercurrent.core.operators.group_parts import (
     WholePart,
 )
 from evercurrent.core.operators.linear import FrameFunction, Linear
+from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.placement import ANYWHERE, Placement
 from evercurrent.core.protocol import Operator, State
 from evercurrent.core.routes import KeyColumns
@@ -76,7 +77,8 @@ class Compiled:
 
     ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
     ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
-    source with event time, ``trackers`` what keeps the windows of a grouping.
+    source with event time, ``trackers`` what keeps the windows of a grouping, ``sequenced`` the rows of sources in which
+    the greatest sequence of a key stands.
     """
 
     circuit: Circuit
@@ -88,6 +90,7 @@ class Compiled:
     clocks: dict[str, SourceClock] = field(default_factory=dict)
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
     retained: dict[str, RetainedRows] = field(default_factory=dict)
+    sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
     cut: Cut = field(init=False)
     """How it runs in buckets."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from evercurrent.core.aggregates import (
@@ -22,6 +24,7 @@ from evercurrent.core.operators.join import JoinSide
 from evercurrent.core.operators.linear import Concat as ConcatOperator
 from evercurrent.core.operators.linear import FrameFunction, Linear, MapBatches
 from evercurrent.core.operators.linear import Negate as NegateOperator
+from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.top_k import TopK
 from evercurrent.core.placement import Placement
 from evercurrent.core.protocol import State
@@ -109,7 +112,8 @@ class Compiler(Builder):
             operators = [
                 self.compiled.circuit.nodes[part].operator for part in self.compiled.parts[self.place]
             ]
-            (rows,) = [operator.spine for operator in operators if isinstance(operator, Upsert)]
+            kinds = (Upsert, SequencedUpsert)
+            (rows,) = [operator.spine for operator in operators if isinstance(operator, kinds)]
             timed = node.event_time if source.watermark is not None else None
             event_time = None if timed is None else timed.column
             self.compiled.retained[source.name] = RetainedRows(node.schema, rows, event_time)
@@ -178,8 +182,7 @@ class Compiler(Builder):
         # In a bucket rows come in the order in which they came, but buckets stand side by side.
         in_order = source.watermark is not None and source.watermark.heeds_order
         if source.kind == "upsert":
-            upsert = Upsert(source.name, node.schema, source.keys, self.ledger)
-            states: list[State] = [upsert.spine, self.ledger]
+            upsert, states = self._by_key(node.schema, source)
             placement = Placement(by=() if in_order else source.keys, passes=frozenset(node.schema))
             if source.watermark is None or node.event_time is None:
                 return self.add(source.name, upsert, states=states, placement=placement)
@@ -193,6 +196,15 @@ class Compiler(Builder):
             placement = Placement(by=() if in_order else tuple(node.schema), passes=frozenset(node.schema))
             return self.add(source.name, check, states=[check.spine, self.ledger], placement=placement)
         return self.add(source.name, Append(node.schema))
+
+    def _by_key(self, schema: pl.Schema, source: Input) -> tuple[Upsert | SequencedUpsert, Sequence[State]]:
+        """What replaces the rows of keys, by their sequence or in the order in which they come, and its states."""
+        if source.sequence:
+            sequenced = SequencedUpsert(schema, source.keys, source.sequence)
+            self.compiled.sequenced[source.name] = sequenced
+            return sequenced, sequenced.states
+        upsert = Upsert(source.name, schema, source.keys, self.ledger)
+        return upsert, [upsert.spine, self.ledger]
 
     def _linear(
         self,

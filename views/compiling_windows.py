@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 
 from evercurrent.core.aggregates import Column, Told
@@ -11,7 +9,7 @@ from evercurrent.core.below_zero import NeverBelowZero
 from evercurrent.core.circuit import NodeId
 from evercurrent.core.clock import Clock, Earliest, Latest
 from evercurrent.core.eventtime.arrival import Arrive, SourceClock
-from evercurrent.core.eventtime.lateness import DropLate, HoldAt, Lateness, LateRows, RequireInTime
+from evercurrent.core.eventtime.lateness import DropLate, HoldAt, LastEnd, Lateness, LateRows, RequireInTime
 from evercurrent.core.eventtime.ordering import ReleaseInOrder
 from evercurrent.core.eventtime.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.pending import PendingRows
@@ -24,10 +22,9 @@ from evercurrent.core.eventtime.windows import (
     AssignWindows,
     Global,
     Sliding,
-    last_window,
+    end_of_last_window,
 )
 from evercurrent.core.eventtime.windows import Sessions as SessionWindows
-from evercurrent.core.kernels import Ints, Mask
 from evercurrent.core.operators.group import GroupBy, GroupSpec
 from evercurrent.core.operators.group_parts import InputPart
 from evercurrent.core.placement import Placement
@@ -75,9 +72,10 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
             states: list[State] = [release.buffer, release.refused, builder.ledger]
             placement = Placement(by=(), clocks=(clock,), passes=frozenset(node.schema))
             return builder.add(node.label, release, source, states=states, placement=placement)
-        case TooLate(windowing, event_time):
+        case TooLate(windowing, event_time, each_window):
             lateness = _lateness(builder, where, windowing, event_time, upstream)
-            late = LateRows(node.schema, lateness, builder.clock_of(upstream), _last_of(windowing))
+            last_end = None if each_window else _last_end_of(windowing)
+            late = LateRows(node.schema, lateness, builder.clock_of(upstream), last_end)
             return builder.add(node.label, late, source, placement=_passing(builder, source))
         case WindowedGroup() as grouped:
             return _WindowedGroup(builder, where, node, grouped).compile(source)
@@ -110,12 +108,12 @@ def _lateness(
     )
 
 
-def _last_of(windowing: Windowing) -> Callable[[Ints, Ints], Mask] | None:
-    """What tells the last window of a row, where it may stand in several."""
+def _last_end_of(windowing: Windowing) -> LastEnd | None:
+    """What tells where the last window of a row ends, where it may stand in several."""
     window = windowing.window
     if not isinstance(window, Sliding):
         return None
-    return lambda times, starts: last_window(window, times, starts)
+    return lambda times: end_of_last_window(window, times)
 
 
 class _WindowedGroup:
@@ -163,7 +161,9 @@ class _WindowedGroup:
         known, builder = self._known, self._builder
         if known.lateness is not None and not self._is_global:
             lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
-            drop = DropLate(builder.schema_of(source), lateness, self._clock, builder.ledger, _last_of(known))
+            drop = DropLate(
+                builder.schema_of(source), lateness, self._clock, builder.ledger, _last_end_of(known)
+            )
             placement = _passing(builder, source)
             source = builder.add("drop late rows", drop, source, states=[builder.ledger], placement=placement)
         if known.stamp == "earliest" and not self._is_global:

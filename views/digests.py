@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -108,7 +108,7 @@ class _Writing:
             case pl.Series() | pl.DataFrame() | np.ndarray():
                 return self._columns(value)
             case _ if is_dataclass(value) and not isinstance(value, type):
-                compared = [each.name for each in fields(value) if each.compare]
+                compared = [each.name for each in fields(value) if _counts(each, value)]
                 parts = [part for name in compared for part in (name, getattr(value, name, None))]
                 return self.each(type(value).__qualname__, parts)
             case _:
@@ -143,6 +143,12 @@ class _Writing:
         file = io.BytesIO()
         value.rechunk().write_ipc(file)
         return self.each("frame", (value.schema, file.getvalue()))
+
+
+def _counts(field: Field[Any], value: object) -> bool:
+    """Whether a field of a dataclass is part of its digest: one that was added later only if it says something."""
+    is_unsaid = field.metadata.get("unsaid", False) and getattr(value, field.name, None) == field.default
+    return field.compare and not is_unsaid
 
 
 def _marked(kind: str, content: bytes) -> bytes:

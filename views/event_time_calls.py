@@ -127,7 +127,7 @@ class EventTimeCalls(Described, Generic[C]):
 
         It closes exactly when the watermark reaches end + allowed: what is pending is spoken, its state goes, and
         rows that come later are refused into the ledger. A row in several windows is late when all of them are
-        closed; until then it is in those that are open.
+        closed; until then it is in those that are open, and the ledger has it with those that it missed.
         """
         length = (
             None if allowed is None else microseconds(f"{self._where('lateness')}: the lateness", allowed)
@@ -138,8 +138,14 @@ class EventTimeCalls(Described, Generic[C]):
         """Panes say of themselves which they are: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
         return self._with(self._place, replace(self._windows, info=True))
 
-    def late_rows(self) -> C:
-        """The rows that come too late for these windows and this lateness.
+    def late_rows(self, *, each_window: bool = False) -> C:
+        """The rows that come too late for these windows and this lateness: those that are in no window at all.
+
+        A row in several windows is here once, in the last of them, when all are closed.
+
+        Args:
+            each_window: a row once for each window that it misses, also if it is in others: with those in time,
+                every pair of a row and a window.
 
         Raises:
             PlanError: no lateness, so that nothing is ever too late.
@@ -148,10 +154,9 @@ class EventTimeCalls(Described, Generic[C]):
         if known.lateness is None or isinstance(known.window, Global):
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
         require_bounds(where, self.schema)
-        operation = TooLate(known, self._event_time or EventTime("window_end", -1))
-        place = self._plan.add(
-            PlanNode(operation, (self._place,), self.schema, "late rows", self._event_time)
-        )
+        operation = TooLate(known, self._event_time or EventTime("window_end", -1), bool(each_window))
+        label = "late rows" + (" of each window" if each_window else "")
+        place = self._plan.add(PlanNode(operation, (self._place,), self.schema, label, self._event_time))
         return self._with(place, None)
 
     def with_event_time(self, column: str | pl.Expr, *, strict: bool = False) -> C:

@@ -9,6 +9,8 @@ from html import escape
 from evercurrent.core.circuit import Node
 from evercurrent.core.eventtime.arrival import SourceClock
 from evercurrent.core.instants import shown, spelled
+from evercurrent.core.operators.sequenced import SUPERSEDED, SequencedUpsert
+from evercurrent.core.schema import DIFF
 
 from .builder import Compiled
 from .collection import Collection
@@ -66,6 +68,9 @@ def explain_text(plan: Plan, compiled: Compiled, epoch: int) -> str:
         lines.append("  ".join(cells).rstrip())
     lines += [_spoken(place, plan[place].operation) for place in places if place in compiled.trackers]
     lines += [_clock(name, clock) for name, clock in compiled.clocks.items()]
+    operations = [plan[place].operation for place in places]
+    sources = [source for source in operations if isinstance(source, Input)]
+    lines += [_sequenced(source, compiled.sequenced[source.name]) for source in sources if source.sequence]
     refused, forgotten = compiled.ledger.entries, compiled.ledger.forgotten
     let_go = f", {forgotten:,} older ones let go" if forgotten else ""
     lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{let_go}")
@@ -79,6 +84,16 @@ def _spoken(place: PlanId, operation: object) -> str:
     closes = "never close" if known.lateness is None else f"close {spelled(known.lateness)} after their end"
     always = ", also if nothing has changed" if known.always else ""
     return f"windows of {place}: {in_words(known.trigger)}{always}; {known.mode}; {closes}"
+
+
+def _sequenced(source: Input, rows: SequencedUpsert) -> str:
+    """How many deletions a source by key has to remember, and how many changes did not stand when they came."""
+    deletions, superseded = rows.deletions.total(DIFF), rows.superseded.total(SUPERSEDED)
+    by = f"rows of {source.name} by {', '.join(source.keys)}, the greatest {', '.join(source.sequence)} standing"
+    return (
+        f"{by}: {deletions:,} deletion{'' if deletions == 1 else 's'} remembered, "
+        f"{superseded:,} row{'' if superseded == 1 else 's'} superseded when they came"
+    )
 
 
 def _clock(name: str, clock: SourceClock) -> str:

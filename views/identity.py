@@ -125,6 +125,7 @@ def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | N
         "strict": declared.strict,
         "trusted": declared.trusted,
         "retained": rows,
+        "sequence_by": list(declared.sequence),
     }
 
 

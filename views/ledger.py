@@ -10,7 +10,7 @@ import polars as pl
 
 from evercurrent.core.instants import time_of
 from evercurrent.core.kernels import Index, gather
-from evercurrent.core.ledger import Refused
+from evercurrent.core.ledger import MISSED, Refused
 from evercurrent.core.schema import DIFF, EPOCH
 
 from .plan import BOUNDS
@@ -27,9 +27,11 @@ LEDGER_SCHEMA = pl.Schema(
         "watermark": TIME,
         DIFF: pl.Int64(),
         "row": pl.String(),
+        "windows": pl.List(pl.Struct(dict.fromkeys(BOUNDS, TIME))),
     }
 )
-"""Bounds and watermark are those of rows that came too late; null for others, and where there is no such instant."""
+"""Bounds and watermark are those of rows that came too late; null for others, and where there is no such instant.
+``windows`` are all that a row missed, ``window_start`` and ``window_end`` the last of them."""
 
 
 def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
@@ -38,17 +40,20 @@ def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
 
 
 def source_ledger_frame(refused: Iterable[Refused], source: str, schema: pl.Schema) -> pl.DataFrame:
-    """The refused rows of one source, with its columns: they can be mended and pushed again."""
+    """The refused rows of one source, with its columns: they can be mended and pushed again.
+
+    Not those that missed some of their windows and are in others: pushed again, they would be there twice.
+    """
     reason = "reason"
     while reason in schema:
         reason = f"_{reason}"
     columns = pl.Schema({EPOCH: pl.UInt64(), reason: pl.String(), **schema, DIFF: pl.Int64()})
-    of_source = ((of, frame) for of, frame in _alike(refused) if of.entries[0].source == source)
+    lost = (entry for entry in refused if entry.source == source and not entry.elsewhere)
     return _in_order(
         columns,
         [
             (of, _said(of).select(EPOCH, pl.col("reason").alias(reason)).hstack(frame.select(*schema, DIFF)))
-            for of, frame in of_source
+            for of, frame in _alike(lost)
             if schema.items() <= frame.schema.items()
         ],
     )
@@ -92,13 +97,15 @@ def _said(of: _Alike) -> pl.DataFrame:
 
 def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:
     is_late = of.entries[0].watermark is not None
-    own = [name for name in frame.columns if name != DIFF and not (is_late and name in BOUNDS)]
+    told = (*BOUNDS, MISSED) if is_late else ()
+    own = [name for name in frame.columns if name != DIFF and name not in told]
     # JSON has no bytes.
     binary = [pl.col(name).bin.encode("hex") for name in own if frame.schema[name] == pl.Binary]
     rows = frame.select(
         *(_bound(frame, name, is_late) for name in BOUNDS),
         DIFF,
         pl.struct(pl.col(own).exclude(pl.Binary), *binary).struct.json_encode().alias("row"),
+        _missed(frame, is_late),
     )
     return _said(of).hstack(rows).select(*LEDGER_SCHEMA)
 
@@ -115,3 +122,15 @@ def _bound(frame: pl.DataFrame, name: str, is_late: bool) -> pl.Expr:
     if not is_late or name not in frame.columns:
         return pl.lit(None, TIME).alias(name)
     return pl.col(name).to_physical().cast(TIME).alias(name)
+
+
+def _missed(frame: pl.DataFrame, is_late: bool) -> pl.Expr:
+    """The windows that late rows missed: those that are said, or else the one that there was."""
+    dtype = LEDGER_SCHEMA["windows"]
+    if not is_late or not {*BOUNDS} <= {*frame.columns}:
+        return pl.lit(None, dtype).alias("windows")
+    bounds = [pl.element().struct.field(name).to_physical().cast(TIME) for name in BOUNDS]
+    if MISSED in frame.columns:
+        return pl.col(MISSED).list.eval(pl.struct(bounds)).cast(dtype).alias("windows")
+    window = pl.struct(pl.col(name).to_physical().cast(TIME) for name in BOUNDS)
+    return pl.concat_list(window).cast(dtype).alias("windows")

@@ -25,6 +25,9 @@ LABEL = 60
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
 
+UNSAID = {"unsaid": True}
+"""Of a field that was added when checkpoints were written already: as long as it has its default, no digest has it."""
+
 PlanId = NewType("PlanId", int)
 SourceKind = Literal["append", "diffs", "upsert"]
 
@@ -49,6 +52,7 @@ class Input:
     watermark: Watermark | None = None
     bounded: bool = False
     retained: bool = field(default=False, compare=False)
+    sequence: tuple[str, ...] = field(default=(), metadata=UNSAID)
 
     @property
     def may_retract(self) -> bool:
@@ -192,10 +196,11 @@ class WindowedGroup:
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """The rows that come too late for their windows."""
+    """The rows that come too late for all of their windows, or with ``each_window`` for each that they miss."""
 
     windowing: Windowing
     event_time: EventTime
+    each_window: bool = field(default=False, metadata=UNSAID)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,11 @@ def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Itera
     for name in changed:
         was, declared = record["sources"][name], now["sources"][name]
         aspects = [
-            each for each in declared if each not in ("identity", "retained") and declared[each] != was[each]
+            each
+            for each in declared
+            if each not in ("identity", "retained") and declared[each] != was.get(each, [])
         ]
-        found = "; ".join(_about_aspect(each, was[each], declared[each]) for each in aspects)
+        found = "; ".join(_about_aspect(each, was.get(each, []), declared[each]) for each in aspects)
         yield (
             f"- source {name!r} is declared otherwise than when its rows came ({found or 'its columns stand in another order'}): declare it "
             f"as before, or under another name, or give up what came of it with drop=({name!r},) and with the views on it"

@@ -51,6 +51,11 @@ class Source(Collection):
         return self._declared.keys
 
     @property
+    def sequence_by(self) -> tuple[str, ...]:
+        """The columns that say which row of a key is the latest, of an upsert source; empty: the order in which they come."""
+        return self._declared.sequence
+
+    @property
     def event_time(self) -> str | None:
         """The column of event time, if one was declared."""
         return None if self._event_time is None else self._event_time.column
@@ -78,6 +83,7 @@ def declare(
     strict: bool,
     trusted: bool,
     retained: bool = False,
+    sequence_by: str | tuple[str, ...] | list[str] | None = None,
 ) -> Source:
     """Check a source's declaration and add it to the plan.
 
@@ -101,14 +107,48 @@ def declare(
     if (kind != "diffs" and (strict or trusted)) or (strict and trusted):
         raise PlanError(f"{where}: strict= and trusted= go with kind='diffs', one of them at a time")
     require_columns(where, types, keys)
+    sequence = _sequence(where, types, kind, keys, sequence_by)
     if event_time is not None:
         require_columns(where, types, [event_time])
         require_time(where, event_time, types[event_time])
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
-    declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained))
+    declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence)
     timed = None if event_time is None else EventTime(event_time)
     place = plan.add(PlanNode(declared, (), types, where, timed))
     return Source(plan, place, declared)
+
+
+def _sequence(
+    where: str,
+    types: pl.Schema,
+    kind: SourceKind,
+    keys: tuple[str, ...],
+    given: str | tuple[str, ...] | list[str] | None,
+) -> tuple[str, ...]:
+    """The columns by which changes of a key are ordered; none: they are in the order in which they come.
+
+    Raises:
+        PlanError: they are not there, have no order that lasts, or the source is of another kind.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given or ())
+    if names and kind != "upsert":
+        raise PlanError(
+            f"{where}: sequence_by= goes with kind='upsert', where rows replace the row of their key"
+        )
+    require_columns(where, types, names)
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise PlanError(f"{where}: sequence_by= names {listed(twice)} twice; name it once")
+    if both := [name for name in names if name in keys]:
+        raise PlanError(
+            f"{where}: {listed(both)} is the key, and tells no change of it from another; leave it out of sequence_by="
+        )
+    for name in names:
+        dtype = types[name]
+        if dtype.is_nested() or dtype in (pl.Categorical, pl.Null):
+            raise PlanError(
+                f"{where}: column {name!r} is {dtype}, which has no order to go by; give sequence_by= a number, a time or a text"
+            )
+    return names
 
 
 def accepted(source: Source, data: Any) -> Delta:
@@ -133,6 +173,8 @@ def accepted(source: Source, data: Any) -> Delta:
         if frame.get_column(key).has_nulls():
             row = int(frame.get_column(key).is_null().arg_max() or 0)
             raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
+    for name in source.sequence_by:
+        _require_sequence(where, frame.get_column(name))
     columns = [frame.get_column(name) for name in source.schema]
     counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
     return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
@@ -226,11 +268,25 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
 
 
 def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: Ints) -> pl.DataFrame:
-    """Deletions name the key only: columns that are not there are null."""
-    missing = [name for name in source.columns if name not in frame.columns and name not in source.key]
+    """Deletions name the key and the sequence only: columns that are not there are null."""
+    needed = (*source.key, *source.sequence_by)
+    missing = [name for name in source.columns if name not in frame.columns and name not in needed]
     if missing and (diffs == -1).all():
         frame = frame.with_columns(pl.lit(None, source.schema[name]).alias(name) for name in missing)
     return frame
+
+
+def _require_sequence(where: str, column: pl.Series) -> None:
+    """Check that a column says of every row where it stands in the sequence of its key."""
+    bad, what = column.is_null(), "null"
+    if not bad.any() and column.dtype.is_float():
+        bad, what = column.is_nan(), "NaN"
+    if bad.any():
+        row = int(bad.arg_max() or 0)
+        raise InputError(
+            f"{where}: sequence {column.name!r} is {what} in row {row}, so it is neither before nor after the others of its "
+            "key; give every row its sequence, deletions too"
+        )
 
 
 def _check_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:

@@ -17,6 +17,7 @@ from evercurrent.core.eventtime.tracking import TrackWindows
 from evercurrent.core.operators.arrange import Arrange, CountKeys, Keep
 from evercurrent.core.operators.distinct import Distinct
 from evercurrent.core.operators.inputs import CheckRetractions, Upsert
+from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.protocol import State
 
 from .builder import Compiled
@@ -31,6 +32,7 @@ ROLES: Mapping[type, str] = {
     Keep: "rows",
     Panes: "last panes",
     PendingRows: "rows not spoken yet",
+    SequencedUpsert: "rows and deletions",
     Sessions: "sessions",
     TrackWindows: "open windows",
     Upsert: "rows",

@@ -11,21 +11,22 @@ import polars as pl
 from ..clock import START_OF_TIME, Clock, Now
 from ..delta import Delta
 from ..errors import InputError
+from ..grouping import group
 from ..instants import instants_in, shown
-from ..kernels import Ints, Mask, keep, physical
-from ..ledger import Ledger, Refused
+from ..kernels import Ints, Mask, gather, keep, key_words, physical
+from ..ledger import MISSED, Ledger, Refused
 from ..schema import DIFF
 
-LastWindow = Callable[[Ints, Ints], Mask]
-"""Of copies of rows, given their instants and the starts of their windows: which stand in the last window of their row."""
+LastEnd = Callable[[Ints], Ints]
+"""Where the last window of a row ends, given its instant: of rows that may stand in several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """When a row is too late: its window's end plus ``allowed`` microseconds is behind the watermark.
 
-    ``event_time`` is the column of instants, needed where a row may stand in several windows: it is late if it
-    stands in none that is open. ``view`` says in the ledger for whom the row was too late.
+    ``event_time`` is the column of instants, needed where a row may stand in several windows: it is late if all of
+    them are closed, and misses those that are. ``view`` says in the ledger for whom the row was too late.
     """
 
     view: str
@@ -38,10 +39,12 @@ class Lateness:
 
 
 class DropLate:
-    """Rows whose window is still open; the others are refused into the ledger.
+    """Rows whose window is still open; the others are refused into the ledger, with the windows that they missed.
 
     Judged by the watermark before this epoch: rows come before the watermark of their own epoch. A session is
-    judged as that of the row alone, so that what is late does not depend on what else has come.
+    judged as that of the row alone, so that what is late does not depend on what else has come. A row in several
+    windows has one entry in the ledger, which says whether it is in others: each pair of a row and a window goes on, or
+    is in the ledger.
     """
 
     def __init__(
@@ -50,13 +53,13 @@ class DropLate:
         lateness: Lateness,
         clock: Clock,
         ledger: Ledger,
-        last_window: LastWindow | None = None,
+        last_end: LastEnd | None = None,
     ) -> None:
         self.schema = schema
         self._lateness = lateness
         self._clock = clock
         self._ledger = ledger
-        self._last_window = last_window
+        self._last_end = last_end
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The rows that are in time."""
@@ -64,33 +67,65 @@ class DropLate:
         late = too_late(delta, self._lateness, self._clock)
         if late is None:
             return delta
-        lost = late
-        if self._last_window is not None:
-            starts = physical(delta.frame.get_column(self._lateness.window_start))
-            lost = late & self._last_window(_instants(delta.frame, self._lateness), starts)
-        if lost.any():
-            self._ledger.stage(
-                Refused(
-                    now.epoch,
-                    self._lateness.source,
-                    f"too late for {self._lateness.view}: its window was closed",
-                    keep(delta.frame, lost),
-                    self._clock.before,
-                )
+        refused = keep(delta.frame, late)
+        if self._last_end is None:
+            self._refuse(now, refused, "its window was closed")
+        else:
+            lost = self._are_lost(refused, self._last_end)
+            missed = (
+                "all of its windows were closed",
+                "some of its windows were closed, and it is in the others",
             )
+            self._refuse(now, self._with_windows(keep(refused, lost)), missed[0])
+            self._refuse(now, self._with_windows(keep(refused, ~lost)), missed[1], elsewhere=True)
         return Delta(keep(delta.frame, ~late), delta.is_consolidated)
+
+    def _are_lost(self, copies: pl.DataFrame, last_end: LastEnd) -> Mask:
+        lost: Mask = (
+            last_end(_instants(copies, self._lateness)) <= self._clock.before - self._lateness.allowed
+        )
+        return lost
+
+    def _refuse(self, now: Now, rows: pl.DataFrame, why: str, *, elsewhere: bool = False) -> None:
+        if rows.height:
+            reason = f"too late for {self._lateness.view}: {why}"
+            source, behind = self._lateness.source, self._clock.before
+            self._ledger.stage(Refused(now.epoch, source, reason, rows, behind, elsewhere))
+
+    def _with_windows(self, copies: pl.DataFrame) -> pl.DataFrame:
+        """Each row once, in the last of the windows that it missed, with all of them in a column."""
+        bounds = [self._lateness.window_start, self._lateness.window_end]
+        copies = Delta(copies).consolidate().frame
+        rows = copies.drop(bounds)
+        groups = group(key_words(rows.get_columns(), rows.height))
+        numbered = copies.select(*bounds, pl.Series(MISSED, groups.numbers))
+        missed = (
+            numbered.sort(MISSED, bounds[0])
+            .group_by(MISSED, maintain_order=True)
+            .agg(pl.struct(bounds).alias("windows"))
+            .get_column("windows")
+        )
+        last = missed.list.last().struct.unnest()
+        found = gather(copies, groups.first_entries)
+        columns = [
+            last.get_column(each.name) if each.name in bounds else each for each in found.get_columns()
+        ]
+        # In the order in which the rows came, not in that of their hashes.
+        entries = pl.DataFrame([*columns[:-1], missed.alias(MISSED), columns[-1]])
+        return gather(entries, np.argsort(groups.first_entries))
 
 
 class LateRows:
-    """The rows whose window is closed: what ``DropLate`` keeps out."""
+    """The rows of which all windows are closed, in the last of these; or each in each window that it misses.
 
-    def __init__(
-        self, schema: pl.Schema, lateness: Lateness, clock: Clock, last_window: LastWindow | None
-    ) -> None:
+    The latter are what ``DropLate`` keeps out; without ``last_end`` they are the same.
+    """
+
+    def __init__(self, schema: pl.Schema, lateness: Lateness, clock: Clock, last_end: LastEnd | None) -> None:
         self.schema = schema
         self._lateness = lateness
         self._clock = clock
-        self._last_window = last_window
+        self._last_end = last_end
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -99,9 +134,9 @@ class LateRows:
         late = too_late(delta, self._lateness, self._clock)
         if late is None:
             return self._nothing
-        if self._last_window is not None:
-            starts = physical(delta.frame.get_column(self._lateness.window_start))
-            late &= self._last_window(_instants(delta.frame, self._lateness), starts)
+        if self._last_end is not None:
+            ends = physical(delta.frame.get_column(self._lateness.window_end))
+            late &= ends == self._last_end(_instants(delta.frame, self._lateness))
         return Delta(keep(delta.frame, late), delta.is_consolidated) if late.any() else self._nothing
 
 

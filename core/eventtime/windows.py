@@ -140,6 +140,11 @@ def last_window(window: Window, times: Ints, starts: Ints) -> Mask:
     return np.ones(len(times), np.bool_)
 
 
+def end_of_last_window(window: Sliding, times: Ints) -> Ints:
+    """Where the last window of each instant ends: when it is closed, all windows of the row are."""
+    return times - _since_start(window, times, None) + window.size
+
+
 def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
     """How long ago the last window started: (t - offset - phase) mod period."""
     period = window.size if isinstance(window, Fixed) else window.period

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 import evercurrent as ec
 from eventtime.pipelines import Both, Run, runs
 from evercurrent.views.testing import pipeline
-from harness import Running
+from harness import Running, frame_of_entries
+from laws.test_sequences import changes, cuts, engine_of
 from oracle import TooLargeError
 from spark.twins import WAYS, TwinEngine, Way
-from strategies import Case, cases, of_profile
+from strategies import Case, Entries, cases, of_profile
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +48,18 @@ def test_random_windows(run: Run, way: Way) -> None:
         both.push(epoch)
     assert isinstance(both.engine, TwinEngine)
     assert both.engine.compared == len(run.epochs) + 1
+
+
+@of_profile(0.1)
+@given(given_changes=changes(), seed=st.integers(0, 2**32), way=st.sampled_from(WAYS))
+def test_random_sequences(
+    given_changes: tuple[dict[str, pl.DataType], list[str], Entries], seed: int, way: Way
+) -> None:
+    TwinEngine.way = way
+    columns, sequence, entries = given_changes
+    batches = cuts(entries, seed)[-1]
+    engine = engine_of(columns, sequence)
+    for batch in batches:
+        engine.push("a", frame_of_entries(columns, batch))
+    assert isinstance(engine, TwinEngine)
+    assert engine.compared == (len(batches) + 1 if batches else 0)

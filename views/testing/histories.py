@@ -102,7 +102,7 @@ class _Writer:
         if given is not None:
             return given
         few = _values(f"source {self.source.name!r}: column {name!r}", dtype)
-        if name in (self.source.event_time, *self.source.key):
+        if name in (self.source.event_time, *self.source.key, *self.source.sequence_by):
             return few
         return st.none() | few
 

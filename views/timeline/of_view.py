@@ -171,7 +171,8 @@ def _refused(
     frames: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     for entry in entries:
         is_ours = source in entry.source.split(", ") and any(judge in entry.reason for judge in judges)
-        if entry.watermark is not None and is_ours and event_time in entry.frame.columns:
+        is_lost = entry.watermark is not None and not entry.elsewhere
+        if is_lost and is_ours and event_time in entry.frame.columns:
             frame = entry.frame.with_columns(pl.lit(entry.epoch, pl.UInt64).alias(EPOCH))
             frames.setdefault(tuple(frame.columns), []).append(frame)
     return [pl.concat(same) for same in frames.values()]

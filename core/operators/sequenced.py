@@ -1,0 +1,125 @@
+"""Rows by key of which the one with the greatest sequence stands, in whatever order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from ..clock import Now
+from ..delta import Delta
+from ..grouping import Groups, boundaries, group
+from ..kernels import Index, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
+from ..protocol import State
+from ..reading import first_rows
+from ..routes import KeyColumns
+from ..run import Layout, Run, make_run, run_of_groups, run_of_rows
+from ..schema import DIFF, Order, with_diff
+from ..spine import Spine
+
+STOOD, SUPERSEDED = "stood", "superseded"
+"""Additive columns: mark what stood for a key before this epoch; count the rows of a key that came too late to stand."""
+
+
+class SequencedUpsert:
+    """Rows replace the row of their key if their sequence is greater; a row with diff -1 deletes what is older.
+
+    What stands for a key is the greatest of all changes that have come for it, so it does not depend on their order or
+    their batches. Of equal sequences a deletion stands before rows, and of rows the first by their columns. A change
+    that does not stand is no mistake: it is counted (``superseded``), and no entry of the ledger.
+
+    State: the row of each key, or the deletion that stands in its place (``deletions``): without it an older row
+    that comes later would be taken for a new one. So a key that was deleted keeps its key and its sequence.
+    Cost: the delta.
+    """
+
+    def __init__(self, schema: pl.Schema, keys: Sequence[str], sequence: Sequence[str]) -> None:
+        self.schema = schema
+        self.spine = Spine(Layout(schema, by_row=True))
+        marks = pl.Schema({name: schema[name] for name in (*keys, *sequence)})
+        self.deletions = Spine(Layout(marks, by_row=True))
+        self.superseded = Spine(Layout())
+        self._keys = KeyColumns.of(keys)
+        newest = (*(Order(name, descending=True) for name in sequence), Order(DIFF))
+        self._contest = Layout(with_diff(schema), by_row=True, order=newest)
+        self._nothing = Delta.empty(schema)
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        return [self.spine, self.deletions, self.superseded]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Minus the rows that stood there, plus those that now stand there."""
+        (delta,) = deltas
+        if not len(delta):
+            return self._nothing
+        groups = group(self._keys.words(delta.frame))
+        before, owners = self._standing(groups.keys)
+        contest = self._contested(delta, groups, before, owners)
+        first = boundaries(contest.keys)
+        stood = contest.sums.get(STOOD, np.zeros(len(contest), np.int64))[first] > 0
+        self._count(groups, ~stood)
+        gone, come = keep(before, ~stood[owners]), gather(contest.payload, first[~stood])
+        self._stage(self.deletions, keep(gone, _are_deletions(gone)), keep(come, _are_deletions(come)))
+        change = self._stage(self.spine, keep(gone, ~_are_deletions(gone)), keep(come, ~_are_deletions(come)))
+        return Delta(change, is_consolidated=True)
+
+    def _standing(self, keys: Keys) -> tuple[pl.DataFrame, Index]:
+        """What stands for keys, as changes: rows with diff 1, deletions with diff -1; and of which key each is."""
+        rows, deletions = first_rows(self.spine, keys, 1), first_rows(self.deletions, keys, 1)
+        standing = stack([_changes(rows.payload, 1), self._deletions(_changes(deletions.payload, -1))])
+        return standing, np.concatenate((rows.owners, deletions.owners))
+
+    def _deletions(self, marks: pl.DataFrame) -> pl.DataFrame:
+        """Deletions with the columns of rows: of the key and the sequence, the others being null."""
+        of = self.deletions.layout.payload
+        columns = [
+            marks.get_column(name)
+            if name in of
+            else pl.Series(name, [None], dtype).new_from_index(0, marks.height)
+            for name, dtype in self.schema.items()
+        ]
+        return pl.DataFrame([*columns, marks.get_column(DIFF)])
+
+    def _contested(self, delta: Delta, groups: Groups, before: pl.DataFrame, owners: Index) -> Run:
+        """What stood and what has come for each key, by its number, what is to stand being the first of each."""
+        come = pl.DataFrame([with_plain_zeros(column) for column in delta.frame.get_columns()])
+        deletes = _are_deletions(come)
+        numbers = groups.numbers
+        parts, numbered = [before, come], [owners, numbers]
+        if deletes.any():
+            parts[1:] = [keep(come, ~deletes), self._deletions(keep(come, deletes))]
+            numbered[1:] = [numbers[~deletes], numbers[deletes]]
+        changes = stack(parts)
+        stood = np.zeros(changes.height, np.int64)
+        stood[: before.height] = 1
+        rows = key_words(changes.get_columns(), changes.height)
+        sums = {DIFF: np.ones(changes.height, np.int64), STOOD: stood}
+        return make_run(self._contest, Keys(np.concatenate(numbered).astype(np.uint64)), changes, sums, rows)
+
+    def _count(self, groups: Groups, is_new: Mask) -> None:
+        """Stage how many changes of each key do not stand."""
+        came = np.diff(groups.starts, append=len(groups.order))
+        lost = came - is_new
+        if lost.any():
+            self.superseded.stage(run_of_groups(groups, pl.DataFrame(), {SUPERSEDED: lost}))
+
+    def _stage(self, spine: Spine, gone: pl.DataFrame, come: pl.DataFrame) -> pl.DataFrame:
+        """Stage entries that go and that come, and return them with their diffs."""
+        entries = stack([_changes(gone, -1), _changes(come, 1)])
+        if entries.height:
+            spine.stage(run_of_rows(spine.layout, self._keys, entries))
+        return entries
+
+
+def _are_deletions(changes: pl.DataFrame) -> Mask:
+    found: Mask = changes.get_column(DIFF).to_numpy() < 0
+    return found
+
+
+def _changes(rows: pl.DataFrame, diff: int) -> pl.DataFrame:
+    """The rows, all with this diff."""
+    columns = [column for column in rows.get_columns() if column.name != DIFF]
+    return pl.DataFrame([*columns, pl.Series(DIFF, [diff], pl.Int64).new_from_index(0, rows.height)])
