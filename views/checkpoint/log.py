@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from evercurrent.core.errors import CheckpointError, EpochGoneError, MissingFileError, NameTakenError
 
 from ..store import Item, Store
-from .commits import Commit, DeltaRef, Passed, epochs_from_json
+from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
 from .record_files import decoded, encoded
@@ -141,7 +141,7 @@ class CommitLog:
         return commit
 
     def deltas(self, view: str, since: int) -> list[DeltaRef]:
-        """The delta files of a view of all epochs after this one, in order. Cost: each record is read once.
+        """Where the deltas of a view of all epochs after this one are, in order. Cost: each record is read once.
 
         Raises:
             EpochGoneError: the next ones are no longer retained.
@@ -156,7 +156,7 @@ class CommitLog:
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
         said = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
-        return [ref for refs in said for ref in map(DeltaRef.from_json, refs) if ref.epoch > since]
+        return [ref for parts in said for ref in delta_refs(parts) if ref.epoch > since]
 
     def passed(self) -> Iterator[Passed]:
         """The epochs of all retained commits, each with its instant and watermarks, the latest first.
