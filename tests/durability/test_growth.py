@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 import evercurrent as ec
+from commit_cadence import commits_put_off, each_epoch_committed
 from evercurrent.views import durability
 from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
-
-from ..commit_cadence import commits_put_off, each_epoch_committed
 
 VIEWS = 5
 
