@@ -215,11 +215,11 @@ def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
     made: list[list[DeltaRef]] = []
     size = PARTITION_BYTES
     for ref in sorted(refs, key=lambda ref: ref.epoch):
-        if size + ref.piece.size > PARTITION_BYTES:
+        if size + ref.nbytes > PARTITION_BYTES:
             made.append([])
             size = 0
         made[-1].append(ref)
-        size += ref.piece.size
+        size += ref.nbytes
     return [Files(tuple(group)) for group in made]
 
 
@@ -228,7 +228,7 @@ def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBa
     assert isinstance(partition, Files)
     pieces = Pieces.of(store_at(wanted.path))
     for ref in partition.refs:
-        yield from frame_to_spark_arrow(pieces.read(ref.piece)).to_batches()
+        yield from frame_to_spark_arrow(pieces.read_delta(ref)).to_batches()
 
 
 class _BatchReader(DataSourceReader):

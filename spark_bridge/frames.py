@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.schema import DIFF, EPOCH
-from evercurrent.views.checkpoint import Commit, PieceRef, Pieces
+from evercurrent.views.checkpoint import Commit, DeltaRef, PieceRef, Pieces
 from evercurrent.views.store import store_at
 
 from .epochs import EpochDeltas
@@ -30,7 +30,7 @@ def delta_schema(schema: pl.Schema) -> pl.Schema:
 def delta_frames(spark: SparkSession, setup: Setup, deltas: EpochDeltas) -> Iterator[tuple[str, DataFrame]]:
     """The delta of each view that an epoch changed, as Spark sees it. What is in files is read by Spark's tasks."""
     for view, parts in deltas.parts.items():
-        refs = tuple(part.held for part in parts if isinstance(part.held, PieceRef))
+        refs = [DeltaRef(deltas.epoch, part.held) for part in parts if isinstance(part.held, PieceRef)]
         held = [part.held for part in parts if isinstance(part.held, pl.DataFrame)]
         frames = [from_polars(spark, view, with_epoch(pl.concat(held), deltas.epoch))] if held else []
         if refs:
@@ -47,18 +47,18 @@ def from_polars(spark: SparkSession, view: str, frame: pl.DataFrame) -> DataFram
 @dataclass(frozen=True, slots=True)
 class _ReadFiles:
     store: str
-    refs: tuple[PieceRef, ...]
+    refs: tuple[DeltaRef, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pieces = Pieces.of(store_at(self.store))
         for number in _numbers(batches):
-            yield from frame_to_spark_arrow(pieces.read(self.refs[number])).to_batches()
+            yield from frame_to_spark_arrow(pieces.read_delta(self.refs[number])).to_batches()
 
 
 def from_files(
-    spark: SparkSession, view: str, store: str, refs: Sequence[PieceRef], schema: pl.Schema
+    spark: SparkSession, view: str, store: str, refs: Sequence[DeltaRef], schema: pl.Schema
 ) -> DataFrame:
-    """The rows of these files, read by Spark's tasks."""
+    """The rows of these deltas, read by Spark's tasks."""
     return mapped(spark, view, len(refs), _ReadFiles(store, tuple(refs)), schema)
 
 

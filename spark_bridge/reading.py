@@ -11,7 +11,7 @@ import polars as pl
 from evercurrent.core.errors import CheckpointError, InputError, MissingFileError
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.schema import EPOCH, listed
-from evercurrent.views.checkpoint import Commit, CommitLog, PieceRef, Pieces
+from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, Pieces
 from evercurrent.views.compiling import compile_plan
 from evercurrent.views.history import BEFORE_ALL
 from evercurrent.views.identity import check_plan, plan_record
@@ -71,15 +71,15 @@ class CheckpointReader:
 
         return self._steadily(read)
 
-    def delta_files(self, view: str, since: int | None) -> list[PieceRef]:
-        """The files of a view's deltas after an epoch, in the order of their epochs; None: from the very beginning.
+    def delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
+        """Where a view's deltas are in files, after an epoch, in the order of their epochs; None: from the very beginning.
 
         Raises:
             InputError: that is no epoch, or it is still to come.
             EpochGoneError: they are no longer all retained.
         """
 
-        def read() -> list[PieceRef]:
+        def read() -> list[DeltaRef]:
             self._look()  # Files that were swept are missed by those who read them, and that is not here.
             return self._delta_files(view, since)
 
@@ -93,7 +93,7 @@ class CheckpointReader:
         """
 
         def read() -> list[tuple[int, pl.DataFrame]]:
-            frames = map(self.pieces.read, self._delta_files(view, since))
+            frames = map(self.pieces.read_delta, self._delta_files(view, since))
             return [(frame.item(0, EPOCH), frame) for frame in frames]
 
         return self._steadily(read)
@@ -128,12 +128,11 @@ class CheckpointReader:
         self._require_epoch(f"view {view!r}: epoch", epoch, last)
         return self._past.commit(view, epoch)
 
-    def _delta_files(self, view: str, since: int | None) -> list[PieceRef]:
+    def _delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
         last = self._last()
         if since is not None:
             self._require_epoch(f"view {view!r}: since", since, last, BEFORE_ALL)
-        refs = delta_files(self._log, view, BEFORE_ALL if since is None else since, self._past.born)
-        return [ref.piece for ref in refs]
+        return delta_files(self._log, view, BEFORE_ALL if since is None else since, self._past.born)
 
     def _require_epoch(self, where: str, epoch: object, last: Commit, least: int = 0) -> None:
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < least:

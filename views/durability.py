@@ -47,7 +47,7 @@ from .store.syncing import is_ending
 SWEEP_EVERY = 64
 """After so many commits, what no retained one names is deleted."""
 
-MOST_WAITING, MOST_SECONDS = 64, 0.25
+MOST_WAITING, MOST_SECONDS = 512, 0.5
 """So many epochs at most, and for so long, only their input is on disk: what comes then is committed, and they with it."""
 
 

@@ -55,14 +55,14 @@ class Past:
             CheckpointError: a file is missing or damaged.
         """
         refs = delta_files(self._log, view, since, self.born)
-        files = [ref.piece for ref in refs if ref.epoch <= until]
+        written = [ref for ref in refs if ref.epoch <= until]
         waiting = [passed.deltas for passed in self.waiting if since < passed.epoch <= until]
-        return self._frames(view, files, waiting)
+        return self._frames(view, written, waiting)
 
     def _frames(
-        self, view: str, files: list[Any], waiting: list[Mapping[str, pl.DataFrame]]
+        self, view: str, written: list[DeltaRef], waiting: list[Mapping[str, pl.DataFrame]]
     ) -> Iterator[pl.DataFrame]:
-        yield from map(self._pieces.read, files)
+        yield from map(self._pieces.read_delta, written)
         yield from (deltas[view] for deltas in waiting if view in deltas)
 
     def passed(self) -> Iterator[Noted]:

@@ -99,11 +99,14 @@ def test_states_and_deltas_are_written_in_one_go(tmp_path: Any) -> None:
     rng = random.Random(1)
     states = {f"{n}/0": a_spine(rng, 10) for n in range(6)}
     delta = pl.DataFrame({"n": [1], "_diff": [1]})
-    saver = Saver(Pieces(Counting(tmp_path)))
-    _, refs = saver.write_all(saved(states), [("v", 3, delta), ("w", 3, delta)])
-    assert puts == [3]
-    assert [ref.epoch for ref in refs] == [3, 3]
-    assert [ref.piece.file.rpartition("/")[0] for ref in refs] == ["deltas/v", "deltas/w"]
+    saver = Saver(pieces := Pieces(Counting(tmp_path)))
+    said = [("v", 3, delta), ("w", 3, delta), ("v", 4, delta.with_columns(pl.col("n") + 1))]
+    records, refs = saver.write_all(saved(states), said)
+    assert puts == [1]
+    assert [ref.epoch for ref in refs] == [3, 3, 4]
+    assert [pieces.read_delta(ref).rows() for ref in refs] == [[(1, 3, 1)], [(1, 3, 1)], [(2, 4, 1)]]
+    assert len({ref.piece for ref in refs}) == 2
+    assert {ref.piece.file for ref in refs} == {ref.file for each in records.values() for ref in each.pieces}
 
 
 def test_after_a_restart_nothing_is_written_again() -> None:

@@ -20,7 +20,8 @@ import polars as pl
 
 import bank
 import evercurrent as ec
-from evercurrent.views.checkpoint import CommitLog
+from durability.observing import frame_bytes
+from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
 from failing_store import FailingStore, Killed
 
@@ -69,13 +70,11 @@ def run(engine: ec.Engine) -> None:
 
 
 def delta_files(folder: Path) -> dict[str, list[bytes]]:
-    """The delta files that commits name, by view."""
-    log = CommitLog(LocalStore(folder))
+    """The deltas in files that commits name, by view and epoch by epoch: who was killed may have committed others together."""
+    store = LocalStore(folder)
+    log, pieces = CommitLog(store), Pieces(store)
     return {
-        view: [
-            Path(folder, ref.piece.file).read_bytes()[ref.piece.start : ref.piece.start + ref.piece.size]
-            for ref in log.deltas(view, -1)
-        ]
+        view: [frame_bytes(pieces.read_delta(ref)) for ref in log.deltas(view, -1)]
         for view in (*bank.VIEWS, "rounds")
     }
 

@@ -15,8 +15,14 @@ import pytest
 import evercurrent as ec
 from evercurrent.core.errors import CheckpointError
 from evercurrent.core.kernels import HASH_NAME
+from evercurrent.views.checkpoint.verifying import verify
+from evercurrent.views.store import LocalStore
 
-KEPT = Path(__file__).resolve().parents[1] / "data" / "checkpoint-1"
+DATA = Path(__file__).resolve().parents[1] / "data"
+FORMATS = ("checkpoint-1", "checkpoint-2")
+"""In the first, each delta of an epoch is a file of its own; in the second, those of a commit are with its states."""
+
+KEPT = DATA / FORMATS[-1]
 WRITTEN_WITH = "polars-2.1.0"
 """Whose hash has ordered it."""
 
@@ -90,9 +96,10 @@ def undisturbed(epochs: int) -> ec.Engine:
 
 
 @pytest.mark.skipif(HASH_NAME != WRITTEN_WITH, reason=f"keys are ordered by {HASH_NAME} here")
-def test_it_is_read_and_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", FORMATS)
+def test_it_is_read_and_goes_on(kept: str, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
-    shutil.copytree(KEPT, folder)
+    shutil.copytree(DATA / kept, folder)
     with ec.Engine(checkpoint=folder) as engine:
         declare(engine)
         assert shown(engine) == shown(undisturbed(KEPT_AT))
@@ -106,12 +113,18 @@ def test_it_is_read_and_goes_on(tmp_path: Path) -> None:
         assert {name: view.read(epoch=2).rows() for name, view in engine.views.items()} == {
             name: view.read().rows() for name, view in old.views.items()
         }
+    # What the two versions have written, one behind the other.
+    assert verify(LocalStore(folder)).faults == ()
+    with ec.Engine(checkpoint=folder) as engine:
+        declare(engine)
+        assert shown(engine) == shown(wanted)
 
 
 @pytest.mark.skipif(HASH_NAME == WRITTEN_WITH, reason="keys are ordered by the same hash here")
-def test_another_hash_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", FORMATS)
+def test_another_hash_is_refused_by_name(kept: str, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
-    shutil.copytree(KEPT, folder)
+    shutil.copytree(DATA / kept, folder)
     engine = ec.Engine(checkpoint=folder)
     declare(engine)
     with pytest.raises(CheckpointError, match=WRITTEN_WITH):
@@ -124,3 +137,5 @@ if __name__ == "__main__":
         declare(kept)
         for number in range(KEPT_AT):
             push(kept, number)
+            if number == 1:
+                kept.checkpoint()  # Of two epochs.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
@@ -55,19 +55,25 @@ class StateRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRef:
-    """The file of a view's delta of one epoch."""
+    """Where a view's delta of one epoch is: rows of a piece, which may hold the epochs before and after it too.
+
+    ``rows`` is None where the piece is that delta and nothing else.
+    """
 
     epoch: int
     piece: PieceRef
+    first: int = 0
+    rows: int | None = None
 
-    def as_json(self) -> list[Any]:
-        """A list of six, the epoch before the piece's five."""
-        return [self.epoch, *self.piece.as_json()]
+    @property
+    def height(self) -> int:
+        """How many rows the delta has."""
+        return self.piece.rows if self.rows is None else self.rows
 
-    @staticmethod
-    def from_json(said: list[Any]) -> DeltaRef:
-        """The inverse of ``as_json``."""
-        return DeltaRef(said[0], PieceRef(*said[1:]))
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes of the piece are this delta's."""
+        return self.piece.size * self.height // max(1, self.piece.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +132,49 @@ class Commit:
 
 
 def deltas_as_json(deltas: Mapping[str, tuple[DeltaRef, ...]]) -> JsonObject:
-    """The delta files by view, to be written."""
-    return {view: [ref.as_json() for ref in refs] for view, refs in deltas.items()}
+    """The pieces of deltas by view, each with its epochs and the rows that each of them has there, to be written."""
+    return {view: _pieces_of_deltas(refs) for view, refs in deltas.items()}
+
+
+def _pieces_of_deltas(refs: tuple[DeltaRef, ...]) -> list[JsonObject]:
+    pieces: list[JsonObject] = []
+    end: tuple[PieceRef, int] | None = None
+    for ref in refs:
+        if end != (ref.piece, ref.first):
+            pieces.append({**asdict(ref.piece), "epochs": []})
+        pieces[-1]["epochs"].append([ref.epoch, ref.height])
+        end = ref.piece, ref.first + ref.height
+    return pieces
 
 
 def deltas_from_json(said: Mapping[str, Any]) -> dict[str, tuple[DeltaRef, ...]]:
     """The inverse of ``deltas_as_json``."""
-    return {view: tuple(DeltaRef.from_json(ref) for ref in refs) for view, refs in said.items()}
+    return {view: tuple(delta_refs(parts)) for view, parts in said.items()}
+
+
+def delta_refs(said: Iterable[Any]) -> Iterator[DeltaRef]:
+    """The deltas of a view in the order of their epochs, of what a record says of it.
+
+    Records of format 1 have a list for each epoch: the epoch, and its piece.
+    """
+    for part in said:
+        if isinstance(part, list):
+            yield DeltaRef(part[0], PieceRef(*part[1:]))
+            continue
+        piece, first = piece_of_deltas(part), 0
+        if len(part["epochs"]) == 1:
+            yield DeltaRef(part["epochs"][0][0], piece)
+            continue
+        for epoch, rows in part["epochs"]:
+            yield DeltaRef(epoch, piece, first, rows)
+            first += rows
+
+
+def piece_of_deltas(part: Any) -> PieceRef:
+    """The piece of one of those parts."""
+    if isinstance(part, list):
+        return PieceRef(*part[1:])
+    return PieceRef(part["file"], part["start"], part["size"], part["crc"], part["rows"])
 
 
 def epochs_from_json(said: list[Any]) -> tuple[Passed, ...]:

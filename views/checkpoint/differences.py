@@ -13,6 +13,7 @@ from .commits import (
     deltas_as_json,
     deltas_from_json,
     epochs_from_json,
+    piece_of_deltas,
 )
 
 WHOLE = ("buckets", "plan", "facts", "versions")
@@ -106,4 +107,4 @@ def refs_in(said: Mapping[str, Any]) -> set[PieceRef]:
     """The pieces that a record's body names, whole or difference: all that it adds to those before it."""
     at = 0 if said["whole"] else 1
     found = {PieceRef(*ref) for state in said["states"].values() for ref in state[at]}
-    return found | {PieceRef(*ref[1:]) for refs in said["deltas"].values() for ref in refs}
+    return found | {piece_of_deltas(part) for parts in said["deltas"].values() for part in parts}

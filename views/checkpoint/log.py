@@ -4,6 +4,8 @@ A record covers the epochs after the commit before it, up to its own, and is nam
 is a commit for each epoch, that is its epoch. So all who go on from a commit want the same name, whatever epoch they
 have come to, and one of them gets it.
 
+Records from a whole one to before the next are put together into one file when they are old (``record_packs``).
+
 A record is whole, or the difference to the one before it. What is there was written whole: a record that cannot be
 read, or that is missing between others, is damage, and an error by name. Differences before the first whole record are
 what an interrupted sweep has left; they are not retained.
@@ -17,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from evercurrent.core.errors import CheckpointError, EpochGoneError, MissingFileError, NameTakenError
 
 from ..store import Item, Store
-from .commits import Commit, DeltaRef, Passed, epochs_from_json
+from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
-from .record_files import decoded, encoded
+from .record_files import decoded, encoded_record
+from .record_packs import closed_segments
 from .records import Records, record_name
 from .sweeping import Swept, sweep_files
 
@@ -62,7 +65,7 @@ class CommitLog:
         rebuilt, epoch = None, last.epoch
         while True:
             try:
-                body = self._records.read(epoch + 1)
+                body = self._records.read(epoch + 1, is_next=True)
             except MissingFileError:
                 break
             if body["whole"]:
@@ -107,7 +110,7 @@ class CommitLog:
                 "was to be committed now is not; open the engine anew to go on from there"
             )
         body = {"before": before, "whole": whole, **body}
-        self._put(first, encoded(body), commit, items)
+        self._put(first, encoded_record(body), commit, items)
         self._records.add(first, body)
         self._last, self._differences = commit, 0 if whole else differences
 
@@ -141,7 +144,7 @@ class CommitLog:
         return commit
 
     def deltas(self, view: str, since: int) -> list[DeltaRef]:
-        """The delta files of a view of all epochs after this one, in order. Cost: each record is read once.
+        """Where the deltas of a view of all epochs after this one are, in order. Cost: each record is read once.
 
         Raises:
             EpochGoneError: the next ones are no longer retained.
@@ -156,7 +159,7 @@ class CommitLog:
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
         said = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
-        return [ref for refs in said for ref in map(DeltaRef.from_json, refs) if ref.epoch > since]
+        return [ref for parts in said for ref in delta_refs(parts) if ref.epoch > since]
 
     def passed(self) -> Iterator[Passed]:
         """The epochs of all retained commits, each with its instant and watermarks, the latest first.
@@ -170,8 +173,9 @@ class CommitLog:
     def sweep(self, keep: int, grace: float) -> Swept:
         """Drop all but the last ``keep`` commits, and delete what no retained one names.
 
-        What is kept begins with a whole record, so it may be up to ``full_every`` commits more. Files younger than
-        ``grace`` seconds stay: somebody may be writing or about to read them. Cost: the number of files.
+        Old records are put together into few files. What is kept begins with a whole record, so it may be up to
+        ``full_every`` commits more. Files younger than ``grace`` seconds stay: somebody may be writing or about to read
+        them. Cost: the number of files.
         """
         if self.last is None:
             return sweep_files(self.store, set(), grace, 0)
@@ -183,15 +187,32 @@ class CommitLog:
         kept = retained[start:]
         named = set().union(*(known.files for known in records.known_in_order(kept)))
         dropped = [first for first in records.firsts if first < kept[0]]
-        wholes = [first for first in dropped if records.known(first).whole]
-        for (
-            first
-        ) in wholes:  # One by one: whatever comes between, what begins with a whole record can be read.
-            self.store.delete(record_name(first))
-        others = [first for first in dropped if first not in wholes]
-        self.store.delete_all([record_name(first) for first in others])
-        records.forget(dropped)
+        self.store.delete_all([record_name(first) for first in records.leftovers])
+        records.leftovers.clear()
+        self._drop(dropped)
+        self._pack(kept)
         return sweep_files(self.store, named, grace, len(retained) - len(kept))
+
+    def _drop(self, dropped: Sequence[int]) -> None:
+        """Delete these records, the oldest."""
+        records = self._records
+        files = {first: records.file_of(first) for first in dropped}
+        wholes = dict.fromkeys(files[first] for first in dropped if records.known(first).whole)
+        for (
+            file
+        ) in wholes:  # One by one: whatever comes between, what begins with a whole record can be read.
+            self.store.delete(file)
+        others = dict.fromkeys(file for file in files.values() if file not in wholes)
+        self.store.delete_all(list(others))
+        records.forget(dropped)
+
+    def _pack(self, kept: Sequence[int]) -> None:
+        """Put records into one file from a whole one to before the next. Those after the last whole one stay apart."""
+        records = self._records
+        wholes = [first for first in kept if records.known(first).whole]
+        for segment in closed_segments(kept, wholes):
+            if all(records.file_of(first) == record_name(first) for first in segment):
+                records.pack(segment)
 
     def _look(self) -> None:
         self._last, self._differences = None, 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -32,6 +33,12 @@ PADDING = bytes(ALIGNED)
 
 OPEN_FILES = 64
 """Files of several pieces that stay mapped."""
+
+OPEN_DELTAS = 16
+"""Pieces with the deltas of several epochs that stay open: who reads one epoch may read the next."""
+
+DELTA_ROWS = 1024
+"""About so many rows of the deltas of a view are one piece: who reads one epoch reads no more."""
 
 CHECKED = 100_000
 """Pieces whose checksums are known to be right. Of more, some are computed again."""
@@ -84,6 +91,22 @@ class Pieces:
         ref = batch.add_delta(view, epoch, frame)
         batch.put()
         return ref.piece
+
+    def read_delta(self, ref: DeltaRef) -> pl.DataFrame:
+        """The delta of one epoch. Of a piece that holds several, the frame is remembered for the next of them.
+
+        Raises:
+            MissingFileError, CorruptFileError, CheckpointError: as ``read``.
+        """
+        if ref.rows is None:
+            return self.read(ref.piece)
+        frame = self._shared.deltas.get(ref.piece)
+        if frame is None:
+            frame = self.read(ref.piece)
+            self._shared.deltas.put(ref.piece, frame)
+        # Copied, as they are few: a slice would hold on to all, and its bits would begin in the middle of a byte.
+        rows = pl.Series(np.arange(ref.first, ref.first + ref.rows, dtype=np.uint32))
+        return pl.DataFrame([column.gather(rows) for column in frame.get_columns()])
 
     def batch(self) -> Batch:
         """Frames and deltas to be written in one go."""
@@ -141,48 +164,69 @@ class Pieces:
 
 
 class Batch:
-    """Frames to be written in one go. Where each will be is known at once; it is there after ``put``."""
+    """Frames and deltas to be written in one go. Where each will be is known at once; it is there after ``put``.
+
+    What is small is together in one file of its folder: states and deltas of a commit are one file.
+    """
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
         self._files: list[tuple[str, list[Buffer]]] = []
+        self._shared: dict[str, _SharedFile] = {}
 
     def add(self, frames: Sequence[pl.DataFrame], folder: str = "pieces") -> list[PieceRef]:
         """Write these too, to files in a folder of the checkpoint."""
-        return self._add([(frame.height, as_bytes(frame)) for frame in frames], folder)
+        return [self._add(as_bytes(frame), frame.height, folder) for frame in frames]
 
     def add_copies(self, refs: Sequence[PieceRef]) -> list[PieceRef]:
         """Write copies of pieces to new files; the small ones to one file."""
         parts = [self._pieces.content(ref) for ref in refs]
-        contents = [
-            (ref.rows, Content([part], part.size, ref.crc)) for ref, part in zip(refs, parts, strict=True)
+        return [
+            self._add(Content([part], part.size, ref.crc), ref.rows, "pieces")
+            for ref, part in zip(refs, parts, strict=True)
         ]
-        return self._add(contents, "pieces")
 
-    def _add(self, contents: Sequence[tuple[int, Content]], folder: str) -> list[PieceRef]:
-        refs: list[PieceRef] = []
-        shared, start = unique_name(f"{folder}/"), 0
-        together: list[Buffer] = []
-        for rows, content in contents:
-            if content.size >= OWN_FILE:
-                refs.append(self._add_file(unique_name(f"{folder}/"), content, rows))
-                continue
-            refs.append(PieceRef(shared, start, content.size, content.crc, rows))
-            padding = -content.size % ALIGNED
-            together += [*content.parts, PADDING[:padding]]
-            start += content.size + padding
-        if together:
-            self._files.append((shared, together))
-        return refs
+    def _add(self, content: Content, rows: int, folder: str) -> PieceRef:
+        if content.size >= OWN_FILE:
+            return self._add_file(unique_name(f"{folder}/"), content, rows)
+        if folder not in self._shared:
+            self._shared[folder] = _SharedFile(unique_name(f"{folder}/"))
+        return self._shared[folder].add(content, rows)
 
     def add_delta(self, view: str, epoch: int, frame: pl.DataFrame) -> DeltaRef:
-        """Write the delta of a view too. ``_epoch`` is added if it is not there."""
-        if EPOCH not in frame.columns:
-            number = pl.Series(EPOCH, np.full(frame.height, epoch, np.uint64))
-            columns = [column for column in frame.get_columns() if column.name != DIFF]
-            frame = pl.DataFrame([*columns, number, frame.get_column(DIFF)])
-        name = unique_name(f"{DELTAS}{folder_of(view)}/{epoch:012d}-")
-        return DeltaRef(epoch, self._add_file(name, as_plain_bytes(frame), frame.height))
+        """Write the delta of a view too, to a file of its own. ``_epoch`` is added if it is not there."""
+        content = as_plain_bytes(_with_epoch(epoch, frame))
+        return DeltaRef(epoch, self._add_file(_name_of_deltas(view, epoch), content, frame.height))
+
+    def add_deltas(self, deltas: Sequence[tuple[str, int, pl.DataFrame]]) -> list[DeltaRef]:
+        """Write deltas of views too, each with its epoch: those of a view together, ``DELTA_ROWS`` at a time.
+
+        Large ones have files of their own, as ``add_delta`` makes them.
+        """
+        refs: dict[int, DeltaRef] = {}
+        by_view: dict[str, list[int]] = {}
+        for at, (view, _, _) in enumerate(deltas):
+            by_view.setdefault(view, []).append(at)
+        for view, places in by_view.items():
+            for part in _in_parts(places, [deltas[at][2].height for at in places]):
+                frames = [_with_epoch(*deltas[at][1:]) for at in part]
+                refs |= zip(part, self._add_part(view, [deltas[at][1] for at in part], frames), strict=True)
+        return [refs[at] for at in range(len(deltas))]
+
+    def _add_part(self, view: str, epochs: Sequence[int], frames: Sequence[pl.DataFrame]) -> list[DeltaRef]:
+        together = frames[0] if len(frames) == 1 else pl.concat(frames)
+        content = as_plain_bytes(together)
+        if content.size >= OWN_FILE:
+            piece = self._add_file(_name_of_deltas(view, epochs[0]), content, together.height)
+        else:
+            piece = self._add(content, together.height, "pieces")
+        if len(frames) == 1:
+            return [DeltaRef(epochs[0], piece)]
+        firsts = itertools.accumulate([frame.height for frame in frames], initial=0)
+        return [
+            DeltaRef(epoch, piece, first, frame.height)
+            for epoch, first, frame in zip(epochs, firsts, frames, strict=False)
+        ]
 
     def put(self) -> None:
         """Write everything that was added.
@@ -190,9 +234,9 @@ class Batch:
         Raises:
             CheckpointError: the store fails. Some files may be there: nobody names them, a sweep deletes them.
         """
-        if self._files:
-            self._pieces.store.put_all(self._files)
-        self._files = []
+        files = self._taken()
+        if files:
+            self._pieces.store.put_all(files)
 
     def put_ahead(self) -> Sequence[Item]:
         """Write everything but what is better written with the commit that names it: returns that.
@@ -200,12 +244,62 @@ class Batch:
         Raises:
             CheckpointError: as ``put``.
         """
-        files, self._files = self._files, []
+        files = self._taken()
         return self._pieces.store.put_ahead(files) if files else ()
+
+    def _taken(self) -> list[tuple[str, list[Buffer]]]:
+        """The files that are to be written; from now on it is not for this batch to do so."""
+        files = [*self._files, *((shared.name, shared.parts) for shared in self._shared.values())]
+        self._files, self._shared = [], {}
+        return files
 
     def _add_file(self, name: str, content: Content, rows: int) -> PieceRef:
         self._files.append((name, content.parts))
         return PieceRef(name, 0, content.size, content.crc, rows)
+
+
+@dataclass(slots=True)
+class _SharedFile:
+    """A file of several pieces, one behind the other."""
+
+    name: str
+    parts: list[Buffer] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, content: Content, rows: int) -> PieceRef:
+        """Append a piece."""
+        ref = PieceRef(self.name, self.size, content.size, content.crc, rows)
+        padding = -content.size % ALIGNED
+        self.parts += [*content.parts, PADDING[:padding]]
+        self.size += content.size + padding
+        return ref
+
+
+def _with_epoch(epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
+    """A delta with the column of its epoch, before ``_diff``."""
+    if EPOCH in frame.columns:
+        return frame
+    number = pl.Series(EPOCH, np.full(frame.height, epoch, np.uint64))
+    columns = [column for column in frame.get_columns() if column.name != DIFF]
+    return pl.DataFrame([*columns, number, frame.get_column(DIFF)])
+
+
+def _name_of_deltas(view: str, epoch: int) -> str:
+    return unique_name(f"{DELTAS}{folder_of(view)}/{epoch:012d}-")
+
+
+def _in_parts(places: Sequence[int], heights: Sequence[int]) -> Iterator[list[int]]:
+    """The places in their order, in parts of about ``DELTA_ROWS`` rows; what has more is a part of its own."""
+    part: list[int] = []
+    rows = 0
+    for place, height in zip(places, heights, strict=True):
+        if part and rows + height > DELTA_ROWS:
+            yield part
+            part, rows = [], 0
+        part.append(place)
+        rows += height
+    if part:
+        yield part
 
 
 class _Shared:
@@ -214,6 +308,7 @@ class _Shared:
     def __init__(self) -> None:
         self.checked = Bounded(CHECKED)
         self.files = Bounded(OPEN_FILES)
+        self.deltas = Bounded(OPEN_DELTAS)
 
 
 _SHARED = Bounded(STORES)

@@ -16,12 +16,24 @@ from .commits import JsonObject
 FORMAT = 1
 """Version of the layout of a checkpoint. A newer one is refused."""
 
+RECORD_FORMAT = 2
+"""Version of what records say; they are read from 1 on. In 1 each delta of an epoch is a piece of its own."""
+
 TAIL = b',"crc":"%08x"}\n'
 TAIL_SIZE = len(TAIL % 0)
 
 
-def encoded(body: JsonObject) -> bytes:
-    """A record with this body.
+def encoded_record(body: JsonObject) -> bytes:
+    """A commit's record, or what goes with records.
+
+    Raises:
+        CheckpointError: something in it is no JSON.
+    """
+    return encoded(body, RECORD_FORMAT)
+
+
+def encoded(body: JsonObject, form: int = FORMAT) -> bytes:
+    """A file with this body.
 
     Raises:
         CheckpointError: something in it is no JSON.
@@ -31,7 +43,7 @@ def encoded(body: JsonObject) -> bytes:
     except (TypeError, ValueError) as error:
         where = _culprit(body)
         raise CheckpointError(f"commit: {where} cannot be written as JSON: {first_line(error)}") from error
-    data = b'{"format":%d,"body":%b' % (FORMAT, text.encode())
+    data = b'{"format":%d,"body":%b' % (form, text.encode())
     return data + TAIL % zlib.crc32(data)
 
 
@@ -53,9 +65,9 @@ def decoded(name: str, data: bytes) -> JsonObject:
             "copy of the checkpoint"
         )
     said = json.loads(data)
-    if said["format"] != FORMAT:
+    if not FORMAT <= said["format"] <= RECORD_FORMAT:
         raise CheckpointError(
-            f"{name}: is of format {said['format']}, and this version of evercurrent reads format {FORMAT}; "
+            f"{name}: is of format {said['format']}, and this version of evercurrent reads formats up to {RECORD_FORMAT}; "
             "open it with the version that wrote it"
         )
     body: JsonObject = said["body"]

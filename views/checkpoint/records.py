@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evercurrent.core.errors import CorruptFileError, MissingFileError
+from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError
 
 from ..store import Store
 from .commits import Commit, JsonObject
 from .differences import Rebuilt, refs_in
 from .marker import COMMITS
 from .record_files import decoded
+from .record_packs import PACK, Pack, open_pack, write_pack
 
 RECORD = re.compile(rf"{COMMITS}(\d{{12}})\.json")
 
@@ -52,14 +53,61 @@ class Records:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.firsts: list[int] = []
+        self.leftovers: list[int] = []
+        """Records that are in a pack, and their files are there still."""
         self._known: dict[int, Known] = {}
+        self._packs: dict[int, Pack] = {}
 
     def look(self) -> None:
-        """List the records that there are."""
+        """List the records that there are.
+
+        Raises:
+            CheckpointError: a pack of old ones is damaged.
+        """
+        for error in self.survey().values():
+            raise error
+
+    def survey(self) -> dict[str, CheckpointError]:
+        """List the records that there are, and return what is wrong with packs, by their names."""
         found = [RECORD.fullmatch(each.name) for each in self.store.list(COMMITS)]
-        self.firsts = [int(match[1]) for match in found if match]
+        loose = {int(match[1]) for match in found if match}
+        faults = self._find_packs()  # After that: what is packed in between is in one of the two.
+        self.leftovers = sorted(loose & self._packs.keys())
+        self.firsts = sorted(loose | self._packs.keys())
         there = set(self.firsts)
         self._known = {first: known for first, known in self._known.items() if first in there}
+        return faults
+
+    def _find_packs(self) -> dict[str, CheckpointError]:
+        known = {pack.name: pack for pack in self._packs.values()}
+        faults: dict[str, CheckpointError] = {}
+        packs: dict[int, Pack] = {}
+        for name in [each.name for each in self.store.list(COMMITS) if PACK.fullmatch(each.name)]:
+            try:
+                pack = known.get(name) or open_pack(self.store, name)
+            except MissingFileError:
+                continue  # Swept just now.
+            except CheckpointError as error:
+                faults[name] = error
+                continue
+            packs |= dict.fromkeys(pack.places, pack)
+        self._packs = packs
+        return faults
+
+    def file_of(self, first: int) -> str:
+        """The file that a record is in."""
+        pack = self._packs.get(first)
+        return record_name(first) if pack is None else pack.name
+
+    def pack(self, firsts: Sequence[int]) -> None:
+        """Put old records that follow one another, the first of them whole, into one file.
+
+        Raises:
+            CheckpointError: the store fails.
+        """
+        pack = write_pack(self.store, firsts, [record_name(first) for first in firsts])
+        if pack is not None:
+            self._packs = {**self._packs, **dict.fromkeys(pack.places, pack)}
 
     def add(self, first: int, body: JsonObject) -> None:
         """Take note of a record that was written after all others."""
@@ -72,6 +120,7 @@ class Records:
         self.firsts = [first for first in self.firsts if first not in gone]
         for first in firsts:
             self._known.pop(first, None)
+        self._packs = {first: pack for first, pack in self._packs.items() if first not in gone}
 
     def known(self, first: int) -> Known:
         """What is to be known of a record; it is read once."""
@@ -79,16 +128,31 @@ class Records:
             self.read(first)
         return self._known[first]
 
-    def read(self, first: int) -> JsonObject:
-        """The body of a record.
+    def read(self, first: int, *, is_next: bool = False) -> JsonObject:
+        """The body of a record. ``is_next``: it comes after all that are known, if it is there, and is in no pack.
 
         Raises:
             MissingFileError, CorruptFileError: by name.
         """
-        name = record_name(first)
-        body = decoded(f"{self.store.url}: {name}", self.store.read(name).to_pybytes())
+        data = self._content(first, is_next)
+        name = self.file_of(first)
+        body = decoded(f"{self.store.url}: {name}", data)
         self._known[first] = Known.of(body)
         return body
+
+    def _content(self, first: int, is_next: bool) -> bytes:
+        pack = self._packs.get(first)
+        if pack is None:
+            try:
+                data: bytes = self.store.read(record_name(first)).to_pybytes()
+                return data
+            except MissingFileError:
+                if not is_next:
+                    self._find_packs()  # It was packed since we have looked, or is missing.
+                pack = self._packs.get(first)
+                if pack is None:
+                    raise
+        return pack.read(self.store, first)
 
     def retained(self) -> list[int]:
         """The records of all commits that can be read: from the first whole record on.

@@ -160,7 +160,7 @@ class Saver:
         frames = [wanted[name][0].columns_of(piece) for name, pieces in new.items() for piece in pieces]
         refs = iter(batch.add(frames))
         found = {name: {piece: next(refs) for piece in pieces} for name, pieces in new.items()}
-        written = [batch.add_delta(*delta) for delta in deltas]
+        written = batch.add_deltas(deltas)
         kept = {
             name: self._next(name, state, saved, found.get(name, {}))
             for name, (state, saved) in wanted.items()

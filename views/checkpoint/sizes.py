@@ -40,7 +40,7 @@ def commit_sizes(log: CommitLog, most: int) -> Iterator[CommitSize]:
         commit = log.at(epochs[at])
         before = set() if at == 0 else set(_pieces(log.at(epochs[at - 1])))
         pieces = set(_pieces(commit))
-        deltas = [ref.piece for refs in commit.deltas.values() for ref in refs]
+        deltas = {ref.piece for refs in commit.deltas.values() for ref in refs}
         yield CommitSize(
             commit,
             entries=sum(ref.rows for ref in pieces),

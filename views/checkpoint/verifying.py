@@ -48,7 +48,7 @@ def verify(store: Store) -> Verified:
     except MissingFileError as error:
         faults.append(Fault(MARKER, _without_name(error, MARKER)))
     records = Records(store)
-    records.look()
+    faults += [Fault(name, _without_name(error, name)) for name, error in records.survey().items()]
     refs, broken = _named(records)
     faults += broken
     by_file: dict[str, list[PieceRef]] = {}
@@ -75,8 +75,9 @@ def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
             refs |= refs_in(body) if begun else set()
             expected = body["epoch"] + 1
         except CheckpointError as error:
-            what = _without_name(error, record_name(first))
-            faults.append(Fault(record_name(first), f"{what}; what it alone names is not checked"))
+            name = records.file_of(first)
+            what = _without_name(error, name)
+            faults.append(Fault(name, f"{what}; what it alone names is not checked"))
             expected, begun = None, True
     if records.firsts and not begun:
         faults.append(Fault(record_name(records.firsts[0]), "goes on from a commit that is missing"))

@@ -227,7 +227,7 @@ def _states(pieces: Pieces, commit: Commit, sizes: Sequence[StateSize]) -> Table
 def _views(commit: Commit) -> Table:
     table = _table("view", "columns", "delta rows", "bytes", right=(2, 3))
     for name, view in commit.plan.get("views", {}).items():
-        refs = [ref.piece for ref in commit.deltas.get(name, ())]
+        refs = {ref.piece for ref in commit.deltas.get(name, ())}
         columns = ", ".join(view.get("columns", {}))
         rows, size = sum(ref.rows for ref in refs), sum(ref.size for ref in refs)
         table.add_row(

@@ -1,0 +1,114 @@
+"""Records of old commits in one file: a line that says which there are, and then each of them as it was written.
+
+A pack is of records that follow one another, the first of them whole: what a sweep drops is dropped as a pack. It is
+written before the files of its records are deleted, so each record is there all the time; where it is twice, what is in the
+pack counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from evercurrent.core.errors import CorruptFileError, MissingFileError, NameTakenError
+
+from ..store import Store
+from .marker import COMMITS
+from .record_files import decoded, encoded_record, is_intact
+
+PACK = re.compile(rf"{COMMITS}(\d{{12}})-(\d{{12}})\.jsonl")
+
+LEAST = 16
+"""So many records at least are worth a pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A file of records, by the first epochs that they cover: where each of them begins, and its size."""
+
+    name: str
+    places: dict[int, tuple[int, int]]
+
+    def read(self, store: Store, first: int) -> bytes:
+        """The bytes of a record.
+
+        Raises:
+            MissingFileError: the pack is gone.
+        """
+        start, size = self.places[first]
+        buffer = store.read(self.name)
+        data: bytes = buffer.slice(start, max(0, min(size, buffer.size - start))).to_pybytes()
+        return data
+
+
+def pack_name(firsts: Sequence[int]) -> str:
+    """The file of a pack of these records.
+
+    >>> pack_name([64, 65, 127])
+    'commits/000000000064-000000000127.jsonl'
+    """
+    return f"{COMMITS}{firsts[0]:012d}-{firsts[-1]:012d}.jsonl"
+
+
+def content_of(records: Sequence[tuple[int, bytes]]) -> list[bytes]:
+    """The bytes of a pack."""
+    said = {"records": [[first, len(data)] for first, data in records]}
+    return [encoded_record(said), *(data for _, data in records)]
+
+
+def open_pack(store: Store, name: str) -> Pack:
+    """Read which records are in a pack.
+
+    Raises:
+        MissingFileError, CorruptFileError: by name.
+    """
+    content = store.read(name).to_pybytes()
+    head = content[: content.find(b"\n") + 1]
+    records = decoded(f"{store.url}: {name}", head)["records"]
+    starts = list(accumulate([size for _, size in records], initial=len(head)))
+    firsts = [first for first, _ in records]
+    if starts[-1] != len(content) or pack_name(firsts) != name:
+        raise CorruptFileError(
+            f"{store.url}: {name} is not what was written: it has {len(content)} bytes, and says {starts[-1]} for "
+            f"{pack_name(firsts)}; restore it from a copy of the checkpoint"
+        )
+    return Pack(name, {first: (start, size) for (first, size), start in zip(records, starts, strict=False)})
+
+
+def closed_segments(firsts: Sequence[int], wholes: Iterable[int]) -> list[list[int]]:
+    """The records from each whole one to the next, where there are enough of them to be packed.
+
+    >>> [(each[0], each[-1]) for each in closed_segments(range(50), {0, 16, 20, 40})]
+    [(0, 15), (20, 39)]
+    """
+    there = set(wholes)
+    starts = [at for at, first in enumerate(firsts) if first in there]
+    segments = [list(firsts[start:end]) for start, end in pairwise(starts)]
+    return [segment for segment in segments if len(segment) >= LEAST]
+
+
+def write_pack(store: Store, firsts: Sequence[int], names: Sequence[str]) -> Pack | None:
+    """Write a pack of records that lie in files of their own, and delete these.
+
+    None: one of them is gone or damaged, which whoever needs it is to be told by its name.
+
+    Raises:
+        CheckpointError: the store fails; what is there can be read.
+    """
+    try:
+        records = [(first, store.read(name).to_pybytes()) for first, name in zip(firsts, names, strict=True)]
+    except MissingFileError:
+        return None
+    if not all(is_intact(data) and data.count(b"\n") == 1 for _, data in records):
+        return None
+    name, content = pack_name(firsts), content_of(records)
+    try:
+        store.put(name, content)
+    except NameTakenError:  # A store that lost the answer has asked again; or it is damaged.
+        if store.read(name).to_pybytes() != b"".join(content):
+            return None
+    pack = open_pack(store, name)
+    store.delete_all(names)
+    return pack
