@@ -138,7 +138,7 @@ class Engine:
         self._require_free("view", name, self.views)
         require_collection(f"view {name!r}", self._plan, collection)
         forbid_unused_answers(f"view {name!r}", collection._windowing)
-        self._plan.views[name] = collection._place
+        self._plan.add_view(name, collection._place)
         self.views[name] = View(
             self, self._plan, collection._place, name, self._retain, collection._windowing
         )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
+from evercurrent.core.circuit import Deltas
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import CheckpointError, EvercurrentError, InputError
@@ -214,12 +215,12 @@ class Running:
             if durability is not None and now.epoch and silent is None:
                 durability.log(now, offered, arrived, self.readers.heard())
             evaluated = circuit.evaluate(now, arrived)
-            for name, view in self._views.items():
+            for name, delta in compiled.of_views(evaluated.deltas):
                 if silent is not None and name in silent:
                     continue
-                delta = evaluated.deltas[compiled.outputs[view._place]].consolidate()
+                delta = delta.consolidate()
                 if len(delta):
-                    changed[name] = view._published(now.epoch, delta.frame)
+                    changed[name] = self._views[name]._published(now.epoch, delta.frame)
             rows = self._timed_rows(compiled, evaluated.deltas)
             marks = {name: clock.now for name, clock in compiled.clocks.items()}
             positions = self.positions | offered.positions
@@ -242,7 +243,7 @@ class Running:
             raise
         return changed
 
-    def _timed_rows(self, compiled: Compiled, deltas: list[Delta]) -> dict[str, pl.DataFrame]:
+    def _timed_rows(self, compiled: Compiled, deltas: Deltas) -> dict[str, pl.DataFrame]:
         """What came of the sources with event time."""
         places = {name: self._sources[name]._place for name in compiled.clocks}
         return {name: deltas[compiled.outputs[place]].frame for name, place in places.items()}
