@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .clock import Now
 from .delta import Delta
 from .grouping import consolidated_rows
-from .protocol import Operator, State
+from .protocol import Operator, State, Waking
 from .schema import DIFF, with_diff
 
 
@@ -46,6 +46,10 @@ class Checked:
             kept, _ = consolidated_rows(delta.rows, delta.diffs)
             self._require(kept is None, "claims to be consolidated and is not")
         return delta
+
+    def wakes_on_time(self, now: Now) -> bool:
+        """What the wrapped operator says of itself; one that says nothing of it never does."""
+        return isinstance(self.operator, Waking) and self.operator.wakes_on_time(now)
 
     def _require(self, holds: bool, complaint: str) -> None:
         if not holds:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NewType
+from heapq import heapify, heappop, heappush
+from typing import NewType, cast
 
 from .clock import Now
 from .delta import Delta
 from .placement import ANYWHERE, Placement
-from .protocol import Operator, State
+from .protocol import Operator, State, Waking
 
 NodeId = NewType("NodeId", int)
 
@@ -35,25 +36,75 @@ class Node:
     rows_out: int = 0
 
 
+class Deltas(dict[NodeId, Delta]):
+    """The deltas of the nodes that were visited in an epoch; that of any other node is empty."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def __missing__(self, node: NodeId) -> Delta:
+        """The delta of a node that was not visited."""
+        return Delta.empty(self._nodes[node].operator.schema)
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """An epoch that is not committed yet: the delta of every node, and the seconds each took."""
+    """An epoch that is not committed yet: the deltas of the nodes that were visited, and the seconds each took."""
 
-    deltas: list[Delta]
-    seconds: list[float]
+    deltas: Deltas
+    seconds: dict[NodeId, float]
+
+
+@dataclass(slots=True)
+class _Links:
+    """Who is visited because of whom, for so many nodes.
+
+    ``behind`` are the nodes that take the output of a node, ``readers`` those that look at its state or findings,
+    ``entrances`` the nodes by the name under which rows arrive, ``waking`` those that may act without rows.
+    """
+
+    behind: list[list[NodeId]] = field(default_factory=list)
+    readers: list[list[NodeId]] = field(default_factory=list)
+    entrances: dict[str, list[NodeId]] = field(default_factory=dict)
+    waking: list[NodeId] = field(default_factory=list)
+
+    def grow(self, nodes: Sequence[Node]) -> None:
+        """Take in the nodes that were added since."""
+        for place in map(NodeId, range(len(self.behind), len(nodes))):
+            node = nodes[place]
+            self.behind.append([])
+            self.readers.append([])
+            for source in dict.fromkeys(node.inputs):
+                self.behind[source].append(place)
+            for read in dict.fromkeys(node.placement.reads):
+                self.readers[read].append(place)
+            if not node.inputs:
+                self.entrances.setdefault(node.name, []).append(place)
+            if isinstance(node.operator, Waking):
+                self.waking.append(place)
 
 
 @dataclass(slots=True)
 class Circuit:
     """Nodes as a list: every node refers to earlier ones only, so the order of the list is the order of work.
 
-    An epoch has two phases. First every operator reads the states as of the epoch before and returns its
-    delta; then all states commit, and a commit cannot fail. So a self-join needs no special case, and a
+    An epoch has two phases. First operators read the states as of the epoch before and return their
+    deltas; then all states commit, and a commit cannot fail. So a self-join needs no special case, and a
     failure anywhere leaves no trace.
+
+    A node is visited in an epoch that brings it rows, in which a node that it reads (``Placement.reads``) is visited,
+    or in which it wakes by itself (``Waking``); so an epoch costs the nodes that it touches, and not those that
+    there are. In epoch 0 all are visited, and whenever ``visits_all``, which changes no delta and no state.
     """
 
     nodes: list[Node] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
+    visits_all: bool = False
+    _known_states: set[int] = field(default_factory=set)
+    _links: _Links = field(default_factory=_Links)
+    _woke: set[NodeId] | None = None
+    """The waking nodes of the last epoch: what they found then is looked at until they are visited again."""
 
     def add(
         self,
@@ -66,36 +117,78 @@ class Circuit:
         """Add a node behind its inputs."""
         assert all(node < len(self.nodes) for node in inputs), (name, inputs)
         self.nodes.append(Node(name, operator, inputs, tuple(states), placement))
-        self.states.extend(state for state in states if all(state is not known for known in self.states))
+        for state in states:
+            if id(state) not in self._known_states:
+                self._known_states.add(id(state))
+                self.states.append(state)
         return NodeId(len(self.nodes) - 1)
 
     def evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> Evaluated:
-        """The first phase of an epoch: every node's delta, with what outlives the epoch staged.
+        """The first phase of an epoch: the nodes' deltas, with what outlives the epoch staged.
 
         ``commit`` or ``discard`` has to follow, the latter also when this raises.
         """
-        deltas: list[Delta] = []
-        seconds: list[float] = []
-        for node in self.nodes:
-            begun = time.perf_counter()
+        self._links.grow(self.nodes)
+        evaluated = Evaluated(Deltas(self.nodes), {})
+        deltas, before = evaluated.deltas, self._woke
+        self._woke = None
+        for place in self._visited(now, arrived, deltas, before):
+            node, begun = self.nodes[place], time.perf_counter()
             if node.inputs:
-                deltas.append(node.operator.step(now, *[deltas[source] for source in node.inputs]))
+                deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
             else:
-                deltas.append(
-                    node.operator.step(now, arrived.get(node.name) or Delta.empty(node.operator.schema))
-                )
-            seconds.append(time.perf_counter() - begun)
-        return Evaluated(deltas, seconds)
+                given = arrived.get(node.name) or Delta.empty(node.operator.schema)
+                deltas[place] = node.operator.step(now, given)
+            evaluated.seconds[place] = time.perf_counter() - begun
+        self._woke = {place for place in self._links.waking if place in deltas}
+        return evaluated
+
+    def _visited(
+        self, now: Now, arrived: Mapping[str, Delta], deltas: Deltas, before: Iterable[NodeId] | None
+    ) -> Iterator[NodeId]:
+        """The nodes to visit, in their order; ``deltas`` is filled by whoever steps them."""
+        if now.epoch == 0 or self.visits_all:
+            yield from map(NodeId, range(len(self.nodes)))
+            return
+        links = self._links
+        # After a failure, or a start, it is not known what waking nodes found last.
+        due = set(links.waking if before is None else before)
+        due.update(
+            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
+        )
+        asked = [place for place in links.waking if place not in due]
+        waiting = [*due, *asked]
+        heapify(waiting)
+        while waiting:
+            place = heappop(waiting)
+            if place in deltas or not (place in due or self._wakes(place, now)):
+                continue  # It was here twice, or sleeps.
+            yield place
+            behind = links.behind[place] if len(deltas[place]) else ()
+            for other in (*behind, *links.readers[place]):
+                if other not in due:
+                    due.add(other)
+                    heappush(waiting, other)
+
+    def _wakes(self, place: NodeId, now: Now) -> bool:
+        return cast(Waking, self.nodes[place].operator).wakes_on_time(now)
 
     def commit(self, evaluated: Evaluated) -> None:
         """The second phase: what was staged is the state. Cannot fail."""
         deltas = evaluated.deltas
-        for state in self.states:
+        for place in deltas:
+            node = self.nodes[place]
+            for read in node.placement.reads:
+                if read not in deltas:  # What was read in vain is noted there.
+                    self._commit_states(NodeId(read))
+            self._commit_states(place)
+            node.seconds += evaluated.seconds[place]
+            node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
+            node.rows_out += len(deltas[place])
+
+    def _commit_states(self, place: NodeId) -> None:
+        for state in self.nodes[place].states:
             state.commit()
-        for node, delta, taken in zip(self.nodes, deltas, evaluated.seconds, strict=True):
-            node.seconds += taken
-            node.rows_in += sum(len(deltas[source]) for source in node.inputs)
-            node.rows_out += len(delta)
 
     def discard(self) -> None:
         """Leave everything as it was before ``evaluate``."""

@@ -1,6 +1,6 @@
 """What an operator is, and what a state is. Everything else about a node wraps these two."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -28,6 +28,23 @@ class Operator(Protocol):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change of the output that the changes of the inputs cause."""
+        ...
+
+
+@runtime_checkable
+class Waking(Protocol):
+    """An operator that may have something to do in an epoch that brings it no rows.
+
+    An operator that is none of these is visited only in epochs that bring it rows, or in which a node that it reads is
+    visited. What a waking one has found in an epoch, for those that read it, counts for that epoch alone: it is visited
+    in the epoch after as well.
+    """
+
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether a step without rows would do anything; asked when all nodes before it have stepped.
+
+        If not, such a step would return no rows and stage nothing.
+        """
         ...
 
 

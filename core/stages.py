@@ -93,6 +93,13 @@ class _Cutter:
         self.cut_by: dict[NodeId, Columns | None] = {}
         self.readers: dict[NodeId, list[NodeId]] = {}
         self.again: dict[int, set[NodeId]] = {}
+        self.movers: dict[int, list[NodeId]] = {}
+        """The nodes that move a clock, by its id, as far as they have their stage."""
+        self.takers: dict[NodeId, list[NodeId]] = {}
+        """The nodes that take the output of a node."""
+        for place, node in enumerate(self.nodes):
+            for source in node.inputs:
+                self.takers.setdefault(source, []).append(NodeId(place))
 
     def place(self, node: NodeId) -> None:
         """Find the stage of a node, all before it having theirs."""
@@ -103,6 +110,9 @@ class _Cutter:
                 self._bring(read, level)
             self.readers.setdefault(read, []).append(node)
         self.cut_by[node] = self._cut_of(node)
+        clock = moved_by(self.nodes[node].operator)
+        if clock is not None:
+            self.movers.setdefault(id(clock), []).append(node)
 
     # Where it can run
 
@@ -115,8 +125,7 @@ class _Cutter:
     def _after_clocks(self, node: NodeId) -> list[int]:
         """The stages that come after all that moves the clocks it asks."""
         asked = {id(base) for clock in self.nodes[node].placement.clocks for base in bases(clock)}
-        moved = {place: id(moved_by(self.nodes[place].operator)) for place in self.level}
-        return [self.level[place] + 1 for place, clock in moved.items() if clock in asked]
+        return [self.level[place] + 1 for clock in asked for place in self.movers.get(clock, ())]
 
     def _with_what_it_reads(self, node: NodeId) -> list[int]:
         return [self.level[NodeId(read)] for read in self.nodes[node].placement.reads]
@@ -134,10 +143,7 @@ class _Cutter:
 
     def _bring(self, read: NodeId, level: int) -> None:
         """Have a node at hand in a later stage: there alone if nobody has read it, else there once more."""
-        taken_earlier = any(
-            read in other.inputs and self.level.get(NodeId(place), level) < level
-            for place, other in enumerate(self.nodes)
-        )
+        taken_earlier = any(self.level.get(other, level) < level for other in self.takers.get(read, ()))
         if not self.readers.get(read) and not taken_earlier and not self._speaks(read):
             self.level[read] = level
         else:
@@ -182,7 +188,10 @@ class _Cutter:
 
     def finished(self, views: dict[str, NodeId]) -> Cut:
         last = max(self.level.values(), default=0)
-        stages = [self._stage(number) for number in range(last + 1)]
+        owned: dict[int, list[NodeId]] = {}
+        for node, level in self.level.items():
+            owned.setdefault(level, []).append(node)
+        stages = [self._stage(number, frozenset(owned.get(number, ()))) for number in range(last + 1)]
         given: dict[int, list[Exchange]] = {}
         for stage in stages:
             for exchange in stage.takes:
@@ -202,8 +211,7 @@ class _Cutter:
         )
         return Cut(finished, dict(self.level), dict(self.cut_by))
 
-    def _stage(self, number: int) -> Stage:
-        owned = frozenset(node for node, level in self.level.items() if level == number)
+    def _stage(self, number: int, owned: frozenset[NodeId]) -> Stage:
         nodes = tuple(sorted(owned | self.again.get(number, set())))
         return Stage(
             number=number,

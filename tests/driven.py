@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from eventtime.pipelines import Both, Run
+from evercurrent.core.circuit import NodeId
 from evercurrent.core.clock import END_OF_TIME, Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.ledger import Ledger
@@ -79,7 +80,7 @@ class Driven:
         self.circuit.commit(evaluated)
         for tracker in trackers:
             tracker.forget_signals()
-        return [delta.frame for delta in evaluated.deltas]
+        return [evaluated.deltas[NodeId(place)].frame for place in range(len(self.circuit.nodes))]
 
     def saved(self) -> list[Saved]:
         """What is kept of each state."""

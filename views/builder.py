@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -18,8 +18,9 @@ from evercurrent.core.aggregates import (
     Told,
     Whole,
 )
-from evercurrent.core.circuit import Circuit, NodeId
+from evercurrent.core.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.clock import Clock, Earliest, Still
+from evercurrent.core.delta import Delta
 from evercurrent.core.eventtime.arrival import SourceClock
 from evercurrent.core.eventtime.tracking import TrackWindows
 from evercurrent.core.expiry import Expiry
@@ -91,8 +92,24 @@ class Compiled:
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
     retained: dict[str, RetainedRows] = field(default_factory=dict)
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
+    views: dict[NodeId, list[tuple[int, str]]] = field(default_factory=dict)
+    """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
     cut: Cut = field(init=False)
     """How it runs in buckets."""
+
+    def of_views(self, deltas: Deltas) -> list[tuple[str, Delta]]:
+        """The deltas of the views that an epoch touches, in the order in which they were declared."""
+        found = [
+            (number, name, delta)
+            for node, delta in deltas.items()
+            if len(delta)
+            for number, name in self.views.get(node, ())
+        ]
+        return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
+
+    def views_at(self, nodes: Iterable[NodeId]) -> Iterator[str]:
+        """The names of the views that these nodes are."""
+        return (name for node in nodes for _, name in self.views.get(node, ()))
 
 
 class Builder:
@@ -103,7 +120,7 @@ class Builder:
         self.ledger = ledger
         self.compiled = Compiled(Circuit(), ledger)
         self._shared: dict[Any, tuple[NodeId, Any]] = {}
-        self._clocks: dict[PlanId, Clock | None] = {}
+        self._clocks: dict[PlanId, tuple[Clock, ...]] = {}
         self.place = PlanId(0)
         self._identities = CircuitIdentities()
         self._purpose: str | None = None
@@ -143,23 +160,32 @@ class Builder:
 
     def clock_of(self, place: PlanId) -> Clock:
         """How far the event time of a collection is complete: the least of its sources' watermarks, as far as held."""
-        return self._clock_of(place) or Still()
-
-    def _clock_of(self, place: PlanId) -> Clock | None:
         if place not in self._clocks:
-            self._clocks[place] = self._found_clock(place)
-        return self._clocks[place]
+            self._clocks[place] = self._found_clocks(place)
+        found = self._clocks[place]
+        return Earliest(found) if len(found) > 1 else found[0] if found else Still()
 
-    def _found_clock(self, place: PlanId) -> Clock | None:
-        node = self.plan[place]
-        if isinstance(node.operation, Input):
-            return self.compiled.clocks.get(node.operation.name)
-        if place in self.compiled.trackers:
-            hold = self.compiled.trackers[place].hold
-            hold.is_wanted = True
-            return hold
-        found = list(dict.fromkeys(clock for source in node.inputs if (clock := self._clock_of(source))))
-        return Earliest(found) if len(found) > 1 else found[0] if found else None
+    def _found_clocks(self, place: PlanId) -> tuple[Clock, ...]:
+        """The clocks of the sources and of the nearest groupings over windows that a node is over, each once."""
+        found: dict[Clock, None] = {}
+        seen, wanted = {place}, [place]
+        while wanted:
+            at = wanted.pop()
+            node = self.plan[at]
+            if at in self._clocks:
+                found |= dict.fromkeys(self._clocks[at])
+            elif isinstance(node.operation, Input):
+                clock = self.compiled.clocks.get(node.operation.name)
+                found |= {} if clock is None else {clock: None}
+            elif at in self.compiled.trackers:
+                hold = self.compiled.trackers[at].hold
+                hold.is_wanted = True
+                found[hold] = None
+            else:
+                new = [source for source in reversed(node.inputs) if source not in seen]
+                seen.update(new)
+                wanted += new
+        return tuple(found)
 
     def distinct(self, source: NodeId, schema: pl.Schema, by: tuple[str, ...] | None = None) -> NodeId:
         """Each row once; rows that are equal in ``by`` are kept together, without it those that are equal."""

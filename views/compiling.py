@@ -65,9 +65,10 @@ def compile_plan(plan: Plan, ledger: Ledger) -> Compiled:
     compiler = Compiler(plan, ledger)
     for place in plan.needed():
         compiler.compile(place)
-    for name, place in plan.views.items():
-        compiler.keep(name, place)
     compiled = compiler.compiled
+    for number, (name, place) in enumerate(plan.views.items()):
+        compiler.keep(name, place)
+        compiled.views.setdefault(compiled.outputs[place], []).append((number, name))
     compiled.cut = cut(compiled.circuit, compiled.kept_at)
     mark_routes(compiled.circuit, compiled.cut)
     return compiled

@@ -164,8 +164,7 @@ class Engine:
             forbid_unused_answers(f"view {name!r}", collection._windowing)
             place, windowing = collection._place, collection._windowing
             view = View(self, self._plan, place, name, self._retain, windowing)
-            # Others look at these while we write: they get new ones.
-            self._plan.views = {**self._plan.views, name: place}
+            self._plan.add_view(name, place)
             self.views[name] = view
             return view
 

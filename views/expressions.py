@@ -159,6 +159,8 @@ def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "se
     """
 
     def dtype(column: Column) -> pl.DataType:
+        if column.copies is not None and column.copies in schema:
+            return schema[column.copies]
         made = evaluated(f"{where}: column {column.name!r}", schema, lambda frame: frame.select(column.expr))
         return made.dtypes()[0]
 

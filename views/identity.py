@@ -138,12 +138,10 @@ def _sorted_by(spine: Spine) -> list[list[Any]] | None:
 
 def _holds(compiled: Compiled) -> Iterator[str]:
     """The nodes that keep track of how far the watermark behind their windows is held back, as somebody asks for it."""
-    for tracker in compiled.trackers.values():
-        if tracker.hold.is_wanted:
-            nodes = compiled.circuit.nodes
-            yield from (
-                node.identity for node in nodes if any(state is tracker.hold for state in node.states)
-            )
+    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
+    for node in compiled.circuit.nodes:
+        if any(id(state) in wanted for state in node.states):
+            yield node.identity
 
 
 def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
@@ -152,8 +150,9 @@ def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
     Raises:
         CheckpointError: their functions refer to objects that cannot be looked into.
     """
+    found: dict[str, PlanId] = {}
     for number, identity in enumerate(identities):
-        first = PlanId(identities.index(identity))
+        first = found.setdefault(identity, PlanId(number))
         if first != number and not told_apart(plan[PlanId(number)].operation):
             raise CheckpointError(
                 f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "

@@ -22,6 +22,9 @@ from .turns import Guard
 LABEL = 60
 """Labels of nodes are cut to so many characters."""
 
+STEPS = 4
+"""So many steps back to a view or a source are named in a message; of those before them only the source."""
+
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
 
@@ -263,15 +266,26 @@ class Plan:
         self.nodes: list[PlanNode] = []
         self.views: dict[str, PlanId] = {}
         self._known: dict[PlanNode, PlanId] = {}
+        self._names: dict[PlanId, list[str]] = {}
+        self._traits: list[_Traits] = []
+        self._sources: dict[PlanId, frozenset[PlanId]] = {}
 
     def add(self, node: PlanNode) -> PlanId:
         """The place of this node; an equal one that is already there is that node."""
         with _adding:  # One for all plans, as these are pickled.
-            if node not in self._known:
-                self._known[node] = PlanId(len(self.nodes))
+            known = self._known.get(node)
+            if known is None:
+                known = self._known[node] = PlanId(len(self.nodes))
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
                 self.nodes.append(replace(node, label=label))
-            return self._known[node]
+                self._traits.append(_traits(known, node, [self._traits[source] for source in node.inputs]))
+            return known
+
+    def add_view(self, name: str, place: PlanId) -> None:
+        """Give the rows of a node a name."""
+        # Others look at these meanwhile: they get new ones.
+        self.views = {**self.views, name: place}
+        self._names.setdefault(place, []).append(name)
 
     def __getitem__(self, node: PlanId) -> PlanNode:
         """The node at this place."""
@@ -279,16 +293,23 @@ class Plan:
 
     def views_at(self, place: PlanId) -> list[str]:
         """The names of the views that are this node."""
-        return [name for name, target in self.views.items() if target == place]
+        return list(self._names.get(place, ()))
 
     def name_of(self, place: PlanId) -> str:
-        """The node as it is called in messages: a source or view by its name, else what it does."""
-        node = self.nodes[place]
-        if isinstance(node.operation, Input):
-            return f"source {node.operation.name!r}"
-        if names := self.views_at(place):
-            return f"view {names[0]!r}"
-        return f"({node.label}) of {self.name_of(node.inputs[0])}"
+        """The node as it is called in messages: a source or view by its name, else what it does, and to what."""
+        steps: list[str] = []
+        for _ in range(STEPS):
+            node = self.nodes[place]
+            if isinstance(node.operation, Input) or place in self._names:
+                break
+            steps.append(f"({node.label})")
+            place = node.inputs[0]
+        if place in self._names:
+            return " of ".join([*steps, f"view {self._names[place][0]!r}"])
+        origin = self._traits[place].origin
+        operation = self.nodes[origin].operation
+        assert isinstance(operation, Input), operation
+        return " of ".join([*steps, *(["…"] if origin != place else []), f"source {operation.name!r}"])
 
     def keys_of(self, place: PlanId) -> tuple[str, ...]:
         """The columns that tell the rows of a grouped node apart; none for any other node."""
@@ -302,11 +323,19 @@ class Plan:
 
     def sources_of(self, place: PlanId) -> list[Input]:
         """The sources from which the rows of a node come."""
-        operations = (self.nodes[at].operation for at in self._upstream(place, lambda node: node.inputs))
+        if place not in self._sources:
+            self._sources[place] = self._found_sources(place)
+        operations = (self.nodes[at].operation for at in self._sources[place])
         found = [operation for operation in operations if isinstance(operation, Input)]
         return sorted(found, key=lambda source: source.name)
 
-    def _upstream(self, place: PlanId, onward: Callable[[PlanNode], Sequence[PlanId]]) -> set[PlanId]:
+    def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
+        # What was found for a node is kept: asked of every node of a chain, the walk is one step each.
+        passed = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
+        found = {at for at in passed if not self.nodes[at].inputs}
+        return frozenset(found.union(*(self._sources[at] for at in passed if at in self._sources)))
+
+    def _upstream(self, place: PlanId, onward: Callable[[PlanId], Sequence[PlanId]]) -> set[PlanId]:
         """A node and all that is come to from it, going on from each to the nodes that are said."""
         found: set[PlanId] = set()
         wanted = [place]
@@ -314,41 +343,20 @@ class Plan:
             at = wanted.pop()
             if at not in found:
                 found.add(at)
-                wanted.extend(onward(self.nodes[at]))
+                wanted.extend(onward(at))
         return found
 
     def is_grouped(self, place: PlanId) -> bool:
         """Whether a grouping stands between the sources and a node, so that rows do not add up without end."""
-        node = self.nodes[place]
-        if isinstance(node.operation, Group | WindowedGroup | Unique | Top):
-            return True
-        return bool(node.inputs) and all(self.is_grouped(source) for source in node.inputs)
+        return self._traits[place].is_grouped
 
     def may_retract(self, place: PlanId) -> bool:
         """Whether rows of a node may be taken back: of a source that does, or of anything that refines its rows."""
-        node = self.nodes[place]
-        match node.operation:
-            case Input() as source:
-                return source.may_retract
-            case (
-                Select()
-                | Filter()
-                | Explode()
-                | Unnest()
-                | Mapped()
-                | Concat()
-                | Assign()
-                | Retimed()
-                | InOrder()
-                | TooLate()
-            ):
-                return any(self.may_retract(source) for source in node.inputs)
-            case Join(kind="inner" | "semi" as kind):
-                return kind == "semi" or any(self.may_retract(source) for source in node.inputs)
-            case WindowedGroup(windowing=windowing):
-                return windowing.mode == "retracting"
-            case _:
-                return True
+        return self._traits[place].may_retract
+
+    def counts_again(self, place: PlanId) -> PlanId | None:
+        """A windowed grouping behind a node whose panes hold what those before them held; None if there is none."""
+        return self._traits[place].repeats
 
     def below_zero_by(self, place: PlanId) -> list[PlanId]:
         """The nodes by which rows of this one may come to stand less than zero times; none: no row ever does.
@@ -356,7 +364,11 @@ class Plan:
         Subtraction, late rows of what may be taken back (these may be retractions of rows that were in time), and sources
         whose retractions are trusted. Behind what counts rows, or takes those that are there, no count is below zero.
         """
-        return sorted(at for at in self._upstream(place, _below_zero_from) if self._takes_below_zero(at))
+        return sorted(
+            at
+            for at in self._upstream(place, lambda at: _below_zero_from(self.nodes[at]))
+            if self._takes_below_zero(at)
+        )
 
     def _takes_below_zero(self, place: PlanId) -> bool:
         """Whether rows of a node may stand less than zero times, though those of its inputs do not."""
@@ -406,3 +418,57 @@ def _below_zero_from(node: PlanNode) -> Sequence[PlanId]:
             return node.inputs[:1]
         case _:
             return node.inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """What follows for a node from the nodes that it is over, noted when it is declared.
+
+    ``origin`` is the source of its first input, ``repeats`` a grouping whose panes would be counted again.
+    """
+
+    origin: PlanId
+    is_grouped: bool
+    may_retract: bool
+    repeats: PlanId | None
+
+
+def _traits(place: PlanId, node: PlanNode, inputs: Sequence[_Traits]) -> _Traits:
+    operation = node.operation
+    groups = isinstance(operation, Group | WindowedGroup | Unique | Top)
+    if isinstance(operation, WindowedGroup):
+        known = operation.windowing
+        repeats = place if known.mode == "accumulating" and not known.regroups else None
+    else:
+        repeats = next((each.repeats for each in inputs if each.repeats is not None), None)
+    return _Traits(
+        origin=inputs[0].origin if inputs else place,
+        is_grouped=groups or (bool(inputs) and all(each.is_grouped for each in inputs)),
+        may_retract=_may_retract(operation, any(each.may_retract for each in inputs)),
+        repeats=repeats,
+    )
+
+
+def _may_retract(operation: Operation, inputs_do: bool) -> bool:
+    """Whether rows of an operation may be taken back, as those of its inputs may or may not."""
+    match operation:
+        case Input():
+            return operation.may_retract
+        case WindowedGroup(windowing=windowing):
+            return windowing.mode == "retracting"
+        case (
+            Select()
+            | Filter()
+            | Explode()
+            | Unnest()
+            | Mapped()
+            | Concat()
+            | Assign()
+            | Retimed()
+            | InOrder()
+            | TooLate()
+            | Join(kind="inner")
+        ):
+            return inputs_do
+        case _:
+            return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from evercurrent.core.circuit import Deltas
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import CheckpointError, EvercurrentError, InputError
@@ -278,12 +279,12 @@ class Running:
             if durability is not None and now.epoch and silent is None:
                 durability.log(now, offered, arrived, self.readers.heard())
             evaluated = circuit.evaluate(now, arrived)
-            for name, view in self._views.items():
+            for name, delta in compiled.of_views(evaluated.deltas):
                 if silent is not None and name in silent:
                     continue
-                delta = evaluated.deltas[compiled.outputs[view._place]].consolidate()
+                delta = delta.consolidate()
                 if len(delta):
-                    changed[name] = view._published(now.epoch, delta.frame)
+                    changed[name] = self._views[name]._published(now.epoch, delta.frame)
             rows = self._timed_rows(compiled, evaluated.deltas)
             marks = {name: clock.now for name, clock in compiled.clocks.items()}
             positions = self.positions | offered.positions
@@ -300,7 +301,7 @@ class Running:
                         self._views[name]._history.append(now.epoch, frame)
                     if now.epoch:
                         self.log.note(now.epoch, now.processing_time, marks, rows)
-                    self._publish(compiled, changed)
+                    self._publish(compiled, changed, evaluated.deltas)
         except BaseException:
             circuit.discard()
             if durability is not None:
@@ -319,16 +320,25 @@ class Running:
         finally:
             self._commits += 1
 
-    def _publish(self, compiled: Compiled, changed: Container[str] = ()) -> None:
-        """Show what there is now, in which these views have changed: whoever asks from now on gets that."""
+    def _publish(
+        self, compiled: Compiled, changed: Container[str] = (), visited: Deltas | None = None
+    ) -> None:
+        """Show what there is now, in which these views have changed: whoever asks from now on gets that.
+
+        ``visited``: the nodes of the epoch, as no state of others has changed.
+        """
         if self._is_opening:
             return
         before = self._published
-        views = {} if before is None or before.compiled is not compiled else dict(before.views)
-        for name, view in self._views.items():
+        views: dict[str, PublishedView] = {}
+        touched: Iterable[str] = self._views
+        if before is not None and before.compiled is compiled:
+            views = dict(before.views)
+            touched = self._views if visited is None else compiled.views_at(visited)
+        for name in touched:
             known, readable = views.get(name), compiled.contents[name]
             if known is None or name in changed:
-                views[name] = PublishedView.of(readable, view._history.now())
+                views[name] = PublishedView.of(readable, self._views[name]._history.now())
             elif not known.is_current:
                 views[name] = PublishedView.of(readable, known.history, known)
         self._published = Published(
@@ -342,7 +352,7 @@ class Running:
             () if self.durability is None else self.durability.waiting,
         )
 
-    def _timed_rows(self, compiled: Compiled, deltas: list[Delta]) -> dict[str, pl.DataFrame]:
+    def _timed_rows(self, compiled: Compiled, deltas: Deltas) -> dict[str, pl.DataFrame]:
         """What came of the sources with event time."""
         places = {name: self._sources[name]._place for name in compiled.clocks}
         return {name: deltas[compiled.outputs[place]].frame for name, place in places.items()}

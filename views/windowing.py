@@ -368,23 +368,13 @@ def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
     Raises:
         PlanError: they are.
     """
-    seen, wanted = set(), [place]
-    while wanted:
-        at = wanted.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        operation = plan[at].operation
-        if isinstance(operation, WindowedGroup):
-            known = operation.windowing
-            if known.mode == "accumulating" and not known.regroups:
-                raise PlanError(
-                    f"{where}: {plan.name_of(at)} speaks in accumulating panes, each of which holds what those before it "
-                    "held: grouped again they would count twice. Use .accumulate('retracting'), or insist with "
-                    ".accumulate('accumulating', allow_regrouping=True)"
-                )
-            continue
-        wanted.extend(plan[at].inputs)
+    repeats = plan.counts_again(place)
+    if repeats is not None:
+        raise PlanError(
+            f"{where}: {plan.name_of(repeats)} speaks in accumulating panes, each of which holds what those before it "
+            "held: grouped again they would count twice. Use .accumulate('retracting'), or insist with "
+            ".accumulate('accumulating', allow_regrouping=True)"
+        )
 
 
 def require_time(where: str, name: str, dtype: pl.DataType) -> None:

@@ -224,6 +224,10 @@ class Arrive:
         self.time_type = schema[event_time]
         self._ledger = ledger
 
+    def wakes_on_time(self, now: Now) -> bool:
+        """Always: the clock takes note of processing time."""
+        return True
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change without what was refused; the clock is told of it."""
         (delta,) = deltas

@@ -270,6 +270,10 @@ class ReleaseInOrder:
         first = self.buffer.first
         return first is not None and first < self.clock.now
 
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether rows are to be released."""
+        return self.is_due(now)
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """What is handed on: changes behind the watermark, then the released rows in order."""
         (delta,) = deltas

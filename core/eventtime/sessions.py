@@ -79,6 +79,10 @@ class Sessions:
         first = self._timers.first
         return first is not None and first <= self._clock.now
 
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether a session may close."""
+        return self.is_due(now)
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The rows that came or went, and those whose session starts elsewhere now."""
         self._changes = None

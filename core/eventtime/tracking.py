@@ -138,6 +138,10 @@ class TrackWindows:
             or any(ends.is_due for ends in self._percentile_ends)
         )
 
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether a window is to be looked at, or the watermark moves that is held back behind the windows."""
+        return self.is_due(now) or (self.hold.is_wanted and self.hold.would_move)
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Decide what speaks and what closes; the rows go through."""
         rows = deltas[0]

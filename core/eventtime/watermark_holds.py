@@ -55,6 +55,12 @@ class Held:
         """Whether ``held_at`` was found out here. What was restored may be from when other windows were here too."""
         return self._is_found
 
+    @property
+    def would_move(self) -> bool:
+        """Whether it is not known yet what holds the watermark, or the clock has moved on while nothing does."""
+        watermark, held_at = self._committed
+        return not self._is_found or min(self._clock.now, held_at) > watermark
+
     def stage(self, held_at: int) -> None:
         """Hold the watermark at this instant; it never moves back."""
         self._staged = max(self._committed[0], min(self._clock.now, held_at)), held_at

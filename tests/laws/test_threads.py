@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from threaded import NAMES, Acknowledged, Reader, Writer, declared, plain, recomputed, run_all
 
 import evercurrent as ec
+from threaded import NAMES, Acknowledged, Reader, Writer, declared, plain, recomputed, run_all
 
 SECONDS = 60.0 if os.environ.get("EVERCURRENT_TEST_PROFILE") == "long" else 3.0
 READERS, WRITERS = 8, 4
@@ -39,7 +39,9 @@ def test_eight_read_and_four_write(durable: bool, tmp_path: Path) -> None:
     steps = [*(writer.step for writer in writers), *(reader.step for reader in readers)]
     run_all(steps, lambda: time.monotonic() > end)
 
-    assert acknowledged.epochs == list(range(2, engine.epoch_number + 1)), "one number for each push, without gaps"
+    assert acknowledged.epochs == list(range(2, engine.epoch_number + 1)), (
+        "one number for each push, without gaps"
+    )
     for reader in readers:
         assert reader.seen
         for view, epochs, frame in reader.seen:

@@ -1,0 +1,157 @@
+"""A circuit that visits only the nodes that have something to do says and keeps what one says and keeps that visits all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given
+
+import evercurrent as ec
+from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of
+from eventtime.pipelines import Run, runs
+from evercurrent.core.protocol import State
+from evercurrent.core.schema import DIFF
+from evercurrent.views.plan import Plan
+from harness import circuit_of
+from strategies import Case, cases, of_profile
+
+
+def with_pauses(steps: Sequence[Step]) -> list[Step]:
+    """Each step, and after it one without rows at the same time and one a little later."""
+    found = []
+    for step in steps:
+        none = {source: frame.clear() for source, frame in step.rows.items()}
+        found += [step, Step(none, at=step.at), Step(none, at=step.at + 500_000)]
+    return found
+
+
+def kept(state: State) -> tuple[list[bytes], object]:
+    """All that outlives the process of a state, to be compared byte by byte."""
+    columns, facts = as_columns(state, state.saved())
+    return [frame_bytes(frame) for frame in columns], facts
+
+
+def assert_visits_change_nothing(plan: Plan, steps: Sequence[Step], stop: int) -> None:
+    """Compare all deltas and states after every epoch; one of the two circuits is given its states anew at some epoch."""
+    skipping, thorough = Driven(plan), Driven(plan)
+    thorough.circuit.visits_all = True
+    for number, step in enumerate(steps):
+        if number == stop:
+            again = Driven(plan, skipping.number)
+            for state, one in zip(again.states, skipping.states, strict=True):
+                given_back(state, as_columns(one, one.saved()))
+            skipping = again
+        ours, theirs = skipping.step(step), thorough.step(step)
+        for node, one, other in zip(skipping.circuit.nodes, ours, theirs, strict=True):
+            assert frame_bytes(one) == frame_bytes(other), f"epoch {number + 1}: {node.name}"
+        for (name, one), (_, other) in zip(skipping.named, thorough.named, strict=True):
+            assert kept(one) == kept(other), f"epoch {number + 1}: state of {name}"
+
+
+@of_profile(0.3)
+@given(case=cases())
+def test_any_program_says_and_keeps_the_same_with_fewer_visits(case: Case) -> None:
+    engine = ec.Engine()
+    sources = {
+        name: engine.source(name, columns, kind="diffs", trusted=case.trusted)
+        for name, columns in case.program.sources.items()
+    }
+    collections = case.program.run(sources)
+    for name in case.program.views:
+        engine.view(name, collections[name])
+    steps = steps_of(case)
+    # In every second epoch one of the sources brings nothing.
+    quiet = sorted(sources)[0]
+    steps = [
+        replace(step, rows={**step.rows, quiet: step.rows[quiet].clear()}) if number % 2 else step
+        for number, step in enumerate(steps)
+    ]
+    assert_visits_change_nothing(engine._plan, steps, len(steps) // 2)
+
+
+@of_profile(0.3)
+@given(run=runs())
+def test_any_windowed_pipeline_says_and_keeps_the_same_with_fewer_visits(run: Run) -> None:
+    steps = with_pauses(steps_in(run))
+    assert_visits_change_nothing(plan_of(run), steps, len(steps) // 2)
+
+
+def chained() -> ec.Engine:
+    """Windows over windows, whose watermark is held back, over two sources of which one is quiet for long."""
+    engine = ec.Engine()
+    columns = {"k": pl.Int64, "at": pl.Datetime("us")}
+    one, two = (
+        engine.source(name, columns, event_time="at", watermark=ec.bounded_delay("2s")) for name in "ab"
+    )
+    panes = (
+        one.concat(two)
+        .window(ec.sessions("4s"))
+        .trigger(ec.after_watermark(early=ec.repeat(ec.at_period("3s")), late=ec.every_epoch()))
+        .lateness("5s")
+        .group_by("k")
+        .agg(n=pl.len(), m=pl.col("at").max())
+    )
+    engine.view("sessions", panes)
+    engine.view(
+        "histogram",
+        panes.window(ec.fixed("10s"))
+        .trigger(ec.after_watermark())
+        .lateness("0s")
+        .group_by("n")
+        .agg(c=pl.len()),
+    )
+    engine.view("released", two.order_by_time())
+    return engine
+
+
+@pytest.mark.parametrize("stop", [0, 25])
+def test_windows_over_windows_say_and_keep_the_same_with_fewer_visits(stop: int) -> None:
+    def rows(*at: int) -> pl.DataFrame:
+        data = {"k": [each % 2 for each in at], "at": [each * 1_000_000 for each in at], DIFF: [1] * len(at)}
+        return pl.DataFrame(data, {"k": pl.Int64, "at": pl.Datetime("us"), DIFF: pl.Int64})
+
+    steps = [
+        Step(
+            {"a": rows(n, n + 1) if n % 3 else rows(), "b": rows(n) if n % 7 == 0 else rows()},
+            at=n * 1_000_000,
+        )
+        for n in range(14)
+    ]
+    steps.append(Step({"a": rows(), "b": rows()}, {"a": 30_000_000, "b": 60_000_000}, at=15_000_000))
+    assert_visits_change_nothing(chained()._plan, with_pauses(steps), stop)
+
+
+def visited_by_a_row(count: int, *, sources: int) -> int:
+    """How many nodes one row visits where there are so many views over so many sources."""
+    engine = ec.Engine()
+    declared = [
+        engine.source(f"s{number}", {"k": pl.Int64, "x": pl.Int64}, kind="diffs") for number in range(sources)
+    ]
+    for number in range(count):
+        rows = declared[number % sources].filter(pl.col("x") >= 0)
+        engine.view(f"v{number}", rows.group_by("k").agg(n=pl.len(), m=pl.col("x").max() + number))
+    circuit, visited = circuit_of(engine), 0
+    engine.push("s0", {"k": [0], "x": [1]})
+    for node in circuit.nodes:
+        node.seconds = 0.0
+    engine.push("s0", {"k": [0], "x": [2]})
+    for node in circuit.nodes:
+        visited += node.seconds > 0
+    return visited
+
+
+def test_a_row_visits_the_nodes_that_it_is_for() -> None:
+    assert visited_by_a_row(60, sources=60) == visited_by_a_row(1, sources=1)
+
+
+def test_nothing_is_visited_in_an_epoch_without_rows() -> None:
+    engine = ec.Engine()
+    rows = engine.source("a", {"k": pl.Int64})
+    engine.view("v", rows.group_by("k").agg(n=pl.len()))
+    engine.push("a", {"k": [1]})
+    before = [node.seconds for node in circuit_of(engine).nodes]
+    engine.tick()
+    assert [node.seconds for node in circuit_of(engine).nodes] == before
