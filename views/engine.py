@@ -203,9 +203,10 @@ class Engine:
             if block is not None:
                 block.take(Batch(source, position=position), self.positions)
             return self.epoch_number
-        delta = accepted(declared, data)
-        moved = None if watermark is None else self._instant(source, watermark)
-        return self._take(block, Batch(source, delta, moved, position), at)
+        with self._running.giving_way:
+            delta = accepted(declared, data)
+            moved = None if watermark is None else self._instant(source, watermark)
+            return self._take(block, Batch(source, delta, moved, position), at)
 
     def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
         """An epoch without rows that moves the watermark of a source by hand, or part of the epoch that is open.
@@ -452,9 +453,9 @@ class Engine:
         now = self.published()
         return Asking(self._plan, now.compiled, view).watermark(now.watermarks)
 
-    def published(self) -> Published:
-        """What there is to be read, of one epoch: no later one changes it."""
-        return self._running.published()
+    def published(self, view: str | None = None) -> Published:
+        """What there is to be read, of one epoch: no later one changes it. ``view``: somebody reads this one."""
+        return self._running.published() if view is None else self._running.shown_to_reader(view)
 
     @property
     def turn(self) -> Turn:

@@ -26,23 +26,18 @@ _Epoch = tuple[int, datetime, Mapping[str, int]]
 class _Earlier:
     """The epochs of before this process, the latest first: fetched once, when somebody wants to see them."""
 
-    def __init__(self, before: int | None, fetch: Callable[[], Iterable[Noted]] | None) -> None:
-        self._before = before
+    def __init__(self, fetch: Callable[[], Iterable[Noted]] | None) -> None:
         self._fetch = fetch
         self._found: list[_Epoch] | None = None
 
-    def last(self, count: int) -> list[_Epoch]:
-        """So many of the last of them, the oldest first."""
+    def last(self, count: int, before: int | None) -> list[_Epoch]:
+        """So many of the last of them before an epoch, the oldest first."""
         if count <= 0 or self._fetch is None:
             return []
         if self._found is None:
             noted = sorted(self._fetch(), key=lambda noted: -noted[0])
-            self._found = [
-                (epoch, _time_of(instant), marks)
-                for epoch, instant, marks in noted
-                if epoch and (self._before is None or epoch < self._before)
-            ]
-        return self._found[:count][::-1]
+            self._found = [(epoch, _time_of(instant), marks) for epoch, instant, marks in noted if epoch]
+        return [known for known in self._found if before is None or known[0] < before][:count][::-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +86,9 @@ class RunLog:
         return pl.concat([columns.to_frame(), *found])
 
     def _known(self) -> list[_Epoch]:
-        return [*self._earlier.last(max(1, self._retain.epochs) - len(self._epochs)), *self._epochs]
+        room = max(1, self._retain.epochs) - len(self._epochs)
+        first = self._epochs[0][0] if len(self._epochs) else None
+        return [*self._earlier.last(room, first), *self._epochs]
 
 
 class RunRecorder:
@@ -107,7 +104,7 @@ class RunRecorder:
         self._epochs: Recent[_Epoch] = Recent()
         self._rows: Recent[tuple[str, pl.DataFrame]] = Recent()
         self._height = 0
-        self._earlier = _Earlier(None, None)
+        self._earlier = _Earlier(None)
 
     def now(self) -> RunLog:
         """What is known now."""
@@ -141,7 +138,7 @@ class RunRecorder:
         if epoch:
             self._epochs.append((epoch, _time_of(instant), dict(marks)))
         self._unrecorded |= unrecorded
-        self._earlier = _Earlier(epoch or None, older)
+        self._earlier = _Earlier(older)
 
     def rows_with(self, arrived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
         """How many rows of each source have come, recorded or not, these included."""

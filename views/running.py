@@ -21,6 +21,7 @@ from .builder import Compiled
 from .compiling import compile_plan
 from .durability import Durability
 from .epochs import Offered, Passed, Resumed, Standing
+from .giving_way import GivingWay
 from .history import BEFORE_ALL
 from .interrupts import interrupts_deferred
 from .plan import Plan
@@ -70,6 +71,7 @@ class Running:
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
         self._turn = turn
+        self.giving_way = GivingWay()
         self._published: Published | None = None
         self._is_opening = self._is_stepping = False
         self._commits = 0
@@ -88,6 +90,12 @@ class Running:
                 known = self._published
         assert known is not None, "what is compiled is published"
         return known
+
+    def shown_to_reader(self, view: str) -> Published:
+        """What is there to be read of a view. Who has read it already makes room for an epoch that is under way."""
+        now = self.published()
+        self.giving_way.before(view, now)
+        return now
 
     def shown(self) -> tuple[int, Mapping[str, int]]:
         """The last epoch and the positions, without compiling or opening anything."""
@@ -148,6 +156,10 @@ class Running:
         """
         if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
             raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
+        with self.giving_way:
+            return self._run(offered, at)
+
+    def _run(self, offered: Offered, at: datetime | None) -> int:
         compiled = self.current()
         if self.durability is not None:
             self.durability.require_open()
@@ -167,7 +179,7 @@ class Running:
             EpochGoneError: the checkpoint has no commit of that epoch.
             InputError: the epoch is still to come, or there is no checkpoint.
         """
-        now = self.published()
+        now = self.shown_to_reader(view)
         if epoch is not None and epoch != now.epoch:
             return self._contents_then(now, view, epoch)
         return now.rows(view)

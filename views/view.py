@@ -39,8 +39,8 @@ class Kept(Protocol):
         """Who is told of changes, and how far those with a name have heard."""
         ...
 
-    def published(self) -> Published:
-        """What there is to be read, of one epoch: no later one changes it."""
+    def published(self, view: str | None = None) -> Published:
+        """What there is to be read, of one epoch: no later one changes it. ``view``: somebody reads this one."""
         ...
 
     @property
@@ -155,7 +155,7 @@ class View(Collection):
 
     def snapshot(self) -> Snapshot:
         """The contents and the epoch they are of."""
-        now = self._engine.published()
+        now = self._engine.published(self.name)
         return Snapshot(now.epoch, now.rows(self.name))
 
     def deltas(self, since: int | None = None) -> Deltas:
@@ -167,7 +167,7 @@ class View(Collection):
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
             InputError: the epoch is still to come, as one remembered from another engine is.
         """
-        now = self._engine.published()
+        now = self._engine.published(self.name)
         if since is not None and since > now.epoch:
             raise InputError(
                 f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "

@@ -1,0 +1,305 @@
+"""What threads, tasks and forked processes may do with an engine, one case each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.turns import Turn
+
+LONG = 60.0
+"""Seconds after which something hangs."""
+
+
+def words(**options: Any) -> tuple[ec.Engine, ec.View]:
+    engine = ec.Engine(**options)
+    source = engine.source("words", {"word": pl.String}, kind="diffs")
+    return engine, engine.view("counts", source.group_by("word").agg(n=pl.len()))
+
+
+def in_thread(run: Callable[[], Any]) -> Any:
+    """What a function returns in a thread of its own, or raises there."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result(LONG)
+
+
+def contents(view: ec.View) -> dict[str, int]:
+    return dict(view.read().rows())
+
+
+# Turns
+
+
+def test_the_turn_goes_to_whoever_has_waited_longest() -> None:
+    turn, order, threads = Turn(), [], []
+
+    def take(number: int) -> None:
+        with turn:
+            order.append(number)
+
+    with turn:
+        for number in range(5):
+            threads.append(threading.Thread(target=take, args=(number,), daemon=True))
+            threads[-1].start()
+            while len(turn._waiting) <= number:
+                pass
+        with turn:
+            assert order == [], "taken again by whoever has it"
+    for thread in threads:
+        thread.join(LONG)
+    assert order == list(range(5))
+
+
+def test_a_batch_that_two_threads_offer_at_a_position_counts_once() -> None:
+    engine, view = words()
+    begun = threading.Barrier(4)
+
+    def push() -> int:
+        begun.wait(LONG)
+        return engine.push("words", {"word": ["a"]}, position=1)
+
+    with ThreadPoolExecutor(4) as pool:
+        numbers = [future.result(LONG) for future in [pool.submit(push) for _ in range(4)]]
+    assert numbers == [1, 1, 1, 1]
+    assert contents(view) == {"a": 1}
+
+
+def test_a_block_leaves_out_what_another_thread_has_pushed_before_it_ends() -> None:
+    engine, view = words()
+    with engine.epoch() as block:
+        engine.push("words", {"word": ["a"]}, position=1)
+        engine.push("words", {"word": ["b"]}, position=2)
+        in_thread(lambda: engine.push("words", {"word": ["a"]}, position=1))
+    assert (block.number, contents(view)) == (2, {"a": 1, "b": 1})
+    with engine.epoch() as again:
+        engine.push("words", {"word": ["c"]}, position=3)
+        in_thread(lambda: engine.push("words", {"word": ["c"]}, position=3))
+    assert (again.number, engine.epoch_number) == (None, 3)
+
+
+def test_a_function_of_a_view_cannot_push() -> None:
+    engine = ec.Engine()
+    source = engine.source("words", {"word": pl.String})
+
+    def pushing(frame: pl.DataFrame) -> pl.DataFrame:
+        engine.push("words", {"word": ["again"]})
+        return frame
+
+    view = engine.view("same", source.map_batches(pushing, schema={"word": pl.String}))
+    with pytest.raises(ec.InputError, match="cannot push; push from a subscriber"):
+        engine.push("words", {"word": ["a"]})
+    assert (engine.epoch_number, view.read().height) == (0, 0)
+
+
+# Blocks
+
+
+def test_a_push_of_another_thread_while_a_block_is_open_is_an_epoch_of_its_own() -> None:
+    engine, view = words()
+    with engine.epoch() as block:
+        engine.push("words", {"word": ["a"]})
+        assert in_thread(lambda: engine.push("words", {"word": ["b"]})) == 1
+        assert contents(view) == {"b": 1}
+        engine.push("words", {"word": ["a"]})
+    assert block.number == 2
+    assert contents(view) == {"a": 2, "b": 1}
+
+
+def test_blocks_of_two_threads_are_two_epochs() -> None:
+    engine, view = words()
+    both = threading.Barrier(2)
+
+    def block(word: str) -> int | None:
+        with engine.epoch() as open_epoch:
+            engine.push("words", {"word": [word]})
+            both.wait(LONG)
+            engine.push("words", {"word": [word]})
+            both.wait(LONG)
+        return open_epoch.number
+
+    with ThreadPoolExecutor(2) as pool:
+        numbers = {future.result(LONG) for future in [pool.submit(block, word) for word in "ab"]}
+    assert numbers == {1, 2}
+    assert [delta["n"].to_list() for delta in view.deltas()] == [[2], [2]]
+
+
+def test_blocks_of_two_tasks_are_two_epochs_and_do_not_nest_in_one() -> None:
+    engine, view = words()
+
+    async def block(word: str) -> int | None:
+        with engine.epoch() as open_epoch:
+            engine.push("words", {"word": [word]})
+            await asyncio.sleep(0)
+            await asyncio.to_thread(engine.push, "words", {"word": [word]})
+            with pytest.raises(ec.InputError, match="do not nest"), engine.epoch():
+                pass
+        return open_epoch.number
+
+    async def both() -> list[int | None]:
+        return list(await asyncio.gather(block("a"), block("b")))
+
+    assert sorted(asyncio.run(both()), key=str) == [1, 2]
+    assert [delta["n"].to_list() for delta in view.deltas()] == [[2], [2]]
+
+
+def test_a_task_that_outlives_the_block_pushes_epochs_of_its_own() -> None:
+    engine, view = words()
+
+    async def later() -> int:
+        await asyncio.sleep(0.01)
+        return engine.push("words", {"word": ["later"]})
+
+    async def run() -> int:
+        with engine.epoch():
+            engine.push("words", {"word": ["a"]})
+            task = asyncio.create_task(later())
+        return await task
+
+    assert asyncio.run(run()) == 2
+    assert contents(view) == {"a": 1, "later": 1}
+
+
+# Subscribers
+
+
+def test_a_subscriber_from_another_thread_misses_nothing_and_repeats_nothing() -> None:
+    engine, view = words()
+    heard: list[list[int]] = [[] for _ in range(6)]
+    stop = threading.Event()
+
+    def push() -> None:
+        while not stop.is_set():
+            engine.push("words", {"word": ["a"]})
+
+    pusher = threading.Thread(target=push, daemon=True)
+    pusher.start()
+    for number in range(6):
+        kept = heard[number]
+        view.subscribe(lambda delta, kept=kept: kept.append(int(delta["_epoch"][0])), since=0)  # type: ignore[misc]
+    stop.set()
+    pusher.join(LONG)
+    for epochs in heard:
+        assert epochs == list(range(1, engine.epoch_number + 1))
+
+
+def test_a_reader_in_another_thread_is_not_held_up_by_a_subscriber() -> None:
+    engine, view = words()
+    read: list[dict[str, int]] = []
+    view.subscribe(lambda _: read.append(in_thread(lambda: contents(view))))
+    engine.push("words", {"word": ["a"]})
+    assert read == [{"a": 1}]
+
+
+@pytest.mark.parametrize("wait", ["join", "result"])
+def test_a_subscriber_that_waits_for_a_thread_that_pushes_is_no_deadlock(
+    wait: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evercurrent.views.turns.PATIENCE", 0.01)
+    engine, view = words()
+    raised: list[BaseException] = []
+    pool = ThreadPoolExecutor(1)
+
+    def push() -> None:
+        try:
+            engine.push("words", {"word": ["b"]})
+        except ec.InputError as error:
+            raised.append(error)
+
+    def hear(_: pl.DataFrame) -> None:
+        if wait == "join":
+            thread = threading.Thread(target=push, daemon=True)
+            thread.start()
+            thread.join()
+        else:
+            pool.submit(push).result()
+
+    view.subscribe(hear)
+    thread = threading.Thread(target=engine.push, args=("words", {"word": ["a"]}), daemon=True)
+    thread.start()
+    thread.join(LONG)
+    assert not thread.is_alive()
+    pool.shutdown()
+    assert "let the subscriber push itself" in str(raised[0])
+    assert contents(view) == {"a": 1}
+
+
+def test_a_closed_subscription_is_called_no_more_and_its_name_is_free() -> None:
+    engine, view = words()
+    heard: list[pl.DataFrame] = []
+    subscription = view.subscribe(heard.append, name="sink")
+    subscription.close()
+    engine.push("words", {"word": ["a"]})
+    assert heard == []
+    view.subscribe(heard.append, name="sink")
+    assert len(heard) == 1
+
+
+# Processes
+
+
+def in_child(run: Callable[[], None]) -> None:
+    """Run a function in a child made by ``fork``; what it raises is a failure."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            run()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+class TestFork:
+    def test_a_child_made_in_the_middle_of_an_epoch_can_read_and_is_refused_by_name(self) -> None:
+        engine, view = words()
+        engine.push("words", {"word": ["a"]})
+        view.read()
+        has_turn, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with engine.turn:
+                has_turn.set()
+                done.wait(LONG)
+
+        holder = threading.Thread(target=hold, daemon=True)
+        holder.start()
+        has_turn.wait(LONG)
+
+        def run() -> None:
+            assert contents(view) == {"a": 1}
+            with pytest.raises(ec.InputError, match="forked off while another thread"):
+                engine.push("words", {"word": ["b"]})
+
+        in_child(run)
+        done.set()
+        holder.join(LONG)
+        assert engine.push("words", {"word": ["b"]}) == 2
+
+    def test_a_child_does_not_write_to_the_checkpoint_of_its_parent(self, tmp_path: Path) -> None:
+        engine, view = words(checkpoint=tmp_path / "here")
+        engine.push("words", {"word": ["a"]})
+        view.read()
+
+        def run() -> None:
+            assert contents(view) == {"a": 1}
+            with pytest.raises(ec.CheckpointError, match="of which this one was forked off"):
+                engine.push("words", {"word": ["b"]})
+            engine.close()
+
+        in_child(run)
+        assert engine.push("words", {"word": ["b"]}) == 2
+        engine.close()
+        again, counts = words(checkpoint=tmp_path / "here")
+        with again:
+            assert contents(counts) == {"a": 1, "b": 1}
