@@ -38,7 +38,7 @@ from evercurrent.core.schema import listed, require_columns
 from .aggregation import aggregation
 from .expressions import Expression, output_schema
 from .groups import identity
-from .plan import BOUNDS, EventTime, Input, Negate, Plan, PlanId, Stamp, WindowedGroup, Windowing
+from .plan import BOUNDS, EventTime, Input, LastPanes, Negate, Plan, PlanId, Stamp, WindowedGroup, Windowing
 from .triggers import after_watermark
 
 STAMPS: tuple[Stamp, ...] = ("end", "start", "earliest", "latest", "watermark")
@@ -375,12 +375,15 @@ def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
             continue
         seen.add(at)
         operation = plan[at].operation
+        if isinstance(operation, LastPanes):
+            continue
         if isinstance(operation, WindowedGroup):
             known = operation.windowing
             if known.mode == "accumulating" and not known.regroups:
                 raise PlanError(
                     f"{where}: {plan.name_of(at)} speaks in accumulating panes, each of which holds what those before it "
-                    "held: grouped again they would count twice. Use .accumulate('retracting'), or insist with "
+                    "held: grouped again they would count twice. Use .latest(), the last pane of each window, or "
+                    ".accumulate('retracting'), or insist with "
                     ".accumulate('accumulating', allow_regrouping=True)"
                 )
             continue
