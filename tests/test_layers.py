@@ -83,6 +83,7 @@ FAMILIES = {
     "eventtime.watermark_holds": "eventtime.triggers",
     "eventtime.tracking": "eventtime.triggers",
     "eventtime.panes": "eventtime.triggers",
+    "eventtime.latest": "eventtime.triggers",
     "eventtime.pending": "eventtime.triggers",
     "eventtime.rewindow": "eventtime.windows",
 }

@@ -44,6 +44,7 @@ from .plan import (
     InOrder,
     Input,
     Join,
+    LastPanes,
     Mapped,
     Negate,
     Plan,
@@ -155,7 +156,7 @@ class Compiler(Builder):
                 return self._group(where, node, inputs[0], grouped)
             case Join() as join:
                 return self._join(node, inputs, join)
-            case Assign() | Retimed() | InOrder() | TooLate() | WindowedGroup():
+            case Assign() | Retimed() | InOrder() | TooLate() | WindowedGroup() | LastPanes():
                 return windows_over_time(self, where, node, inputs[0])
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)

@@ -10,6 +10,7 @@ from evercurrent.core.circuit import NodeId
 from evercurrent.core.clock import Clock, Earliest, Latest
 from evercurrent.core.eventtime.arrival import Arrive, SourceClock
 from evercurrent.core.eventtime.lateness import DropLate, HoldAt, LastEnd, Lateness, LateRows, RequireInTime
+from evercurrent.core.eventtime.latest import LatestPanes
 from evercurrent.core.eventtime.ordering import ReleaseInOrder
 from evercurrent.core.eventtime.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.pending import PendingRows
@@ -37,6 +38,7 @@ from .plan import (
     EventTime,
     InOrder,
     Input,
+    LastPanes,
     PlanId,
     PlanNode,
     Retimed,
@@ -77,6 +79,14 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
             last_end = None if each_window else _last_end_of(windowing)
             late = LateRows(node.schema, lateness, builder.clock_of(upstream), last_end)
             return builder.add(node.label, late, source, placement=_passing(builder, source))
+        case LastPanes():
+            panes = builder.compiled.circuit.nodes[source].operator
+            assert isinstance(panes, Panes), (
+                "panes that take back what they replace are the last ones themselves"
+            )
+            latest = LatestPanes(panes)
+            placement = Placement(reads=(source,), passes=frozenset(panes.spec.keys))
+            return builder.add(node.label, latest, source, states=latest.states, placement=placement)
         case WindowedGroup() as grouped:
             return _WindowedGroup(builder, where, node, grouped).compile(source)
         case _:

@@ -155,6 +155,9 @@ class Engine:
     def view(self, name: str, collection: Collection) -> View:
         """Declare a named result that is kept current, and can be read, followed and built on.
 
+        A view equals its definition over all input so far. A view of discarding or accumulating panes is the log of them:
+        every pane that was emitted, none taken back; ``collection.latest()`` is the last one of each key and window.
+
         Raises:
             PlanError: a name that is taken, a collection of another engine, a declaration after the first epoch.
         """

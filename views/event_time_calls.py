@@ -21,12 +21,14 @@ from .plan import (
     Assign,
     EventTime,
     InOrder,
+    LastPanes,
     Plan,
     PlanId,
     PlanNode,
     Retimed,
     Stamp,
     TooLate,
+    WindowedGroup,
     Windowing,
 )
 from .windowing import refined, require_bounds, require_time, triggered, windowing
@@ -114,6 +116,8 @@ class EventTimeCalls(Described, Generic[C]):
         Args:
             mode: "discarding": what came since the last pane. "accumulating": all there is, beside what was
                 said before. "retracting", as without this call: all there is, and the last pane is taken back.
+                Nothing takes back discarding and accumulating panes, so what a view of them holds is all of them,
+                a row for every pane of a window: ``latest()`` is the last one of each.
             allow_regrouping: accumulating panes may be grouped again, though they then count twice.
 
         Raises:
@@ -137,6 +141,43 @@ class EventTimeCalls(Described, Generic[C]):
     def with_pane_info(self) -> C:
         """Panes say of themselves which they are: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
         return self._with(self._place, replace(self._windows, info=True))
+
+    def latest(self) -> C:
+        """The last pane of each key and window, of panes that stand beside those before them.
+
+        A collection as any other: its rows are read by making it a view, and taken back when a later pane replaces
+        them, so what is built on it is exact. Of accumulating panes it is what the view would hold with
+        ``accumulate("retracting")``; retracting panes, and those of no trigger, are their own last ones. Of
+        discarding panes it is the last part of each window. The panes of sessions that merged go with the first pane of
+        the one that they became, and the last pane of a window stays when the window is closed.
+
+        Kept beside the panes: the last one of each window that is still open.
+
+        Raises:
+            PlanError: these are no panes: call it right behind ``group_by(...).agg(...)`` of windows.
+
+        >>> import evercurrent as ec; from datetime import datetime
+        >>> engine = ec.Engine()
+        >>> hits = engine.source("hits", {"k": pl.String, "at": pl.Datetime("us")}, event_time="at")
+        >>> hourly = hits.window(ec.fixed("1h")).accumulate("accumulating").group_by("k").agg(n=pl.len())
+        >>> panes = engine.view("panes", hourly)
+        >>> now = engine.view("now", panes.latest())
+        >>> for minute in (1, 2):
+        ...     _ = engine.push("hits", {"k": ["a"], "at": [datetime(2026, 1, 1, 12, minute)]})
+        >>> sorted(panes.read()["n"]), now.read()["n"].to_list()
+        ([1, 2], [2])
+        """
+        where, node = self._where("latest"), self._plan[self._place]
+        if not isinstance(node.operation, WindowedGroup):
+            raise PlanError(
+                f"{where}: there are no panes here; call it right behind .window(...) ... .group_by(...).agg(...), and put "
+                ".filter(...) and the like behind it"
+            )
+        if node.operation.windowing.mode == "retracting":
+            return self._with(self._place, None)
+        operation, label = LastPanes(), "last pane of each window"
+        place = self._plan.add(PlanNode(operation, (self._place,), node.schema, label, node.event_time))
+        return self._with(place, None)
 
     def late_rows(self, *, each_window: bool = False) -> C:
         """The rows that come too late for these windows and this lateness: those that are in no window at all.

@@ -14,6 +14,7 @@ from evercurrent.core.delta import Delta
 from evercurrent.core.errors import CheckpointError
 from evercurrent.core.eventtime.arrival import Arrive
 from evercurrent.core.eventtime.lateness import DropLate, HoldAt, LateRows, RequireInTime
+from evercurrent.core.eventtime.latest import LatestPanes
 from evercurrent.core.eventtime.ordering import ReleaseInOrder
 from evercurrent.core.eventtime.panes import Panes
 from evercurrent.core.eventtime.pending import PendingRows
@@ -31,7 +32,7 @@ from .plan import Input, Plan, PlanId
 from .retained import RetainedRows
 
 TIMELY = (
-    Arrive, DropLate, HoldAt, LateRows, Panes, PendingRows, ReleaseInOrder, RequireInTime, TrackWindows,
+    Arrive, DropLate, HoldAt, LatestPanes, LateRows, Panes, PendingRows, ReleaseInOrder, RequireInTime, TrackWindows,
 )  # fmt: skip
 """Operators that depend on when rows come, of which the rows themselves say nothing."""
 

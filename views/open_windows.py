@@ -15,7 +15,7 @@ from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.schema import listed
 
 from .builder import Compiled
-from .plan import BOUNDS, Plan, PlanId, WindowedGroup
+from .plan import BOUNDS, LastPanes, Plan, PlanId, WindowedGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +70,17 @@ def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
             return place
         if len(node.inputs) != 1:
             return None
+        (place,) = node.inputs
+
+
+def shows_last_panes(plan: Plan, place: PlanId) -> bool:
+    """Whether a node shows a windowed grouping by the last pane of each window, not by all that were emitted."""
+    while True:
+        node = plan[place]
+        if isinstance(node.operation, LastPanes):
+            return True
+        if isinstance(node.operation, WindowedGroup) or len(node.inputs) != 1:
+            return False
         (place,) = node.inputs
 
 

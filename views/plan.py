@@ -207,6 +207,11 @@ class TooLate:
 
 
 @dataclass(frozen=True, slots=True)
+class LastPanes:
+    """The last pane of each key and window."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retimed:
     """Rows with another event time; ``strict``: behind the watermark it is an error."""
 
@@ -224,6 +229,7 @@ class InOrder:
 Operation = (
     Assign
     | WindowedGroup
+    | LastPanes
     | TooLate
     | Retimed
     | InOrder
@@ -314,11 +320,15 @@ class Plan:
     def keys_of(self, place: PlanId) -> tuple[str, ...]:
         """The columns that tell the rows of a grouped node apart; none for any other node."""
         operation = self.nodes[place].operation
+        is_latest = isinstance(operation, LastPanes)
+        if is_latest:
+            operation = self.nodes[self.nodes[place].inputs[0]].operation
         if isinstance(operation, Group):
             return operation.keys
         if isinstance(operation, WindowedGroup):
             bounds = [name for name in BOUNDS if name in self.nodes[place].schema]
-            return (*operation.keys, *bounds) if operation.windowing.mode == "retracting" else ()
+            is_one = is_latest or operation.windowing.mode == "retracting"
+            return (*operation.keys, *bounds) if is_one else ()
         return operation.keys if isinstance(operation, Input) else ()
 
     def sources_of(self, place: PlanId) -> list[Input]:
@@ -439,6 +449,8 @@ def _traits(place: PlanId, node: PlanNode, inputs: Sequence[_Traits]) -> _Traits
     if isinstance(operation, WindowedGroup):
         known = operation.windowing
         repeats = place if known.mode == "accumulating" and not known.regroups else None
+    elif isinstance(operation, LastPanes):
+        repeats = None
     else:
         repeats = next((each.repeats for each in inputs if each.repeats is not None), None)
     return _Traits(

@@ -7,7 +7,7 @@ from typing import Literal
 from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import listed
 
-from .open_windows import grouping_of
+from .open_windows import grouping_of, shows_last_panes
 from .plan import Plan, PlanId, WindowedGroup
 
 Reader = Literal["deltas", "summing", "overwriting", "log"]
@@ -50,6 +50,8 @@ def check_reader(where: str, plan: Plan, place: PlanId, reader: object) -> None:
     operation = plan[grouping].operation
     assert isinstance(operation, WindowedGroup)
     known = operation.windowing
+    if shows_last_panes(plan, place):
+        return
     misfit = MISFITS.get((reader, known.mode))
     if misfit is not None and not (reader == "log" and known.info):
         reason, instead = misfit

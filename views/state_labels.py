@@ -10,6 +10,7 @@ from typing import Any
 
 from evercurrent.core.circuit import Node
 from evercurrent.core.eventtime.arrival import Arrive
+from evercurrent.core.eventtime.latest import LatestPanes
 from evercurrent.core.eventtime.panes import Panes
 from evercurrent.core.eventtime.pending import PendingRows
 from evercurrent.core.eventtime.sessions import Sessions
@@ -30,6 +31,7 @@ ROLES: Mapping[type, str] = {
     CountKeys: "counts of keys",
     Distinct: "distinct values",
     Keep: "rows",
+    LatestPanes: "last panes that are kept",
     Panes: "last panes",
     PendingRows: "rows not spoken yet",
     SequencedUpsert: "rows and deletions",

@@ -119,7 +119,8 @@ class Deltas:
 class View(Collection):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
-    It is a collection: further views can be declared on it.
+    It is a collection: further views can be declared on it. It holds what its definition gives for all input so far, unless
+    it is of discarding or accumulating panes: then it is the log of these, and ``latest()`` the last of each window.
     """
 
     def __init__(
@@ -144,6 +145,9 @@ class View(Collection):
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
         """The contents now: a row with diff n stands n times. Order is not specified, but deterministic.
+
+        Of discarding and accumulating panes these are all panes so far, as none takes back the one before. For the
+        last pane of each key and window declare ``engine.view(name, view.latest())``.
 
         ``epoch``: the contents after that epoch, of which the checkpoint still has the commit.
 

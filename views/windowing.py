@@ -372,8 +372,8 @@ def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
     if repeats is not None:
         raise PlanError(
             f"{where}: {plan.name_of(repeats)} speaks in accumulating panes, each of which holds what those before it "
-            "held: grouped again they would count twice. Use .accumulate('retracting'), or insist with "
-            ".accumulate('accumulating', allow_regrouping=True)"
+            "held: grouped again they would count twice. Use .latest(), the last pane of each window, or "
+            ".accumulate('retracting'), or insist with .accumulate('accumulating', allow_regrouping=True)"
         )
 
 

@@ -94,7 +94,7 @@ class Panes:
     ) -> None:
         self.schema = schema
         self._rows = rows
-        self._spec = spec
+        self.spec = spec
         self._fired = fired
         self._grouped = grouped
         self._clock = clock
@@ -114,20 +114,25 @@ class Panes:
         """All that outlives the epoch."""
         return [self.spoken, self.counts]
 
+    @property
+    def firing(self) -> Firing:
+        """What becomes of windows in this epoch."""
+        return self._fired.firing
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The panes of the windows that fire in this epoch."""
-        firing = self._fired.firing
+        firing = self.firing
         if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
             return self._nothing
         is_log = self._is_log
         # A window that holds rows speaks, even of no rows since the last time.
-        even = firing.holds_rows if self._spec.mode == "discarding" and self._spec.always else None
+        even = firing.holds_rows if self.spec.mode == "discarding" and self.spec.always else None
         exists, rows = self._grouped.rows(firing.keys, even=even)
         if even is not None:
             rows = self._dated(self._with_known_names(firing.keys.take(np.flatnonzero(exists)), rows))
         said = _Said.none(self._rows) if is_log else self._said(firing)
         speaks = exists.copy() if is_log else self._speaks(firing, exists, rows, said)
-        if self._spec.always:
+        if self.spec.always:
             speaks |= exists
         # The place of each speaking window that has a row among the rows, which are of those that exist.
         place = np.cumsum(exists) - 1
@@ -178,11 +183,11 @@ class Panes:
     def _written(self, now: Now, firing: Firing, places: Index, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows as panes: with the watermark and what they say of themselves, where that is asked for."""
         columns = rows.get_columns()
-        if self._spec.stamp is not None:
-            columns.append(self._stamp(self._spec.stamp, rows))
+        if self.spec.stamp is not None:
+            columns.append(self._stamp(self.spec.stamp, rows))
         if self._is_counted:
             counted = self._counted(firing, places, rows)
-            if self._spec.info:
+            if self.spec.info:
                 columns += self._info(now, firing, places, counted)
         return pl.DataFrame(columns)
 
@@ -218,8 +223,8 @@ class Panes:
         after = {name: before.get(name, nothing).copy() for name in (PANES, ON_TIME_PANES, BOUND)}
         speaking = places_among(firing.keys.take(places), keys)
         ends = nothing[: len(speaking)]
-        if self._spec.window_end is not None:
-            ends = physical(rows.get_column(self._spec.window_end))
+        if self.spec.window_end is not None:
+            ends = physical(rows.get_column(self.spec.window_end))
         other = speaking[after[BOUND][speaking] != ends]
         after[PANES][other] = after[ON_TIME_PANES][other] = 0
         counted = {name: after[name][speaking] for name in (PANES, ON_TIME_PANES)}
@@ -239,18 +244,18 @@ class Panes:
         known = payload_of(self.counts, self.counts.delta, keys)
         place = np.arange(len(keys))
         place[speaking] = len(keys) + np.arange(len(speaking))
-        fresh = pl.DataFrame([rows.get_column(name) for name in self._spec.keys])
+        fresh = pl.DataFrame([rows.get_column(name) for name in self.spec.keys])
         return gather(stack([known, fresh]), place) if known.width else known
 
     def _dated(self, rows: pl.DataFrame) -> pl.DataFrame:
-        name = self._spec.dated
+        name = self.spec.dated
         if name is None or "window_end" not in rows.columns:
             return rows
         return rows.with_columns(pl.col(name).fill_null(pl.col("window_end") - pl.duration(microseconds=1)))
 
     def _with_known_names(self, keys: Keys, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with the key columns of windows that have spoken, which the grouping has forgotten."""
-        names = [rows.get_column(name) for name in self._spec.keys]
+        names = [rows.get_column(name) for name in self.spec.keys]
         if not names:
             return rows
         counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
@@ -265,7 +270,7 @@ class Panes:
         joined = np.flatnonzero(said.moved_places >= 0)
         joined = joined[speaks[said.moved_places[joined]]]
         self._keep(firing, speaks, has_row, said, panes, joined)
-        if self._spec.mode == "accumulating":
+        if self.spec.mode == "accumulating":
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
         parts = [gather(own.payload, replaced), gather(moved.payload, joined), panes]
         diffs = [-own.diffs[replaced], -moved.diffs[joined], np.ones(panes.height, np.int64)]

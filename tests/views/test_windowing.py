@@ -377,7 +377,13 @@ def test_panes_in_sliding_windows_are_late_when_their_last_window_is_closed(
     view = engine.view("sums", sliding.group_by().agg(v=pl.col("v").sum()))
     engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(0)}, watermark=NOON + timedelta(minutes=2))
     engine.push("rows", {"k": ["b"], "v": [2], "t": seconds(30)})
-    assert engine.ledger().is_empty()
+    assert engine.ledger("rows").is_empty()
+    (missed,) = engine.ledger().to_dicts()
+    assert missed["reason"].endswith("some of its windows were closed, and it is in the others")
+    assert [window["window_start"] for window in missed["windows"]] == [
+        AT - timedelta(minutes=2),
+        AT - timedelta(minutes=1),
+    ]
     assert view.read().sort("window_start")["v"].to_list() == [1, 1, 3]
 
 
