@@ -34,6 +34,8 @@ LEVELS = {
         "directory",
         "exact",
         "delta",
+        "plain_values",
+        "user_states",
         "aggregates",
         "protocol",
         "saved",

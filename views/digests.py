@@ -34,7 +34,7 @@ def digest_of(*values: object) -> str:
 
     Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
     lists and schemas have one; floats count by their bits. Of a dataclass those fields count by which it is
-    compared; of functions and other objects what ``parts_of`` says. Never raises.
+    compared, unless they are ``NO_PART_OF_IDENTITY``; of functions and other objects what ``parts_of`` says. Never raises.
 
     >>> digest_of(("a", 1)) == digest_of(("a", 1)), digest_of(1) == digest_of(1.0), digest_of(0.0) == digest_of(-0.0)
     (True, False, False)
@@ -108,7 +108,11 @@ class _Writing:
             case pl.Series() | pl.DataFrame() | np.ndarray():
                 return self._columns(value)
             case _ if is_dataclass(value) and not isinstance(value, type):
-                compared = [each.name for each in fields(value) if each.compare]
+                compared = [
+                    each.name
+                    for each in fields(value)
+                    if each.compare and each.metadata.get("identity", True)
+                ]
                 parts = [part for name in compared for part in (name, getattr(value, name, None))]
                 return self.each(type(value).__qualname__, parts)
             case _:

@@ -72,7 +72,8 @@ class Running:
             return self._compiled
         size = (len(self._plan.nodes), len(self._plan.views))
         if self._compiled is None or (self.epoch == 0 and size != self._compiled_size):
-            self._compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
+            # What never leaves the memory of this process may be anything.
+            self._compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
             self._compiled_size = size
             for view in self._views.values():
                 view._history.clear()
@@ -139,7 +140,7 @@ class Running:
 
     def _resumed(self, durability: Durability) -> Compiled:
         """The circuit as the checkpoint has it. Where that cannot be had, nothing has changed."""
-        compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
+        compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=durability.allow_pickle)
         resumed = durability.open(compiled)
         try:
             for view in self._views.values():
