@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from .clock import Epoch
+from .json_texts import printable
 from .routes import ONE, Route
 from .saved import PAYLOAD, Saved
 
@@ -24,6 +25,12 @@ class Refused:
     reason: str
     frame: pl.DataFrame
     watermark: int | None = None
+
+    def __repr__(self) -> str:
+        """Why, and the rows, whatever is in them."""
+        return (
+            f"Refused in epoch {self.epoch} of source {self.source!r}: {self.reason}\n{printable(self.frame)}"
+        )
 
 
 class Ledger:

@@ -34,6 +34,7 @@ LEVELS = {
         "directory",
         "exact",
         "delta",
+        "json_texts",
         "plain_values",
         "user_states",
         "aggregates",

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.instants import time_of
+from evercurrent.core.json_texts import json_rows
 from evercurrent.core.kernels import Index, gather
 from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import DIFF, EPOCH
@@ -16,6 +17,9 @@ from evercurrent.core.schema import DIFF, EPOCH
 from .plan import BOUNDS
 
 TIME = pl.Datetime("us", "UTC")
+
+YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond of the years 1 to 9999."""
 
 LEDGER_SCHEMA = pl.Schema(
     {
@@ -29,7 +33,7 @@ LEDGER_SCHEMA = pl.Schema(
         "row": pl.String(),
     }
 )
-"""Bounds and watermark are those of rows that came too late; null for others, and where there is no such instant."""
+"""A row is JSON as ``core.json_texts`` writes it. Bounds and watermark are those of rows that came too late; null for others, and where there is no such instant."""
 
 
 def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
@@ -93,13 +97,8 @@ def _said(of: _Alike) -> pl.DataFrame:
 def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:
     is_late = of.entries[0].watermark is not None
     own = [name for name in frame.columns if name != DIFF and not (is_late and name in BOUNDS)]
-    # JSON has no bytes.
-    binary = [pl.col(name).bin.encode("hex") for name in own if frame.schema[name] == pl.Binary]
-    rows = frame.select(
-        *(_bound(frame, name, is_late) for name in BOUNDS),
-        DIFF,
-        pl.struct(pl.col(own).exclude(pl.Binary), *binary).struct.json_encode().alias("row"),
-    )
+    bounds = [_bound(frame, name, is_late) for name in BOUNDS]
+    rows = frame.select(*bounds, DIFF).with_columns(json_rows(frame.select(own)))
     return _said(of).hstack(rows).select(*LEDGER_SCHEMA)
 
 
@@ -114,4 +113,5 @@ def _in_order(schema: pl.Schema, parts: Sequence[tuple[_Alike, pl.DataFrame]]) -
 def _bound(frame: pl.DataFrame, name: str, is_late: bool) -> pl.Expr:
     if not is_late or name not in frame.columns:
         return pl.lit(None, TIME).alias(name)
-    return pl.col(name).to_physical().cast(TIME).alias(name)
+    instant = pl.col(name).to_physical().cast(pl.Int64)
+    return pl.when(instant.is_between(*YEARS)).then(instant).cast(TIME).alias(name)

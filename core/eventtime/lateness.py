@@ -12,6 +12,7 @@ from ..clock import START_OF_TIME, Clock, Now
 from ..delta import Delta
 from ..errors import InputError
 from ..instants import instants_in, shown
+from ..json_texts import shown_row
 from ..kernels import Ints, Mask, keep, physical
 from ..ledger import Ledger, Refused
 from ..schema import DIFF
@@ -167,7 +168,7 @@ class RequireInTime:
             times, _ = instants_in(delta.frame.get_column(self._event_time))
             behind = np.flatnonzero(times < self._clock.before)
             if len(behind):
-                row = delta.rows.row(int(behind[0]), named=True)
+                row = shown_row(delta.rows, int(behind[0]))
                 raise InputError(
                     f"{self._where}: column {self._event_time!r}: the row {row} is dated behind the watermark, "
                     f"{shown(self._clock.before)}; nothing has changed. Move times forward only, or leave out strict=True"
