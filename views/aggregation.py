@@ -17,7 +17,7 @@ import polars as pl
 
 from evercurrent.core.aggregates import NO_PART_OF_IDENTITY, Aggregation, Column, Custom
 from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import listed
+from evercurrent.core.schema import listed, require_characters
 from evercurrent.core.user_states import Serializer
 
 from .aggregate_parts import Parts, name_of
@@ -148,6 +148,8 @@ def aggregation(
     """
     parts = Parts(schema, tuple(keys), default_order, RULES)
     outputs: list[tuple[Column, pl.DataType]] = []
+    for given in named:
+        require_characters(f"{where}: column", given)
     for name, value in [*((None, value) for value in flattened(exprs)), *named.items()]:
         if isinstance(value, AppliedAggregate):
             outputs.append(_user_output(where, parts, value, name))

@@ -108,7 +108,7 @@ def write_contents(folder: Path, name: str, contents: pl.DataFrame) -> Path:
     Raises:
         FileError: the folder or the file cannot be made.
     """
-    path = folder / f"{name}.parquet"
+    path = folder / f"{name.replace('/', '%2F')}.parquet"
     unfinished = folder / f".{path.name}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)

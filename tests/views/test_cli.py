@@ -290,6 +290,24 @@ class TestErrors:
     def test_nothing_to_read(self, words):
         assert "--input words=PATH" in refused("run", words)
 
+    def test_an_empty_folder(self, words, rows, tmp_path):
+        (folder := tmp_path / "new").mkdir()
+        (folder / "_SUCCESS").touch()
+        said = refused("run", words, "--input", f"words={rows}", "--input", f"words={folder}")
+        assert "new: there is nothing to read for source 'words'" in said
+        assert "--follow" in said
+
+    def test_files_without_rows(self, words, tmp_path):
+        """They are no error, as nothing may have changed; but nobody takes them for rows."""
+        (tmp_path / "a.csv").write_text("word,at\n")
+        (tmp_path / "b.jsonl").touch()
+        for file in ("a.csv", "b.jsonl"):
+            assert "no row of source 'words' was read" in done(
+                "run", words, "--input", f"words={tmp_path / file}"
+            )
+        (tmp_path / "c.csv").touch()
+        assert "the file is empty" in refused("run", words, "--input", f"words={tmp_path / 'c.csv'}")
+
     def test_unknown_names(self, words, rows):
         given = ("--input", f"words={rows}")
         assert "no source 'orders'; there are 'words'" in refused("run", words, "--input", f"orders={rows}")
