@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -245,6 +246,41 @@ class TestOtherCommands:
 
     def test_help_says_that_batches_take_turns(self):
         assert "interleaved" in run("run", "--help").stdout
+
+
+NUMBERS = """import polars as pl
+
+import evercurrent as ec
+
+engine = ec.Engine()
+numbers = engine.source("numbers", {"t": pl.String, "x": pl.Float64, "l": pl.List(pl.Float64)}, kind="diffs")
+engine.view("all", numbers)
+"""
+
+LINES = """{"t":"NaN","x":"NaN","l":["Infinity",null,1.5]}
+{"t":null,"x":null,"l":null}
+{"t":"a","x":1.5,"l":[]}
+{"t":"a","x":"-Infinity","l":[]}
+{"t":"a","x":1.5,"l":[],"_diff":-1}
+"""
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_deltas_of_a_run_are_an_input_of_the_next(tmp_path, suffix):
+    """Numbers that are none come through lines of JSON, too, and are not taken for null or text."""
+    (tmp_path / "app.py").write_text(NUMBERS)
+    (tmp_path / "in.jsonl").write_text(LINES)
+    given, outputs = tmp_path / "in.jsonl", []
+    for number in (1, 2):
+        deltas, output = tmp_path / f"deltas-{number}{suffix}", tmp_path / f"output-{number}"
+        options = ("--deltas", f"all={deltas}", "--output", output)
+        done("run", tmp_path / "app.py", "--input", f"numbers={given}", *options)
+        outputs.append(pl.read_parquet(output / "all.parquet").sort("t", "x"))
+        given = deltas
+    assert_frame_equal(*outputs)
+    infinity, nan = float("inf"), float("nan")
+    wanted = {"t": [None, "NaN", "a"], "x": [None, nan, -infinity], "l": [None, [infinity, None, 1.5], []]}
+    assert_frame_equal(outputs[0], pl.DataFrame(wanted, schema=outputs[0].schema))
 
 
 class TestErrors:
