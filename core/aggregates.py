@@ -5,12 +5,16 @@ those columns, and columns finished from the aggregates of each group.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import polars as pl
 
 from .schema import Order as Order
+from .user_states import Serializer
+
+NO_PART_OF_IDENTITY = {"identity": False}
+"""Metadata of a field that does not tell what is computed: states go on where it is another."""
 
 AdditiveKind = Literal["len", "count", "null_count", "sum", "mean", "var", "std", "any", "all"]
 
@@ -89,7 +93,7 @@ class Custom:
     ``create() -> state``, ``add(state, values) -> state``, ``merge(state, state) -> state``,
     ``extract(state) -> result``. With ``remove(state, values) -> state`` the state is kept, that of an epoch's new
     rows is merged into it, and a retraction is as cheap as an addition; without it the group is recomputed, and
-    nothing is there to merge.
+    nothing is there to merge. A state that is kept is a plain value, or what ``serializer`` makes bytes of.
     """
 
     output: str
@@ -100,6 +104,7 @@ class Custom:
     merge: Callable[[Any, Any], Any]
     extract: Callable[[Any], Any]
     remove: Callable[[Any, pl.Series], Any] | None = None
+    serializer: Serializer | None = field(default=None, metadata=NO_PART_OF_IDENTITY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import polars as pl
 
 from .errors import RetractionError
 from .grouping import boundaries
+from .json_texts import shown_row
 from .kernels import Index, Ints, Keys, expand, gather, physical
 from .run import Run
 from .schema import DIFF, listed
@@ -36,7 +37,7 @@ class NeverBelowZero:
         missing = np.flatnonzero(counts < 0)
         if not len(missing):
             return
-        row = rows.select(self.columns).row(int(missing[0]), named=True)
+        row = shown_row(rows.select(self.columns), int(missing[0]))
         raise RetractionError(
             f"{self.where}: the row {row} would stand {counts[missing[0]]} times ({len(missing)} of that kind in this "
             "batch), and these windows are made of the rows that are there; nothing has changed. Nobody checks the "

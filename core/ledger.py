@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from .clock import Epoch
+from .json_texts import printable
 from .recent import Recent
 from .routes import ONE, Route
 from .saved import PAYLOAD, Saved
@@ -33,6 +34,12 @@ class Refused:
     frame: pl.DataFrame
     watermark: int | None = None
     elsewhere: bool = False
+
+    def __repr__(self) -> str:
+        """Why, and the rows, whatever is in them."""
+        return (
+            f"Refused in epoch {self.epoch} of source {self.source!r}: {self.reason}\n{printable(self.frame)}"
+        )
 
 
 class Ledger:

@@ -56,6 +56,33 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
         raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
 
 
+def require_name(what: str, name: object) -> None:
+    """Check that a thing can be called so: the name goes into files, their names, and JSON.
+
+    Raises:
+        PlanError: it is no text, there is nothing in it, or it holds what is no character.
+    """
+    if not isinstance(name, str) or not name:
+        raise PlanError(f"{what} {name!r}: a name is text and not empty")
+    require_characters(what, name)
+
+
+def require_characters(what: str, name: str) -> None:
+    """Check that all of a name is characters: no half of a surrogate pair, which no file can hold, and no NUL.
+
+    Raises:
+        PlanError: naming what is none, and where it stands.
+    """
+    if name.isascii() and "\0" not in name:
+        return
+    odd = next((at for at, each in enumerate(name) if each == "\0" or "\ud800" <= each <= "\udfff"), None)
+    if odd is not None:
+        raise PlanError(
+            f"{what} {name!r}: character {odd + 1} of the name, U+{ord(name[odd]):04X}, is none that files and JSON can hold; "
+            "leave it out (half of a surrogate pair comes of bytes that were decoded wrongly)"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """One column of an order of rows, as in ``polars.DataFrame.sort``. NaN sorts above all numbers."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.errors import InputError, PlanError, first_line
 from evercurrent.core.routes import MOST_BUCKETS
+from evercurrent.core.schema import require_characters
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.engine import Engine
 
@@ -121,6 +122,8 @@ def require_name(name: object) -> None:
     """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise PlanError(f"name={name!r}; give a text that is not empty, or leave it out")
+    if name is not None:
+        require_characters("the query", name)
 
 
 def require_on_epoch(on_epoch: object) -> None:

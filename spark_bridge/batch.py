@@ -65,5 +65,6 @@ def run_batch(
         {name: END_OF_TIME for name, source in engine.sources.items() if source.event_time} if is_all else {}
     )
     batches.run(tagged(sources, engine.sources), 0, promised)
-    reader = CheckpointReader(batches.setup.unpickled(), batches.store)
-    return SparkViews(engine, reader, InSpark(spark, batches.setup), keeps=folder)
+    setup = batches.setup
+    reader = CheckpointReader(setup.unpickled(), batches.store, allow_pickle=setup.allow_pickle)
+    return SparkViews(engine, reader, InSpark(spark, setup), keeps=folder)

@@ -68,9 +68,10 @@ class Epochs:
         versions: Mapping[str, str],
         executors: Executors | None = None,
         drop: Sequence[str] = (),
+        allow_pickle: bool = False,
     ) -> None:
         self.log = log
-        self.runner = StageRunner(plan, pieces, buckets, inline_rows=inline_rows)
+        self.runner = StageRunner(plan, pieces, buckets, inline_rows=inline_rows, allow_pickle=allow_pickle)
         self.cut = self.runner.cut
         self.clocks = Clocks(plan)
         self.pieces = pieces

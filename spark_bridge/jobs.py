@@ -36,12 +36,17 @@ CHUNKS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """All that a process needs to run tasks of a query: the plan, pickled, where the checkpoint is, and how it is cut."""
+    """All that a process needs to run tasks of a query: the plan, pickled, where the checkpoint is, and how it is cut.
+
+    What is pickled here comes from the driver of the same application, by way of Spark. ``allow_pickle``: what stands in
+    the checkpoint may be pickled too.
+    """
 
     plan: bytes
     store: str
     buckets: int
     inline_rows: int
+    allow_pickle: bool = False
 
     def runner(self) -> StageRunner:
         """What runs stages in this process, made once in it."""
@@ -60,7 +65,13 @@ class Setup:
 @lru_cache(maxsize=4)
 def _runner(setup: Setup) -> StageRunner:
     pieces = Pieces.of(store_at(setup.store))
-    return StageRunner(setup.unpickled(), pieces, setup.buckets, inline_rows=setup.inline_rows)
+    return StageRunner(
+        setup.unpickled(),
+        pieces,
+        setup.buckets,
+        inline_rows=setup.inline_rows,
+        allow_pickle=setup.allow_pickle,
+    )
 
 
 @lru_cache(maxsize=4)

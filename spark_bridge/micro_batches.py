@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,11 +13,18 @@ from uuid import uuid4
 import pyarrow as pa
 
 from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.errors import CheckpointError, MissingFileError, NameTakenError
+from evercurrent.core.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    CorruptFileError,
+    MissingFileError,
+    NameTakenError,
+)
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.store import Store, store_at
 
 from .collecting import collected, share_of_partition
+from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from
 from .epochs import EpochDeltas, Epochs, require_next
 from .frames import delta_frames
 from .jobs import Setup, SparkJobs, arrived
@@ -54,15 +61,6 @@ SPARK = "spark"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """What is recorded of a micro-batch: its processing time in microseconds, and which windows are told to speak."""
-
-    at: int
-    fires: tuple[Fire, ...]
-    asked: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Planned:
     """What whoever feeds a micro-batch knows of it: its processing time in microseconds, and positions by source."""
 
@@ -91,6 +89,7 @@ class MicroBatches:
         self._epochs: Epochs | None = None
         self._store: Store | None = None
         self._query: str | None = None
+        self._ignored: set[str] = set()
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Run a micro-batch.
@@ -184,7 +183,7 @@ class MicroBatches:
 
     def ask(self, fire: Fire) -> None:
         """Have windows told to speak with the next micro-batch."""
-        self.store.put(f"{ASKED}/{uuid4().hex}", [pickle.dumps(fire)])
+        self.store.put(f"{ASKED}/{uuid4().hex}", [fire_as_bytes(fire)])
 
     def require_new(self) -> None:
         """Check that nothing was committed yet.
@@ -257,6 +256,7 @@ class MicroBatches:
                 writer=new_writer(),
                 versions=versions(),
                 drop=self.options.checkpoint.drop,
+                allow_pickle=self.setup.allow_pickle,
             )
         return self._epochs
 
@@ -279,17 +279,40 @@ class MicroBatches:
         """
         asked = [found.name for found in self.store.list(f"{ASKED}/")]
         self.store.delete_all([name for name in asked if name in done])
-        waiting = tuple(name for name in asked if name not in done)
-        fires = tuple(pickle.loads(self.store.read(name)) for name in waiting)
-        attempt = Attempt(instant_of(None), fires, waiting)
+        waiting = self._requests([name for name in asked if name not in done])
+        attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
         if self.options.on_epoch is None:
             return attempt
         name = f"{BATCHES}/{batch:012}"
         try:
-            self.store.put(name, [pickle.dumps(attempt)])
+            self.store.put(name, [attempt_as_bytes(attempt)])
         except NameTakenError:
-            attempt = pickle.loads(self.store.read(name))
+            try:
+                attempt = attempt_from(self._where(name), self.store.read(name).to_pybytes())
+            except CorruptFileError as error:
+                raise CorruptFileError(
+                    f"{error}; delete it: the micro-batch is then told its time anew"
+                ) from error
         return attempt
+
+    def _requests(self, names: Sequence[str]) -> dict[str, Fire]:
+        """What is asked for in these files. What is no request stays where it is, and a warning names it."""
+        found: dict[str, Fire] = {}
+        for name in names:
+            try:
+                found[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
+            except CorruptFileError as error:
+                if name not in self._ignored:
+                    self._ignored.add(name)
+                    warnings.warn(
+                        f"{error}; it is ignored: delete it, and ask again with query.fire(...)",
+                        CheckpointWarning,
+                        stacklevel=2,
+                    )
+        return found
+
+    def _where(self, name: str) -> str:
+        return f"{self.store.url}: {name}"
 
     def _tell(self, spark: SparkSession, deltas: EpochDeltas) -> None:
         assert self.options.on_epoch is not None, "somebody wants to hear"

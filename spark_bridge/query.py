@@ -154,7 +154,8 @@ def prepared(
         lock.release()
     check_shared(spark, store.url)
     batches = MicroBatches(
-        Setup(plan, store.url, buckets, INLINE_ROWS), Options(given, driver_rows, on_epoch)
+        Setup(plan, store.url, buckets, INLINE_ROWS, given.allow_pickle),
+        Options(given, driver_rows, on_epoch),
     )
     from .delta_source import register  # It needs pyspark when it is imported.
 
@@ -192,7 +193,12 @@ class Query(SparkViews):
         spark: SparkSession,
         lock: WriterLock,
     ) -> None:
-        reader = CheckpointReader(batches.setup.unpickled(), batches.store, batches.options.checkpoint.drop)
+        reader = CheckpointReader(
+            batches.setup.unpickled(),
+            batches.store,
+            batches.options.checkpoint.drop,
+            allow_pickle=batches.setup.allow_pickle,
+        )
         super().__init__(engine, reader, InSpark(spark, batches.setup))
         self.streaming_query = query
         self._lock = lock

@@ -30,12 +30,15 @@ class CheckpointReader:
     Each question is answered from what is committed by then. May be asked by several threads.
     """
 
-    def __init__(self, plan: Plan, store: Store, drop: Sequence[str] = ()) -> None:
+    def __init__(
+        self, plan: Plan, store: Store, drop: Sequence[str] = (), *, allow_pickle: bool = False
+    ) -> None:
         self.store = store
         self.pieces = Pieces.of(store)
         self._plan = plan
         self._drop = tuple(drop)
-        self._compiled = compile_plan(plan, Ledger(LEDGER_ROWS))
+        self._allow_pickle = allow_pickle
+        self._compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
         self._record = plan_record(plan, self._compiled)
         self._guard = RLock()
         self._checked: Mapping[str, Any] | None = None
@@ -164,4 +167,4 @@ class CheckpointReader:
     def _look(self) -> None:
         """Begin anew with what there is."""
         self._log = CommitLog(self.store)
-        self._past = Past(self._plan, self._record, self._log, self.pieces)
+        self._past = Past(self._plan, self._record, self._log, self.pieces, allow_pickle=self._allow_pickle)

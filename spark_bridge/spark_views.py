@@ -49,7 +49,8 @@ def views(
 
     Args:
         engine: declares the sources and views of the checkpoint; nothing is pushed into it, and it stays as it is.
-        checkpoint: the folder or url; of a ``Checkpoint`` the path counts, and ``drop``: what is not declared here.
+        checkpoint: the folder or url; of a ``Checkpoint`` the path counts, ``drop``: what is not declared here, and
+            ``allow_pickle``.
         spark: a session, for ``to_spark`` and ``deltas_to_spark``; pyspark is not needed without.
 
     Raises:
@@ -60,12 +61,13 @@ def views(
     if spark is not None and not hasattr(spark, "createDataFrame"):
         raise PlanError(f"spark={spark!r} is no Spark session; give one, or leave it out")
     given = as_checkpoint(checkpoint)
-    reader = CheckpointReader(engine.declared, given.store, given.drop)
+    reader = CheckpointReader(engine.declared, given.store, given.drop, allow_pickle=given.allow_pickle)
     buckets = reader.last().buckets
     if spark is None:
         return views_of(engine, reader, None)
     plan = check_picklable(engine.declared, "the plan of the views")
-    return views_of(engine, reader, InSpark(spark, Setup(plan, reader.store.url, buckets, inline_rows=0)))
+    setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=given.allow_pickle)
+    return views_of(engine, reader, InSpark(spark, setup))
 
 
 def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:

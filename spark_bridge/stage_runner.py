@@ -53,9 +53,11 @@ class StageRunner:
     handed on as they are; more are written to a file, for each later stage one record batch per bucket.
     """
 
-    def __init__(self, plan: Plan, pieces: Pieces, buckets: int, *, inline_rows: int) -> None:
+    def __init__(
+        self, plan: Plan, pieces: Pieces, buckets: int, *, inline_rows: int, allow_pickle: bool = False
+    ) -> None:
         self._plan = plan
-        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS))
+        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
         self.cut = self.compiled.cut
         self.circuit = self.compiled.circuit
         self._pieces = pieces

@@ -10,14 +10,15 @@ not depend on the order of rows: a collection has none.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
-from evercurrent.core.aggregates import Aggregation, Column, Custom
+from evercurrent.core.aggregates import NO_PART_OF_IDENTITY, Aggregation, Column, Custom
 from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import listed
+from evercurrent.core.schema import listed, require_characters
+from evercurrent.core.user_states import Serializer
 
 from .aggregate_parts import Parts, name_of
 from .aggregate_rules import RULES
@@ -50,6 +51,7 @@ class UserAggregate:
     extract: Callable[[Any], Any]
     remove: Callable[[Any, pl.Series], Any] | None
     dtype: pl.DataType
+    serializer: Serializer | None = field(default=None, metadata=NO_PART_OF_IDENTITY)
 
     def __call__(self, input: pl.Expr | str) -> "AppliedAggregate":
         return AppliedAggregate(self, input)
@@ -76,6 +78,7 @@ def aggregate(
     extract: Callable[[Any], Any],
     remove: Callable[[Any, pl.Series], Any] | None = None,
     dtype: pl.DataType | type[pl.DataType],
+    serializer: Serializer | None = None,
 ) -> UserAggregate:
     """An aggregate of one's own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
 
@@ -83,6 +86,11 @@ def aggregate(
     ``merge(state, state)`` joins two, ``extract(state)`` gives the result, of type ``dtype``. With
     ``remove(state, values)`` a retraction is as cheap as an addition; without it the group is computed again.
     All must be functions of their arguments, and the order of values must not matter: a collection has none.
+
+    States that are kept (those of an aggregate with ``remove``) are plain values: numbers, text, bytes, times, columns, and
+    lists, tuples, dicts and sets of these. Dicts and sets come back in an order of their own. Anything else needs a
+    ``serializer`` where there is a checkpoint: something with ``dumps(state) -> bytes`` and ``loads(bytes) -> state``.
+    It is no part of what the view is: a checkpoint goes on with another one, which has to read what is there.
 
     >>> count = aggregate(
     ...     create=lambda: 0,
@@ -96,8 +104,16 @@ def aggregate(
 
     Raises:
         TypeError: where ``dtype`` leaves something open, as ``pl.Datetime`` does.
+        PlanError: the serializer has no ``dumps`` or no ``loads``.
     """
-    return UserAggregate(create, add, merge, extract, remove, pl.Schema({"result": dtype})["result"])
+    for name in ("dumps", "loads") if serializer is not None else ():
+        if not callable(getattr(serializer, name, None)):
+            raise PlanError(
+                f"aggregate: serializer={serializer!r} has no {name}; give an object with dumps(state) -> bytes and "
+                "loads(bytes) -> state"
+            )
+    result = pl.Schema({"result": dtype})["result"]
+    return UserAggregate(create, add, merge, extract, remove, result, serializer)
 
 
 def aggregation(
@@ -132,6 +148,8 @@ def aggregation(
     """
     parts = Parts(schema, tuple(keys), default_order, RULES)
     outputs: list[tuple[Column, pl.DataType]] = []
+    for given in named:
+        require_characters(f"{where}: column", given)
     for name, value in [*((None, value) for value in flattened(exprs)), *named.items()]:
         if isinstance(value, AppliedAggregate):
             outputs.append(_user_output(where, parts, value, name))
@@ -204,6 +222,7 @@ def _user_output(
         merge=made.merge,
         extract=made.extract,
         remove=made.remove,
+        serializer=made.serializer,
     )
     output = name or applied.name or columns[0].name
     return Column(output, result.alias(output), result.meta.output_name()), made.dtype

@@ -46,6 +46,7 @@ from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF, Order
 from evercurrent.core.spine import Spine, Version
 from evercurrent.core.stages import Cut
+from evercurrent.core.user_states import StateForm
 
 from .expressions import Expression
 from .node_identities import CircuitIdentities
@@ -79,7 +80,7 @@ class Compiled:
     ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
     ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
     source with event time, ``trackers`` what keeps the windows of a grouping, ``sequenced`` the rows of sources in which
-    the greatest sequence of a key stands.
+    the greatest sequence of a key stands. ``allow_pickle``: states of users' aggregates may be pickles.
     """
 
     circuit: Circuit
@@ -94,6 +95,7 @@ class Compiled:
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
     views: dict[NodeId, list[tuple[int, str]]] = field(default_factory=dict)
     """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
+    allow_pickle: bool = False
     cut: Cut = field(init=False)
     """How it runs in buckets."""
 
@@ -115,10 +117,10 @@ class Compiled:
 class Builder:
     """A circuit under construction: what operators of several kinds of plan nodes are made of, each made once."""
 
-    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger, *, allow_pickle: bool) -> None:
         self.plan = plan
         self.ledger = ledger
-        self.compiled = Compiled(Circuit(), ledger)
+        self.compiled = Compiled(Circuit(), ledger, allow_pickle=allow_pickle)
         self._shared: dict[Any, tuple[NodeId, Any]] = {}
         self._clocks: dict[PlanId, tuple[Clock, ...]] = {}
         self.place = PlanId(0)
@@ -283,7 +285,9 @@ class Builder:
                 return node, RecomputedPart(aggregate, spine, keyless=of_nothing or not keys)
             case Custom():
                 route = KeyColumns.of(keys, by).route
-                return prepared, InvertedPart(aggregate, keyless=of_nothing or not keys, route=route)
+                form = StateForm(aggregate.serializer, self.compiled.allow_pickle)
+                keyless = of_nothing or not keys
+                return prepared, InvertedPart(aggregate, keyless=keyless, form=form, route=route)
 
     def _ordered(
         self,

@@ -61,9 +61,12 @@ from .plan import (
 from .retained import RetainedRows
 
 
-def compile_plan(plan: Plan, ledger: Ledger) -> Compiled:
-    """The circuit that keeps the views of a plan current."""
-    compiler = Compiler(plan, ledger)
+def compile_plan(plan: Plan, ledger: Ledger, *, allow_pickle: bool = False) -> Compiled:
+    """The circuit that keeps the views of a plan current.
+
+    ``allow_pickle``: states of users' aggregates may be pickles, as nobody else can write where they are.
+    """
+    compiler = Compiler(plan, ledger, allow_pickle=allow_pickle)
     for place in plan.needed():
         compiler.compile(place)
     compiled = compiler.compiled

@@ -1,14 +1,14 @@
 """Deltas and contents of views as files: Parquet or JSON lines, by suffix."""
 
-import io
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import polars as pl
 from pyarrow import parquet as pq
 
 from evercurrent.core.errors import FileError
+from evercurrent.core.json_texts import json_rows
 from evercurrent.core.schema import listed
 
 from .arrow_tables import as_table
@@ -23,7 +23,8 @@ ROW_GROUP = 100_000
 class DeltaFile:
     """The deltas of a view, written as they come: the view's columns, ``_epoch``, ``_diff``.
 
-    JSON lines are complete after every epoch (``NaN`` becomes null there: JSON has none). A Parquet file gets its
+    JSON lines are complete after every epoch; floats that are no numbers are the strings "NaN", "Infinity" and "-Infinity"
+    there, as files of input have them. A Parquet file gets its
     name when it is closed, so that a file of that name is always readable; until then it is ``.NAME.part``.
     An older file of the name is replaced.
 
@@ -40,7 +41,7 @@ class DeltaFile:
             raise FileError(f"{path}: deltas are written as one of {listed(DELTA_SUFFIXES)}; rename the file")
         self._is_parquet = suffix == ".parquet"
         for name, dtype in schema.items():
-            if not self._is_parquet and isinstance(dtype, pl.Binary):
+            if not self._is_parquet and _has_bytes(dtype):
                 raise FileError(
                     f"{path}: column {name!r} is {dtype}, for which JSON has no form; use .parquet"
                 )
@@ -61,9 +62,8 @@ class DeltaFile:
             if self._kept.height >= ROW_GROUP:
                 self._write_row_group()
         else:
-            text = io.BytesIO()
-            delta.write_ndjson(text)
-            self._file.write(text.getvalue())
+            if delta.height:
+                self._file.write(json_rows(delta).str.join("\n").item().encode() + b"\n")
             self._file.flush()
 
     def close(self) -> None:
@@ -93,13 +93,22 @@ class DeltaFile:
         self.close()
 
 
+def _has_bytes(dtype: Any) -> bool:
+    """Whether there are bytes in values of this type, at any depth."""
+    if isinstance(dtype, pl.Struct):
+        return any(_has_bytes(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return _has_bytes(dtype.inner)
+    return bool(dtype == pl.Binary)
+
+
 def write_contents(folder: Path, name: str, contents: pl.DataFrame) -> Path:
     """Write the contents of a view as ``folder/name.parquet``, which appears when it is complete.
 
     Raises:
         FileError: the folder or the file cannot be made.
     """
-    path = folder / f"{name}.parquet"
+    path = folder / f"{name.replace('/', '%2F')}.parquet"
     unfinished = folder / f".{path.name}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def digest_of(*values: object) -> str:
 
     Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
     lists and schemas have one; floats count by their bits. Of a dataclass those fields count by which it is
-    compared; of functions and other objects what ``parts_of`` says. Never raises.
+    compared, unless they are ``NO_PART_OF_IDENTITY``; of functions and other objects what ``parts_of`` says. Never raises.
 
     >>> digest_of(("a", 1)) == digest_of(("a", 1)), digest_of(1) == digest_of(1.0), digest_of(0.0) == digest_of(-0.0)
     (True, False, False)
@@ -147,8 +147,9 @@ class _Writing:
 
 def _counts(field: Field[Any], value: object) -> bool:
     """Whether a field of a dataclass is part of its digest: one that was added later only if it says something."""
-    is_unsaid = field.metadata.get("unsaid", False) and getattr(value, field.name, None) == field.default
-    return field.compare and not is_unsaid
+    if not field.compare or not field.metadata.get("identity", True):
+        return False
+    return not field.metadata.get("unsaid", False) or getattr(value, field.name, None) != field.default
 
 
 def _marked(kind: str, content: bytes) -> bytes:

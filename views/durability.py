@@ -36,6 +36,7 @@ from .input_log import InputLog, logged
 from .interrupts import interrupts_deferred
 from .past import BORN, Past, in_bucket_0
 from .past_reading import PastReader
+from .pickled_states import without_pickles
 from .plan import Plan
 from .reader_notes import read_note, write_note
 from .residence import Residence
@@ -99,6 +100,7 @@ class Durability:
         self._plan = plan
         self._open: _Open | None = None
         self._lock = ExitStack()
+        self.allow_pickle = checkpoint.allow_pickle
         self._closed = False
         self._ended: str | None = None
         self._process = os.getpid()
@@ -156,8 +158,8 @@ class Durability:
         saver, plan = Saver(pieces), plan_record(self._plan, compiled)
         states = in_bucket_0(compiled)
         residence = Residence(states, saver, self._checkpoint.resident_bytes)
-        past = Past(self._plan, plan, log, pieces)
-        readers = PastReader(self._plan, plan, store, pieces)
+        past = Past(self._plan, plan, log, pieces, allow_pickle=self.allow_pickle)
+        readers = PastReader(self._plan, plan, store, pieces, allow_pickle=self.allow_pickle)
         self._open = _Open(store, log, saver, residence, past, readers, plan, states)
         self._open.inputs = self._input_log(store)
         last = log.last
@@ -171,6 +173,7 @@ class Durability:
         self._open.writer, self._open.facts = last.writer, last.facts
         unchanged = {f"{name}/0" for name in match.unchanged}
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
+        last = without_pickles(compiled, saver, log, may_commit=not again) or last
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}

@@ -16,7 +16,7 @@ from evercurrent.core.allocation import expect_large_arrays
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.eventtime.watermarks import Watermark
-from evercurrent.core.schema import listed
+from evercurrent.core.schema import listed, require_name
 
 from .asking import Asking, shown_watermark
 from .builder import Compiled
@@ -394,8 +394,7 @@ class Engine:
 
     def _require_free(self, kind: str, name: str, taken: Mapping[str, object]) -> None:
         """Check that a source or view may be declared now, under this name."""
-        if not isinstance(name, str) or not name:
-            raise PlanError(f"{kind} {name!r}: a name is text and not empty")
+        require_name(kind, name)
         durability = self._running.durability
         if epoch := self._running.epoch:
             raise PlanError(

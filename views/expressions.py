@@ -11,7 +11,7 @@ import polars as pl
 
 from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import forbid_reserved, listed, require_columns
+from evercurrent.core.schema import forbid_reserved, listed, require_characters, require_columns
 
 from .expression_trees import (
     Node,
@@ -217,7 +217,9 @@ def parsed_expressions(
 ) -> Iterator[pl.Expr]:
     """Positional and keyword arguments as expressions, in order."""
     yield from (as_expression(where, value) for value in flattened(exprs))
-    yield from (as_expression(where, value).alias(name) for name, value in named.items())
+    for name, value in named.items():
+        require_characters(f"{where}: column", name)
+        yield as_expression(where, value).alias(name)
 
 
 def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool = True) -> list[str]:
@@ -267,6 +269,7 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
         )
     types: dict[str, pl.DataType] = {}
     for name, dtype in schema.items():
+        _require_names(f"{where}: column", name, dtype)
         try:
             is_class = isinstance(dtype, type) and issubclass(dtype, pl.DataType)
             types[name] = dtype() if is_class else pl.Schema({name: dtype})[name]
@@ -277,6 +280,17 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
                 "use for example pl.Int64 or pl.List(pl.String)"
             ) from error
     return pl.Schema(types)
+
+
+def _require_names(what: str, name: object, dtype: object) -> None:
+    """Check the name of a column, and those of the fields in its type."""
+    if isinstance(name, str):
+        require_characters(what, name)
+    if isinstance(dtype, pl.Struct):
+        for field in dtype.fields:
+            _require_names(f"{what} {name!r}: field", field.name, field.dtype)
+    elif isinstance(dtype, pl.List | pl.Array):
+        _require_names(what, name, dtype.inner)
 
 
 # One tree per output column, checked.

@@ -8,12 +8,15 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.errors import FileError
-from evercurrent.core.schema import DIFF, listed, with_diff
+from evercurrent.core.schema import DIFF, EPOCH, listed, with_diff
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What rows must become: the source's name and columns, and whether a column ``_diff`` may come with them."""
+    """What rows must become: the source's name and columns, and whether a column ``_diff`` may come with them.
+
+    Then they may be deltas of another run, and ``_epoch`` that stands in them is left out.
+    """
 
     source: str
     schema: pl.Schema
@@ -22,7 +25,7 @@ class Target:
     @property
     def wide(self) -> pl.Schema:
         """All columns that may come."""
-        return with_diff(self.schema) if self.diffs else self.schema
+        return pl.Schema({**with_diff(self.schema), EPOCH: pl.UInt64()}) if self.diffs else self.schema
 
 
 def check_names(path: Path, names: Sequence[str], target: Target) -> None:
@@ -91,7 +94,7 @@ def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) ->
     """
     wide = target.wide
     columns: list[pl.Series] = []
-    for name in (name for name in wide if name in frame.columns):
+    for name in (name for name in wide if name in frame.columns and name != EPOCH):
         found = frame.get_column(name)
         column = found.cast(wide[name], strict=False)
         if column.dtype != found.dtype:

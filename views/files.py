@@ -94,6 +94,25 @@ class Reader:
                 file.rows += frame.height
                 yield Batch(path, file.rows - frame.height + 1, frame)
 
+    def require_files(self) -> None:
+        """Check that there is a file to be read for every path.
+
+        Raises:
+            FileError: a folder is empty, or all that is in it is not for readers.
+        """
+        for path in self._paths:
+            if not files_of(path):
+                raise FileError(
+                    f"{path}: there is nothing to read for source {self._target.source!r}: the folder has no file (names "
+                    "that begin with . or _ or end with .tmp or .part are not read); check the path, or wait for files "
+                    "with --follow"
+                )
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read so far."""
+        return sum(file.rows for file in self._inputs.values())
+
     @property
     def total_bytes(self) -> int:
         """The size of all files now."""

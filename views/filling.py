@@ -62,7 +62,7 @@ def fill(
         return {}
     filling = _Filling(plan, compiled, match, retained)
     filling.require_fillable()
-    fresh = compile_plan(plan, Ledger(compiled.ledger.limit))
+    fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
     said = filling.run(fresh.circuit)
     _take(compiled, fresh, match, filling.stepped)
     return {name: said[compiled.outputs[plan.views[name]]] for name in match.to_fill}

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.instants import time_of
+from evercurrent.core.json_texts import json_rows
 from evercurrent.core.kernels import Index, gather
 from evercurrent.core.ledger import MISSED, Refused
 from evercurrent.core.schema import DIFF, EPOCH
@@ -16,6 +17,9 @@ from evercurrent.core.schema import DIFF, EPOCH
 from .plan import BOUNDS
 
 TIME = pl.Datetime("us", "UTC")
+
+YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond of the years 1 to 9999."""
 
 LEDGER_SCHEMA = pl.Schema(
     {
@@ -30,8 +34,9 @@ LEDGER_SCHEMA = pl.Schema(
         "windows": pl.List(pl.Struct(dict.fromkeys(BOUNDS, TIME))),
     }
 )
-"""Bounds and watermark are those of rows that came too late; null for others, and where there is no such instant.
-``windows`` are all that a row missed, ``window_start`` and ``window_end`` the last of them."""
+"""A row is JSON as ``core.json_texts`` writes it. Bounds and watermark are those of rows that came too late; null for
+others, and where there is no such instant. ``windows`` are all that a row missed, ``window_start`` and ``window_end`` the
+last of them."""
 
 
 def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
@@ -97,16 +102,10 @@ def _said(of: _Alike) -> pl.DataFrame:
 
 def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:
     is_late = of.entries[0].watermark is not None
-    told = (*BOUNDS, MISSED) if is_late else ()
-    own = [name for name in frame.columns if name != DIFF and name not in told]
-    # JSON has no bytes.
-    binary = [pl.col(name).bin.encode("hex") for name in own if frame.schema[name] == pl.Binary]
-    rows = frame.select(
-        *(_bound(frame, name, is_late) for name in BOUNDS),
-        DIFF,
-        pl.struct(pl.col(own).exclude(pl.Binary), *binary).struct.json_encode().alias("row"),
-        _missed(frame, is_late),
-    )
+    missed = (*BOUNDS, MISSED) if is_late else ()
+    own = [name for name in frame.columns if name != DIFF and name not in missed]
+    bounds = [_bound(frame, name, is_late) for name in BOUNDS]
+    rows = frame.select(*bounds, DIFF, _missed(frame, is_late)).with_columns(json_rows(frame.select(own)))
     return _said(of).hstack(rows).select(*LEDGER_SCHEMA)
 
 
@@ -121,16 +120,22 @@ def _in_order(schema: pl.Schema, parts: Sequence[tuple[_Alike, pl.DataFrame]]) -
 def _bound(frame: pl.DataFrame, name: str, is_late: bool) -> pl.Expr:
     if not is_late or name not in frame.columns:
         return pl.lit(None, TIME).alias(name)
-    return pl.col(name).to_physical().cast(TIME).alias(name)
+    return _instant(pl.col(name)).alias(name)
 
 
 def _missed(frame: pl.DataFrame, is_late: bool) -> pl.Expr:
-    """The windows that late rows missed: those that are said, or else the one that there was."""
+    """The windows that late rows missed: those that are listed, or else the one that there was."""
     dtype = LEDGER_SCHEMA["windows"]
     if not is_late or not {*BOUNDS} <= {*frame.columns}:
         return pl.lit(None, dtype).alias("windows")
-    bounds = [pl.element().struct.field(name).to_physical().cast(TIME) for name in BOUNDS]
     if MISSED in frame.columns:
+        bounds = [_instant(pl.element().struct.field(name)).alias(name) for name in BOUNDS]
         return pl.col(MISSED).list.eval(pl.struct(bounds)).cast(dtype).alias("windows")
-    window = pl.struct(pl.col(name).to_physical().cast(TIME) for name in BOUNDS)
+    window = pl.struct(_instant(pl.col(name)).alias(name) for name in BOUNDS)
     return pl.concat_list(window).cast(dtype).alias("windows")
+
+
+def _instant(bound: pl.Expr) -> pl.Expr:
+    """A bound as a time; null where it is in no year from 1 to 9999."""
+    instant = bound.to_physical().cast(pl.Int64)
+    return pl.when(instant.is_between(*YEARS)).then(instant).cast(TIME)

@@ -34,13 +34,22 @@ class Past:
     not there from the beginning: what older files say of their names is about others.
     """
 
-    def __init__(self, plan: Plan, record: Mapping[str, Any], log: CommitLog, pieces: Pieces) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        record: Mapping[str, Any],
+        log: CommitLog,
+        pieces: Pieces,
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
         self.waiting: tuple[Passed, ...] = ()
         self.born: Mapping[str, int] = {}
         self._plan = plan
         self._record = record
         self._log = log
         self._pieces = pieces
+        self._allow_pickle = allow_pickle
 
     def begins(self, view: str) -> int:
         """Deltas of a view of all epochs after this one are there."""
@@ -108,7 +117,8 @@ class Past:
     def _committed(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
         """The contents of a view as of a commit, in a circuit of their own."""
         commit = self.commit(view, epoch)
-        compiled, saver = compile_plan(self._plan, ledger), Saver(self._pieces)
+        compiled = compile_plan(self._plan, ledger, allow_pickle=self._allow_pickle)
+        saver = Saver(self._pieces)
         node, states = compiled.kept_at[view], state_ids(compiled)
         stage = compiled.cut.stages[compiled.cut.stage_of[node]]
         parts = [self._plan[self._plan.views[view]].schema.to_frame()]

@@ -27,7 +27,10 @@ class PastReader:
     on no file yet at the epoch that is asked about. What has been written of them since is not taken twice.
     """
 
-    def __init__(self, plan: Plan, record: Mapping[str, Any], store: Store, pieces: Pieces) -> None:
+    def __init__(
+        self, plan: Plan, record: Mapping[str, Any], store: Store, pieces: Pieces, *, allow_pickle: bool
+    ) -> None:
+        self._allow_pickle = allow_pickle
         self.born: Mapping[str, int] = {}
         self._plan = plan
         self._record = record
@@ -72,7 +75,7 @@ class PastReader:
         if self._log is None:
             self._log = CommitLog(self._store)
         last = self._log.refresh()
-        past = Past(self._plan, self._record, self._log, self._pieces)
+        past = Past(self._plan, self._record, self._log, self._pieces, allow_pickle=self._allow_pickle)
         past.born = self.born
         past.waiting = tuple(passed for passed in waiting if last is None or passed.epoch > last.epoch)
         return past

@@ -11,7 +11,7 @@ import polars as pl
 
 from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError, first_line
-from evercurrent.core.schema import forbid_reserved, listed, require_columns
+from evercurrent.core.schema import forbid_reserved, listed, require_characters, require_columns
 
 from .described import Described
 from .expression_trees import resolved, shown
@@ -72,6 +72,8 @@ class RowCalls(Described, Generic[C]):
         renamed = {name: mapping(name) for name in self.schema} if callable(mapping) else mapping
         if strict:
             require_columns(where, self.schema, renamed)
+        for name in filter(lambda name: isinstance(name, str), renamed.values()):
+            require_characters(f"{where}: column", name)
         columns = [_copy(name, renamed.get(name, name)) for name in self.schema]
         names = [column.name for column in columns]
         forbid_reserved(where, names)

@@ -138,7 +138,8 @@ class Running:
             return self._compiled
         if self._compiled is None or self._is_outdated:
             size = (len(self._plan.nodes), len(self._plan.views))
-            compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
+            # What never leaves the memory of this process may be anything.
+            compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
             for view in self._views.values():
                 view._history.clear()
             self.log.clear()
@@ -208,7 +209,7 @@ class Running:
 
     def _resumed(self, durability: Durability) -> Compiled:
         """The circuit as the checkpoint has it. Where that cannot be had, nothing has changed."""
-        compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS))
+        compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=durability.allow_pickle)
         resumed = durability.open(compiled)
         try:
             self._is_opening = True

@@ -195,7 +195,7 @@ def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
         if isinstance(data, pa.Table | pa.RecordBatch):
             return pl.DataFrame(owned_arrow(data))
         return owned(pl.DataFrame(data))
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
         column = re.search(r"while constructing Series ('.*')", str(error))
         about = f"{where}: column {column[1]}" if column else where
         raise InputError(

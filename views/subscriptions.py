@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from evercurrent.core.errors import PlanError, SubscriberError
+from evercurrent.core.schema import require_characters
 
 Callback = Callable[[pl.DataFrame], Any]
 
@@ -97,6 +98,7 @@ def require_free_name(view: Followed, name: object) -> None:
     """
     if not isinstance(name, str) or not name:
         raise PlanError(f"subscription to view {view.name!r}: name={name!r}; a name is text and not empty")
+    require_characters(f"subscription to view {view.name!r}: name", name)
     if any(subscription.name == name and not subscription.is_closed for subscription in view._subscriptions):
         raise PlanError(
             f"subscription to view {view.name!r}: the name {name!r} is in use; close that subscription first, or "

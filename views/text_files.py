@@ -6,7 +6,7 @@ column and the value. Row numbers count data rows from 1; a CSV header is no row
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +20,8 @@ from pyarrow import json as pa_json
 
 from evercurrent.core.errors import FileError
 from evercurrent.core.schema import DIFF
+
+from .json_numbers import QUOTED, with_odd_numbers
 
 BLOCK_BYTES = 4 << 20
 """So many bytes of a text file are in memory at once, more only where one line is longer."""
@@ -205,7 +207,7 @@ def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, erro
 def json_rows(block: bytes, schema: pl.Schema) -> Parsed:
     """The rows of JSON lines, one object a line, as columns of the schema.
 
-    A key that is absent is null, ``_diff`` that is absent is 1. A key that is no column, a value that is none of its
+    A key that is absent is null, ``_diff`` that is absent is 1. Floats may be "NaN", "Infinity" and "-Infinity". A key that is no column, a value that is none of its
     column's type and a line that is no JSON object are faults.
     """
     types = {name: _json_type(dtype) for name, dtype in schema.items()}
@@ -224,13 +226,24 @@ def json_rows(block: bytes, schema: pl.Schema) -> Parsed:
 
 
 def _json_table(block: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+    try:
+        return _json_columns(block, types, False)
+    except pa.ArrowInvalid:
+        if QUOTED.search(block) is None:
+            raise
+        return with_odd_numbers(block, types, _json_columns)
+
+
+def _json_columns(block: bytes, types: Mapping[str, pa.DataType], without_others: bool) -> pa.Table:
     schema = pa.schema(types.items())
     if not block.strip():
         return schema.empty_table()
     return pa_json.read_json(
         pa.BufferReader(block),
         pa_json.ReadOptions(block_size=len(block) + 1),
-        pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        pa_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="ignore" if without_others else "error"
+        ),
     )
 
 

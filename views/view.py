@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.json_texts import printable
 from evercurrent.core.schema import DIFF, EPOCH, require_columns
 
 from .changes import change_rows
@@ -104,12 +105,12 @@ class Deltas:
 
     def __repr__(self) -> str:
         """The view, since when, and all of them in one frame."""
-        return f"Deltas of view {self._view.name!r} {self._since_text}\n{self.frame()}"
+        return f"Deltas of view {self._view.name!r} {self._since_text}\n{printable(self.frame())}"
 
     def _repr_html_(self) -> str:
         """The same for notebooks."""
         title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
-        return f"<p>{title}</p>{self.frame()._repr_html_()}"
+        return f"<p>{title}</p>{printable(self.frame())._repr_html_()}"
 
     @property
     def _since_text(self) -> str:
@@ -352,13 +353,13 @@ class View(Collection):
     def __repr__(self) -> str:
         """Name, epoch, size and the first rows."""
         now = self.snapshot()
-        return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
+        return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
     def _repr_html_(self) -> str:
         """Name, epoch and contents, for notebooks."""
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
-        return f"<p>{title}</p>{now.frame._repr_html_()}"
+        return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
 
     def _keys(self) -> tuple[str, ...]:
         return self._plan.keys_of(self._place)

@@ -29,6 +29,7 @@ from evercurrent.core.eventtime.triggers import (
 )
 from evercurrent.core.eventtime.window_states import END, PAST, PENDING, ROWS
 from evercurrent.core.instants import shown, spelled
+from evercurrent.core.json_texts import shown_values
 
 from .open_windows import OpenWindows
 from .plan import BOUNDS, WindowedGroup
@@ -69,7 +70,7 @@ def why_lines(
     order = windows.frame.select(pl.arg_sort_by(bounds)).to_series().to_list() if bounds else [0]
     for number in order[:MOST]:
         state = {name: int(column[number]) for name, column in windows.state.items()}
-        row = windows.frame.row(number, named=True) if windows.frame.width else {}
+        row = shown_values(windows.frame, number)
         lines.append(", ".join(f"{name} {value}" for name, value in row.items()) or "all rows")
         lines += [f"  {line}" for line in why_open(operation.windowing.trigger, state, known)]
     if len(windows.keys) > MOST:

@@ -12,6 +12,7 @@ from ..clock import END_OF_TIME, START_OF_TIME, Now
 from ..delta import Delta
 from ..errors import InputError
 from ..instants import can_hold, column_of_instants, instants_in, resolution, shown, spelled
+from ..json_texts import shown_row
 from ..kernels import Ints, Mask, keep
 from ..ledger import Ledger, Refused
 from ..routes import ONE, Route
@@ -269,7 +270,7 @@ class Arrive:
         if len(behind):
             place = int(behind[0])
             raise InputError(
-                f"source {self._source!r}: column {self._event_time!r}: the row {delta.rows.row(place, named=True)} is "
+                f"source {self._source!r}: column {self._event_time!r}: the row {shown_row(delta.rows, place)} is "
                 f"behind the watermark, {shown(self.clock.before)} ({len(behind)} such in this batch), and the source was "
                 "declared perfect(); nothing has changed. Leave them out, or declare the source with bounded_delay(...)"
             )

@@ -13,8 +13,12 @@ import polars as pl
 from ..clock import END_OF_TIME, START_OF_TIME
 from ..errors import InputError, first_line
 from ..instants import instant_of, shown, time_of
+from ..plain_values import NotPlainError, decoded, encoded
 from ..saved import Saved, is_plain
 from .watermarks import Arrived, Watermark
+
+ENCODED = "encoded state"
+"""Fact: the user's state, where JSON has no such value."""
 
 SHOWN = 100
 """So many characters of a user's state are shown in a message."""
@@ -79,19 +83,26 @@ class Custom(Watermark):
         return [f"it is what {name} says, last {shown(memory[1])}"]
 
     def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
-        """The user's state and what was said last; the state has to be one that JSON can hold."""
+        """The user's state and what was said last; the state has to be a plain value."""
         state, said = memory
-        if not is_plain(state):
+        if is_plain(state):
+            return Saved((), {"state": state, "said": said})
+        try:
+            return Saved((), {ENCODED: encoded(state).decode(), "said": said})
+        except NotPlainError as error:
             raise InputError(
-                f"{where}: the state of the watermark function is {_shortened(state)}, which a checkpoint cannot keep; nothing "
-                "has changed. Keep finite numbers, texts, lists and dicts with texts for keys in the state"
-            )
-        return Saved((), {"state": state, "said": said})
+                f"{where}: the state of the watermark function is {_shortened(state)}, which is or holds {error.found}, and a "
+                "checkpoint cannot keep that; nothing has changed. Keep plain values in the state: numbers, text, bytes, "
+                "times, and lists, tuples, dicts and sets of these"
+            ) from error
 
     def memory_restored(self, saved: Saved) -> tuple[Any, int]:
         """The user's state and what was said last."""
         facts = saved.facts
-        return (facts["state"], facts["said"]) if "said" in facts else self.start()
+        if "said" not in facts:
+            return self.start()
+        state = decoded(facts[ENCODED].encode()) if ENCODED in facts else facts["state"]
+        return state, facts["said"]
 
 
 def _shortened(value: object) -> str:

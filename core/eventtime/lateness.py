@@ -13,6 +13,7 @@ from ..delta import Delta
 from ..errors import InputError
 from ..grouping import group
 from ..instants import instants_in, shown
+from ..json_texts import shown_row
 from ..kernels import Ints, Mask, gather, keep, key_words, physical
 from ..ledger import MISSED, Ledger, Refused
 from ..schema import DIFF
@@ -202,7 +203,7 @@ class RequireInTime:
             times, _ = instants_in(delta.frame.get_column(self._event_time))
             behind = np.flatnonzero(times < self._clock.before)
             if len(behind):
-                row = delta.rows.row(int(behind[0]), named=True)
+                row = shown_row(delta.rows, int(behind[0]))
                 raise InputError(
                     f"{self._where}: column {self._event_time!r}: the row {row} is dated behind the watermark, "
                     f"{shown(self._clock.before)}; nothing has changed. Move times forward only, or leave out strict=True"

@@ -32,6 +32,7 @@ from ..routes import KeyColumns
 from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine, Version
+from ..user_states import StateRefusedError, StateUnreadableError
 from .group_parts import Change, InputPart, InvertedPart, Part, ReadPart
 from .partial_sums import ENTRIES, SUM, added_up, is_added_up, sums_in
 
@@ -176,8 +177,10 @@ class GroupBy:
         run, others = spines[0].merged(), iter(spines[1:])
         if self._has_first_row and not len(run):
             return self._first_row().rows
-        parts = [part.of(next(others)) if isinstance(part, ReadPart) else part for part in self._parts]
-        values = [part.current(run.keys, run.sums) for part in parts]
+        values = [
+            self._current(part.of(next(others)) if isinstance(part, ReadPart) else part, aggregate, run)
+            for part, aggregate in self._aggregates
+        ]
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
         return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
 
@@ -324,6 +327,12 @@ class GroupBy:
         same = change.unchanged(columns[len(keys) :])
         return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
 
+    def _current(self, part: Part, aggregate: Aggregate, run: Run) -> pl.Series:
+        try:
+            return part.current(run.keys, run.sums)
+        except StateUnreadableError as error:
+            raise self._named(aggregate, error) from error
+
     def _changed(self, part: Part, aggregate: Aggregate, change: Change) -> pl.Series:
         try:
             return part.change(change)
@@ -332,12 +341,16 @@ class GroupBy:
 
     def _named(self, aggregate: Aggregate, error: Exception) -> Exception:
         """An error of an aggregate as an error of the column that a user sees; a bug of ours as it is."""
-        if isinstance(error, ArithmeticRefusedError):
-            return ArithmeticRefusedError(self._refusal(aggregate, str(error)))
+        if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
+            return type(error)(self._refusal(aggregate, str(error)))
         if isinstance(error, pl.exceptions.PolarsError) or isinstance(aggregate, Custom):
             said = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
             return InputError(self._refusal(aggregate, said))
         return error
+
+    def refusal_of(self, part: Part, said: str) -> str:
+        """What an error says of the state of a part: which column of which view it is, and what is wrong with it."""
+        return next(self._refusal(aggregate, said) for one, aggregate in self._aggregates if one is part)
 
     def _refusal(self, aggregate: Aggregate, said: str) -> str:
         finished = self._spec.finished

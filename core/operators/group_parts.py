@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +17,11 @@ from ..grouping import Groups
 from ..kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
 from ..routes import WORDS, Route
-from ..run import Layout, make_run
+from ..run import Layout, Run, make_run
+from ..saved import Saved
 from ..schema import DIFF
 from ..spine import Spine
+from ..user_states import PICKLED, StateForm
 
 OWNER = "__owner"
 STATE = "state"
@@ -255,14 +256,14 @@ class RecomputedPart(ReadPart):
 class InvertedPart(ReadPart):
     """A user's aggregate with an inverse: its state is kept, rows are added to it and removed from it.
 
-    States are kept as rows (group, pickled state): what is replaced is retracted. Pickles are made and read by
-    this process or by one that trusts the checkpoint.
+    States are kept as rows (group, state as bytes): what is replaced is retracted. ``form`` says which bytes.
     """
 
     _count = 1
 
-    def __init__(self, aggregate: Custom, *, keyless: bool, route: Route = WORDS) -> None:
+    def __init__(self, aggregate: Custom, *, keyless: bool, form: StateForm, route: Route = WORDS) -> None:
         self._aggregate = aggregate
+        self._form = form
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
         self.column = f"values:{aggregate.output}"
@@ -272,43 +273,67 @@ class InvertedPart(ReadPart):
         """Stage the states after these rows; none of a group that is ``empty``."""
         before = first_rows(self.spine, groups.keys, 1)
         states: list[bytes | None] = [None] * len(groups)
-        for owner, pickled in zip(
+        for owner, kept in zip(
             before.owners.tolist(), before.payload.get_column(STATE).to_list(), strict=True
         ):
-            states[owner] = pickled
+            states[owner] = kept
         ends = np.append(groups.starts[1:], len(groups.order))
         for number, (start, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
             entries = groups.order[start:end]
             moved = None if empty[number] else self._moved(states[number], values[entries], diffs[entries])
             states[number] = moved
         kept = np.flatnonzero([state is not None for state in states])
-        payload = pl.DataFrame(
-            {STATE: [state for state in states if state is not None]}, schema={STATE: pl.Binary()}
-        )
-        payload = stack([before.payload, payload])
+        payload = stack([before.payload, _column([state for state in states if state is not None])])
         keys = groups.keys.take(np.concatenate((before.owners, kept)))
         signs = np.concatenate((-before.diffs, np.ones(len(kept), np.int64)))
-        rows = key_words(payload.get_columns(), payload.height)
-        self.spine.stage(make_run(self.spine.layout, keys, payload, {DIFF: signs}, rows))
+        self.spine.stage(self._run(keys, payload, signs))
 
-    def _moved(self, pickled: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
+    def has_pickles(self) -> bool:
+        """Whether any state is kept as a pickle. Cost: the states."""
+        return any(
+            bool(run.payload.get_column(STATE).bin.starts_with(PICKLED).any()) for run in self.spine.runs
+        )
+
+    def convert(self) -> bool:
+        """Keep states that are pickles in another form, between epochs, as far as they have one; False: none has.
+
+        Cost: the states.
+        """
+        run = self.spine.merged()
+        states = run.payload.get_column(STATE).to_list()
+        converted = [self._form.converted(state) for state in states]
+        if converted == states:
+            return False
+        payload = _column(converted)
+        self.spine.restore(Saved((self._run(run.keys, payload, run.sums[DIFF]),), {}))
+        return True
+
+    def _run(self, keys: Keys, payload: pl.DataFrame, diffs: Ints) -> Run:
+        rows = key_words(payload.get_columns(), payload.height)
+        return make_run(self.spine.layout, keys, payload, {DIFF: diffs}, rows)
+
+    def _moved(self, kept: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
         aggregate = self._aggregate
         assert aggregate.remove is not None, "an inverted part has an inverse"
-        state = aggregate.create() if pickled is None else pickle.loads(pickled)
+        state = aggregate.create() if kept is None else self._form.loads(kept)
         if (diffs > 0).any():
             added = aggregate.add(aggregate.create(), _repeated(values, np.maximum(diffs, 0)))
-            state = added if pickled is None else aggregate.merge(state, added)
+            state = added if kept is None else aggregate.merge(state, added)
         if (diffs < 0).any():
             state = aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0)))
-        return pickle.dumps(state)
+        return self._form.dumps(state)
 
     def _values(self, found: Found, height: int) -> pl.Series:
         aggregate = self._aggregate
         results = [
-            aggregate.extract(pickle.loads(state)) for state in found.payload.get_column(STATE).to_list()
+            aggregate.extract(self._form.loads(state)) for state in found.payload.get_column(STATE).to_list()
         ]
         values = pl.Series(aggregate.output, results, aggregate.dtype)
         return _placed(values, found.owners, height, self._of_nothing)
+
+
+def _column(states: list[bytes]) -> pl.DataFrame:
+    return pl.DataFrame({STATE: states}, schema={STATE: pl.Binary()})
 
 
 def _of_nothing(aggregate: Custom) -> pl.Series:

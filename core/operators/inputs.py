@@ -11,6 +11,7 @@ from ..clock import Now
 from ..delta import Delta
 from ..errors import RetractionError
 from ..grouping import group
+from ..json_texts import shown_row
 from ..kernels import gather, key_words, stack, with_plain_zeros
 from ..ledger import Ledger as Ledger
 from ..ledger import Refused as Refused
@@ -81,7 +82,7 @@ class CheckRetractions:
 
     def _refuse(self, now: Now, refused: Delta) -> None:
         if self._strict:
-            first = refused.rows.row(0, named=True)
+            first = shown_row(refused.rows, 0)
             raise RetractionError(
                 f"source {self._source!r}: retraction of a row that is not there: {first} "
                 f"({len(refused)} in this batch); nothing was changed. Declare the source with strict=False to "

@@ -21,6 +21,7 @@ from evercurrent.views.checkpoint import Checkpoint
         ({"grace": "soon"}, "grace: 'soon' is no length of time"),
         ({"grace": "-1m"}, "grace"),
         ({"drop": "view"}, "drop='view'; give a tuple of names"),
+        ({"allow_pickle": "no"}, "allow_pickle='no'; give True or False"),
     ],
 )
 def test_odd_options_are_refused_by_name(given: dict[str, Any], says: str) -> None:

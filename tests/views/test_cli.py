@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -247,6 +248,41 @@ class TestOtherCommands:
         assert "interleaved" in run("run", "--help").stdout
 
 
+NUMBERS = """import polars as pl
+
+import evercurrent as ec
+
+engine = ec.Engine()
+numbers = engine.source("numbers", {"t": pl.String, "x": pl.Float64, "l": pl.List(pl.Float64)}, kind="diffs")
+engine.view("all", numbers)
+"""
+
+LINES = """{"t":"NaN","x":"NaN","l":["Infinity",null,1.5]}
+{"t":null,"x":null,"l":null}
+{"t":"a","x":1.5,"l":[]}
+{"t":"a","x":"-Infinity","l":[]}
+{"t":"a","x":1.5,"l":[],"_diff":-1}
+"""
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_deltas_of_a_run_are_an_input_of_the_next(tmp_path, suffix):
+    """Numbers that are none come through lines of JSON, too, and are not taken for null or text."""
+    (tmp_path / "app.py").write_text(NUMBERS)
+    (tmp_path / "in.jsonl").write_text(LINES)
+    given, outputs = tmp_path / "in.jsonl", []
+    for number in (1, 2):
+        deltas, output = tmp_path / f"deltas-{number}{suffix}", tmp_path / f"output-{number}"
+        options = ("--deltas", f"all={deltas}", "--output", output)
+        done("run", tmp_path / "app.py", "--input", f"numbers={given}", *options)
+        outputs.append(pl.read_parquet(output / "all.parquet").sort("t", "x"))
+        given = deltas
+    assert_frame_equal(*outputs)
+    infinity, nan = float("inf"), float("nan")
+    wanted = {"t": [None, "NaN", "a"], "x": [None, nan, -infinity], "l": [None, [infinity, None, 1.5], []]}
+    assert_frame_equal(outputs[0], pl.DataFrame(wanted, schema=outputs[0].schema))
+
+
 class TestErrors:
     def of_app(self, tmp_path: Path, source: str, *more: str) -> str:
         path = tmp_path / "broken.py"
@@ -289,6 +325,24 @@ class TestErrors:
 
     def test_nothing_to_read(self, words):
         assert "--input words=PATH" in refused("run", words)
+
+    def test_an_empty_folder(self, words, rows, tmp_path):
+        (folder := tmp_path / "new").mkdir()
+        (folder / "_SUCCESS").touch()
+        said = refused("run", words, "--input", f"words={rows}", "--input", f"words={folder}")
+        assert "new: there is nothing to read for source 'words'" in said
+        assert "--follow" in said
+
+    def test_files_without_rows(self, words, tmp_path):
+        """They are no error, as nothing may have changed; but nobody takes them for rows."""
+        (tmp_path / "a.csv").write_text("word,at\n")
+        (tmp_path / "b.jsonl").touch()
+        for file in ("a.csv", "b.jsonl"):
+            assert "no row of source 'words' was read" in done(
+                "run", words, "--input", f"words={tmp_path / file}"
+            )
+        (tmp_path / "c.csv").touch()
+        assert "the file is empty" in refused("run", words, "--input", f"words={tmp_path / 'c.csv'}")
 
     def test_unknown_names(self, words, rows):
         given = ("--input", f"words={rows}")

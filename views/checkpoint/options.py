@@ -26,9 +26,13 @@ class Checkpoint:
         resident_bytes: states larger than this, all in all, are mapped from their files and not held in memory.
             None: there is memory enough.
         drop: views and sources of the checkpoint that are no longer wanted, whose state goes.
+        allow_pickle: states of ``aggregate(...)`` that are no plain values, and that no serializer makes bytes of, are kept
+            as pickles, and those that are there are loaded, which runs whatever they say: only if nobody whom you would
+            not let run code as you can write there. What earlier versions have pickled is converted when the checkpoint
+            is opened with this once, as far as it is plain values or has a serializer. See SECURITY.md.
 
     Raises:
-        PlanError: no path, a number below 1, or no length of time.
+        PlanError: no path, a number below 1, no length of time, or something else than a truth.
 
     >>> Checkpoint("orders.checkpoint", every=10, grace="1h").grace_seconds
     3600.0
@@ -40,6 +44,7 @@ class Checkpoint:
     grace: str | timedelta = "10m"
     resident_bytes: int | None = None
     drop: tuple[str, ...] = ()
+    allow_pickle: bool = False
 
     def __post_init__(self) -> None:
         # A store is one too, as it is for ``store_at``.
@@ -57,6 +62,8 @@ class Checkpoint:
                 raise PlanError(f"Checkpoint: {name}={number!r}; give a whole number from 1")
         if isinstance(self.drop, str) or not all(isinstance(name, str) for name in self.drop):
             raise PlanError(f"Checkpoint: drop={self.drop!r}; give a tuple of names")
+        if not isinstance(self.allow_pickle, bool):
+            raise PlanError(f"Checkpoint: allow_pickle={self.allow_pickle!r}; give True or False")
         microseconds("Checkpoint: grace", self.grace)
 
     @property

@@ -93,8 +93,11 @@ class FileFeed:
 
     @property
     def notes(self) -> list[str]:
-        """Files whose end was left because it is not complete."""
-        return [
+        """Sources of which no row was read, and files whose end was left because it is not complete."""
+        empty = [
+            f"no row of source {name!r} was read" for name, reader in self._readers.items() if not reader.rows
+        ]
+        return empty + [
             f"{path}: not read to its end: the last line has no newline yet, or the run was stopped before"
             for reader in self._readers.values()
             for path in reader.unfinished

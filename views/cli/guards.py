@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+import polars as pl
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -32,7 +33,7 @@ def errors_said(debug: bool) -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
-    except Exception as error:
+    except (Exception, pl.exceptions.PanicException) as error:
         console = Console(stderr=True)
         if debug:
             console.print_exception()

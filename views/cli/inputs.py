@@ -56,6 +56,8 @@ def feed_of(
             )
             for name, found in paths.items()
         }
+        for reader in readers.values() if not follow else ():
+            reader.require_files()
         files = FileFeed(readers, follow=follow, stop=stop)
         return files if arrivals is None else ArrivingFeed(files, arrivals, batch_rows)
     if application.inputs is None:

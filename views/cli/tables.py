@@ -8,6 +8,7 @@ from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
+from evercurrent.core.json_texts import as_text, is_far
 from evercurrent.core.schema import DIFF, EPOCH
 
 
@@ -89,12 +90,17 @@ def texts(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _text(column: pl.Series) -> pl.Series:
     dtype = column.dtype
+    if isinstance(dtype, pl.Duration) or is_far(column):
+        return as_text(column).fill_null("null")
     if dtype.is_float():
         return pl.Series(column.name, [amount(value) for value in column], dtype=pl.String)
     if isinstance(dtype, pl.Datetime):
         return column.dt.to_string("%Y-%m-%d %H:%M:%S%.f").str.strip_suffix(".000000").fill_null("null")
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
-        return pl.Series(column.name, [str(value) for value in column], dtype=pl.String)
+        try:
+            return pl.Series(column.name, [str(value) for value in column], dtype=pl.String)
+        except (OverflowError, ValueError):  # What Python's calendar does not reach.
+            return as_text(column).fill_null("null")
     return column.cast(pl.String).fill_null("null")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from evercurrent.core.json_texts import as_text, is_far, json_values
+
 
 def labels(column: pl.Series) -> pl.Series:
     """The values of a column as short text: floats with four digits, lists and structs as JSON.
@@ -16,13 +18,14 @@ def labels(column: pl.Series) -> pl.Series:
     ['[1,2]']
     """
     dtype, named = column.dtype, column.alias("value")
-    if dtype.is_float():
+    if isinstance(dtype, pl.Duration) or is_far(column):
+        written = as_text(column)
+    elif dtype.is_float():
         written = named.round_sig_figs(4).cast(pl.String).str.strip_suffix(".0")
     elif isinstance(dtype, pl.Datetime):
         written = named.dt.to_string("%Y-%m-%d %H:%M:%S%.f").str.replace(r"\.0+$", "")
     elif dtype.is_nested():
-        written = named.to_frame().to_struct("row").struct.json_encode()
-        written = written.str.strip_prefix('{"value":').str.strip_suffix("}")
+        written = json_values(named)
     elif dtype == pl.Binary:
         written = named.bin.encode("hex")
     else:

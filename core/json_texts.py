@@ -1,0 +1,229 @@
+"""Values and rows as JSON and as text, whatever they are: nothing that a column can hold stops it from being written.
+
+polars writes most of it, and that is left to it. It panics at times that its calendar does not reach, and at bytes, and
+of floats that are no numbers it makes null. So these are written here:
+
+- NaN and the infinities as the strings "NaN", "Infinity" and "-Infinity";
+- bytes as a string of hexadecimal digits;
+- times more than some 260,000 years away as others are, in UTC: "+294247-01-10 04:00:54.775807".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from .kernels import Ints, physical
+
+INFINITIES = {"Infinity": float("inf"), "-Infinity": float("-inf")}
+NOT_A_NUMBER = "NaN"
+"""How floats that are no numbers are written: JSON has none of them."""
+
+CYCLE_DAYS, CYCLE_YEARS = 146_097, 400
+"""After so many days the Gregorian calendar repeats itself."""
+
+MOST_DAYS = 260_000 * 365
+"""So many days from 1970 polars can write dates and times, in whichever zone."""
+
+PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+YEAR_DIGITS = 4
+
+LEAST = -(1 << 63)
+LEAST_MILLISECONDS = '"-PT9223372036854775.808S"'
+"""The one duration that polars cannot write."""
+
+
+def json_rows(frame: pl.DataFrame) -> pl.Series:
+    """Each row as a JSON object.
+
+    >>> json_rows(pl.DataFrame({"a": [1.5, float("nan")], "b": ["x", None]})).to_list()
+    ['{"a":1.5,"b":"x"}', '{"a":"NaN","b":null}']
+    """
+    columns = frame.get_columns()
+    if columns and not any(map(_is_ours, columns)):
+        return frame.select(pl.struct(pl.all()).struct.json_encode().alias("row")).to_series()
+    return _objects(columns, frame.height).alias("row")
+
+
+def json_values(column: pl.Series) -> pl.Series:
+    """Each value as JSON, null too."""
+    if not _is_ours(column):
+        wrapped = column.alias("").to_frame().select(pl.struct(pl.all()).struct.json_encode()).to_series()
+        return wrapped.str.strip_prefix('{"":').str.strip_suffix("}")
+    dtype = column.dtype
+    if isinstance(dtype, pl.Struct):
+        fields = [column.struct.field(field.name) for field in dtype.fields]
+        written = _objects(fields, len(column))
+    elif isinstance(dtype, pl.Array):
+        written = json_values(column.arr.to_list())
+    elif isinstance(dtype, pl.List):
+        written = _lists(column)
+    elif dtype.is_float():
+        written = _floats(column)
+    elif dtype == pl.Binary:
+        written = _quoted(column.bin.encode("hex"))
+    elif dtype.is_temporal():
+        written = _times(column)
+    else:
+        written = pl.Series([json.dumps(str(value)) for value in column], dtype=pl.String)
+    return _where(column.is_null(), "null", written)
+
+
+def as_text(column: pl.Series) -> pl.Series:
+    """Each value as JSON, but a text, or what is written as one, without its quotes; null is null."""
+    written = json_values(column).alias(column.name)
+    if not column.dtype.is_nested():
+        written = written.str.strip_prefix('"').str.strip_suffix('"')
+    return _where(column.is_null(), None, written)
+
+
+def printable(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame, columns that polars cannot print as text. To be shown only."""
+    return frame.with_columns([as_text(column) for column in frame.get_columns() if is_far(column)])
+
+
+def shown_row(frame: pl.DataFrame, place: int) -> str:
+    """A row in a message, whatever is in it.
+
+    >>> shown_row(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), 1)
+    "{'a': 2, 'b': 'y'}"
+    """
+    return str(shown_values(frame, place))
+
+
+def shown_values(frame: pl.DataFrame, place: int) -> dict[str, Any]:
+    """The values of a row by column, to be shown: those that Python has no value for as text."""
+    return {column.name: _shown(column) for column in frame.slice(place, 1).get_columns()}
+
+
+def _shown(value: pl.Series) -> Any:
+    if is_far(value):
+        return as_text(value).item()
+    try:
+        return value.to_list()[0]
+    except (OverflowError, ValueError):
+        return as_text(value).item()  # Python's years end with 9999.
+
+
+def is_far(column: pl.Series) -> bool:
+    """Whether a value, at any depth, is a time that polars can neither write nor print."""
+    return _any_leaf(column, _beyond)
+
+
+def _is_ours(column: pl.Series) -> bool:
+    """Whether polars would lose something of these values, or panic."""
+    return _any_leaf(column, _is_lost)
+
+
+def _is_lost(column: pl.Series) -> bool:
+    dtype = column.dtype
+    if dtype.is_float():
+        return not column.is_finite().all()
+    return dtype in (pl.Binary, pl.Object) or _beyond(column)
+
+
+def _beyond(column: pl.Series) -> bool:
+    if column.dtype == pl.Duration("ms"):
+        return bool((column.to_physical() == LEAST).any())
+    if not isinstance(column.dtype, pl.Date | pl.Datetime) or column.null_count() == len(column):
+        return False
+    most = MOST_DAYS * _per_day(column.dtype)
+    numbers = column.to_physical()
+    return int(numbers.min()) < -most or int(numbers.max()) > most  # type: ignore[arg-type]
+
+
+def _any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
+    """Whether something holds of any part of the column that is not nested."""
+    dtype = column.dtype
+    if isinstance(dtype, pl.Struct):
+        return any(_any_leaf(column.struct.field(field.name), holds) for field in dtype.fields)
+    if isinstance(dtype, pl.Array):
+        return _any_leaf(column.arr.to_list(), holds)
+    if isinstance(dtype, pl.List):
+        return _any_leaf(column.explode(), holds)
+    return holds(column)
+
+
+def _objects(columns: Sequence[pl.Series], height: int) -> pl.Series:
+    """Each row of these columns as a JSON object."""
+    parts: list[Any] = []
+    frame = pl.DataFrame([json_values(column).alias(str(at)) for at, column in enumerate(columns)])
+    for at, column in enumerate(columns):
+        name = json.dumps(column.name, ensure_ascii=False)
+        parts += [pl.lit(f"{',' if at else ''}{name}:"), pl.col(str(at))]
+    written = pl.concat_str(pl.lit("{"), *parts, pl.lit("}"))
+    return frame.select(written).to_series() if columns else pl.Series(["{}"]).new_from_index(0, height)
+
+
+def _lists(column: pl.Series) -> pl.Series:
+    """Each list as a JSON array; what stands for no list does not matter."""
+    lengths = column.list.len().fill_null(0).to_numpy().astype(np.int64)
+    filled = np.flatnonzero(lengths)
+    if not len(filled):
+        return pl.Series(["[]"]).new_from_index(0, len(column))
+    values = json_values(column.gather(filled).explode())
+    lists = pl.DataFrame({"list": np.repeat(np.arange(len(filled)), lengths[filled]), "text": values})
+    joined = lists.group_by("list", maintain_order=True).agg(pl.col("text").str.join(",")).get_column("text")
+    place = np.full(len(column), len(filled))
+    place[filled] = np.arange(len(filled))
+    return "[" + joined.append(pl.Series([""])).gather(place) + "]"
+
+
+def _floats(column: pl.Series) -> pl.Series:
+    finite = column.is_finite().fill_null(False)
+    written = json_values(_where(finite, column, None))
+    written = _where(column.is_nan().fill_null(False), f'"{NOT_A_NUMBER}"', written)
+    for text, value in INFINITIES.items():
+        written = _where((column == value).fill_null(False), f'"{text}"', written)
+    return written
+
+
+def _times(column: pl.Series) -> pl.Series:
+    """Times of which some are too far for polars: those are written in a year of the same form, and that is put right."""
+    if column.dtype == pl.Duration:
+        least = (column.to_physical() == LEAST).fill_null(False)
+        return _where(least, LEAST_MILLISECONDS, json_values(_where(least, None, column)))
+    per_day = _per_day(column.dtype)
+    far = (
+        (column.to_physical() > MOST_DAYS * per_day) | (column.to_physical() < -MOST_DAYS * per_day)
+    ).fill_null(False)
+    near = json_values(_where(far, None, column))
+    return _where(far, _far_times(column, per_day), near)
+
+
+def _far_times(column: pl.Series, per_day: int) -> pl.Series:
+    cycle = CYCLE_DAYS * per_day
+    numbers: Ints = physical(column).astype(np.int64)
+    dtype = column.dtype
+    within = pl.Series(np.mod(numbers, cycle))
+    if isinstance(dtype, pl.Datetime):
+        within = within.cast(pl.Datetime(dtype.time_unit, "UTC" if dtype.time_zone else None))
+    else:
+        within = within.cast(pl.Int32).cast(dtype)
+    years = within.dt.year().cast(pl.Int64).to_numpy() + CYCLE_YEARS * np.floor_divide(numbers, cycle)
+    rest = json_values(within).str.slice(1 + YEAR_DIGITS)
+    signs = pl.Series(np.where(years < 0, '"-', '"+'), dtype=pl.String)
+    return signs + pl.Series(np.abs(years)).cast(pl.String) + rest
+
+
+def _per_day(dtype: pl.DataType) -> int:
+    return PER_DAY[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
+
+
+def _quoted(text: pl.Series) -> pl.Series:
+    return '"' + text + '"'
+
+
+def _where(mask: pl.Series, one: Any, other: Any) -> pl.Series:
+    """Where the mask is true the one, elsewhere the other, each a column or one value."""
+    columns = {
+        name: value if isinstance(value, pl.Series) else pl.lit(value)
+        for name, value in (("1", one), ("0", other))
+    }
+    name = next((value.name for value in (other, one) if isinstance(value, pl.Series)), "")
+    chosen = pl.when(mask).then(columns["1"]).otherwise(columns["0"])
+    return pl.select(chosen.alias(name)).to_series()
