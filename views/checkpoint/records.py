@@ -43,6 +43,12 @@ class Known:
         return Known(body["epoch"], body["before"], body["whole"], files, body["deltas"])
 
 
+def covers(body: JsonObject, first: int) -> bool:
+    """Whether a record is that of the epochs that begin with this one."""
+    before = body["before"]
+    return first <= body["epoch"] and (before is None or before < first)
+
+
 class Records:
     """The records of a log: a record is known by the first epoch that it covers.
 
@@ -87,6 +93,11 @@ class Records:
         """
         name = record_name(first)
         body = decoded(f"{self.store.url}: {name}", self.store.read(name).to_pybytes())
+        if not covers(body, first):
+            raise CorruptFileError(
+                f"{self.store.url}: {name} is another record, that of epoch {body['epoch']}, under this name; restore it "
+                "from a copy of the checkpoint"
+            )
         self._known[first] = Known.of(body)
         return body
 
