@@ -10,7 +10,7 @@ from evercurrent.core.errors import CorruptFileError, MissingFileError
 
 from .acknowledged_file import NO_ENDS, AcknowledgedFile, read_journal_ends
 from .journal import WITHOUT_JOURNAL, Entry, entries_of
-from .protocol import JOURNALS, checked
+from .protocol import ACKNOWLEDGED, JOURNALS, checked
 from .refusals import told
 from .syncing import sync_folder, sync_together
 from .unfinished import create, unfinished_in, write_all
@@ -34,13 +34,14 @@ def heal(folder: str) -> None:
     files = {name: content for entry in entries for name, content in entry.files.items()}
     paths = {f"{folder}/{checked(name, folder)}": content for name, content in files.items()}
     for path, content in paths.items():
-        if content is None:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-        elif not _is(path, content):
-            _write(path, content)
+        with told(folder, path.removeprefix(f"{folder}/"), "written again"):
+            if content is None:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+            elif not _is(path, content):
+                _write(path, content)
     sync_together(paths)
-    with closing(AcknowledgedFile(folder)) as acknowledged:
+    with told(folder, ACKNOWLEDGED, "written"), closing(AcknowledgedFile(folder)) as acknowledged:
         acknowledged.forget_journals()
     for path in journals:
         os.unlink(path)
@@ -57,7 +58,8 @@ def journal_entries(folder: str) -> list[Entry]:
     paths = [f"{folder}/{name}" for name in JOURNALS]
     if not any(map(os.path.lexists, paths)):
         return []
-    ends = read_journal_ends(folder) or NO_ENDS
+    with told(folder, ACKNOWLEDGED, "read"):
+        ends = read_journal_ends(folder) or NO_ENDS
     entries: list[Entry] = []
     for path in paths:
         with told(folder, os.path.basename(path), "read"):
