@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError, NameTakenError
-from evercurrent.views.store import Buffer, Item, Listed, LocalStore, Store
+from evercurrent.views.store import Acknowledged, Buffer, Item, Listed, LocalStore, Store
 
 When = Literal["before", "after", "torn"]
 
@@ -111,6 +111,17 @@ class FailingStore:
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         return ()
+
+    def acknowledge(self, first: int, epoch: int) -> None:
+        """Nobody waits for it, so it is not counted; it is not done by who is dead."""
+        if not (self.has_failed and issubclass(self.error, Killed)):
+            self.store.acknowledge(first, epoch)
+
+    def acknowledged(self) -> Acknowledged | None:
+        return self.store.acknowledged()
+
+    def own_faults(self) -> Sequence[tuple[str, str]]:
+        return self.store.own_faults()
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -27,6 +27,7 @@ from evercurrent.core.protocol import State
 from .builder import Compiled
 from .checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
 from .checkpoint.marker import is_checkpoint
+from .checkpoint.pending import pending_inputs
 from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
 from .epochs import Offered, Passed, Resumed, Standing
@@ -161,15 +162,16 @@ class Durability:
         past = Past(self._plan, plan, log, pieces, allow_pickle=self.allow_pickle)
         readers = PastReader(self._plan, plan, store, pieces, allow_pickle=self.allow_pickle)
         self._open = _Open(store, log, saver, residence, past, readers, plan, states)
-        self._open.inputs = self._input_log(store)
         last = log.last
+        again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
+        said = store.acknowledged()
+        self._open.inputs = self._input_log(store)
         if last is None:
             return None
         match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
         if last.buckets > 1:
             last = rebucket(store, 1)  # Another driver has cut it, and can cut it again.
             log.refresh()
-        again = [logged(entry) for entry in store.inputs_after(last.epoch)]
         self._open.writer, self._open.facts = last.writer, last.facts
         unchanged = {f"{name}/0" for name in match.unchanged}
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
@@ -187,6 +189,7 @@ class Durability:
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,
             logged=again,
+            acknowledged=0 if said is None else said.logged,
             is_same_plan=last.plan == plan,
         )
 

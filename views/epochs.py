@@ -176,7 +176,8 @@ class Resumed:
 
     ``last`` is the last epoch that it knows the time and watermarks of; ``filled`` are views that are new in the
     program: they hold what they would if they had been there, and nobody has been told yet. ``logged`` are epochs after
-    the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before.
+    the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before. Up to
+    ``acknowledged`` they were done.
     """
 
     epoch: int
@@ -186,4 +187,5 @@ class Resumed:
     last: Noted
     filled: Mapping[str, Delta]
     logged: Sequence[Logged] = ()
+    acknowledged: int = 0
     is_same_plan: bool = True

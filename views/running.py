@@ -247,7 +247,8 @@ class Running:
                     silent=resumed.filled,
                 )
             except EvercurrentError as error:
-                if resumed.is_same_plan and logged is resumed.logged[-1]:
+                is_last = logged is resumed.logged[-1] and logged.epoch > resumed.acknowledged
+                if resumed.is_same_plan and is_last:
                     break  # It was refused before, and there was no time to say so.
                 raise CheckpointError(
                     f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "

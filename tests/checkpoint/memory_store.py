@@ -10,7 +10,7 @@ from itertools import count
 import pyarrow as pa
 
 from evercurrent.core.errors import MissingFileError, NameTakenError
-from evercurrent.views.store import Buffer, Item, Listed
+from evercurrent.views.store import Acknowledged, Buffer, Item, Listed
 
 NUMBERS = count()
 
@@ -22,6 +22,7 @@ class MemoryStore:
         self.url = f"memory {next(NUMBERS)}"
         self.files: dict[str, tuple[bytes, float]] = {}
         self.reads: list[str] = []
+        self.said: Acknowledged | None = None
 
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         if name in self.files:
@@ -65,6 +66,15 @@ class MemoryStore:
         return None
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
+        return ()
+
+    def acknowledge(self, first: int, epoch: int) -> None:
+        self.said = Acknowledged(first, epoch, epoch)
+
+    def acknowledged(self) -> Acknowledged | None:
+        return self.said
+
+    def own_faults(self) -> Sequence[tuple[str, str]]:
         return ()
 
     @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evercurrent.core.errors import CorruptFileError
 from evercurrent.views.store import LocalStore, append_log
 from evercurrent.views.store.append_log import AppendLog, entries_after
 
@@ -33,7 +34,8 @@ def test_entries_are_there_in_order(log, tmp_path):
     for number, content in enumerate(contents, 1):
         add(log, number, content)
         assert found(tmp_path / "log") == contents[:number]
-    assert found(tmp_path / "log", 1) == []
+    assert found(tmp_path / "log", 1) == contents[1:]
+    assert found(tmp_path / "log", 5) == []
     assert found(tmp_path / "no log") == []
 
 
@@ -61,7 +63,7 @@ def test_what_is_taken_back_is_none(log, tmp_path):
 
 @pytest.mark.parametrize("kind", ["short", "zeros", "flipped"])
 def test_torn_at_any_byte(log, tmp_path, kind):
-    """Of an entry that is not whole, and of those after it, nothing is there; those before it are."""
+    """Of the last entry, if it is not whole, nothing is there, and those before it are; another one is damage."""
     contents = [b"a" * 50, b"b" * 60, b"c" * 10]
     for number, content in enumerate(contents, 1):
         add(log, number, content)
@@ -79,7 +81,13 @@ def test_torn_at_any_byte(log, tmp_path, kind):
                 "flipped": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
             }[kind]
         )
-        assert found(torn) == contents[: sum(end <= at for end in ends)], at
+        if kind == "flipped" and at < ends[1]:
+            with pytest.raises(
+                CorruptFileError, match=rf"torn is damaged: the input of epoch {1 + (at >= ends[0])},"
+            ):
+                found(torn)
+        else:
+            assert found(torn) == contents[: sum(end <= at for end in ends)], at
 
 
 def test_a_disk_that_fails(log, tmp_path, monkeypatch):

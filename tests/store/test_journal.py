@@ -66,7 +66,13 @@ def test_a_power_failure_after_every_commit(tmp_path, monkeypatch, loss, full):
                     assert files_in(left) == {"checkpoint.json": b"marker", **files}, number
     synced.survive(left, LOSSES["names"])
     assert files_in(left) == {"checkpoint.json": b"marker", **files}
-    assert sorted(os.listdir(left)) == ["checkpoint.json", "commits", "deltas", "pieces"]
+    assert sorted(os.listdir(left)) == [
+        "checkpoint.json",
+        "commits",
+        "deltas",
+        "pieces",
+        "writer.acknowledged",
+    ]
 
 
 def test_each_unsynced_file_is_lost_alone_or_with_others(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from ..store import Item, Store
 from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
+from .pending import require_acknowledged
 from .record_files import decoded, encoded_record
 from .record_packs import closed_segments
 from .records import Records, record_name
@@ -111,6 +112,7 @@ class CommitLog:
             )
         body = {"before": before, "whole": whole, **body}
         self._put(first, encoded_record(body), commit, items)
+        self.store.acknowledge(first, commit.epoch)
         self._records.add(first, body)
         self._last, self._differences = commit, 0 if whole else differences
 
@@ -216,10 +218,12 @@ class CommitLog:
 
     def _look(self) -> None:
         self._last, self._differences = None, 0
+        said = self.store.acknowledged()  # Before looking: there may be more since.
         if is_checkpoint(self.store):
             self._records.look()
             if self._records.firsts:
                 self._last, self._differences = self._records.commit(self._records.firsts[-1])
+        require_acknowledged(self.store, said, None if self._last is None else self._last.epoch)
         self._is_read = True
 
     def _put(self, first: int, data: bytes, commit: Commit, items: Sequence[Item]) -> None:

@@ -1,11 +1,45 @@
-"""Epochs that are done and not committed: only the engine of their application can go on from them."""
+"""Epochs that were acknowledged: they are in a commit, or their input is in the log, or something is lost."""
 
 from __future__ import annotations
 
-from evercurrent.core.errors import CheckpointError
+from collections.abc import Sequence
 
-from ..store import Store
+from evercurrent.core.errors import CheckpointError, MissingFileError
+
+from ..store import Acknowledged, LogGapError, Store
 from .commits import Commit
+from .records import record_name
+
+
+def require_acknowledged(store: Store, said: Acknowledged | None, last: int | None) -> None:
+    """Check that the last commit, of this epoch, is none before the last that was acknowledged.
+
+    Raises:
+        MissingFileError: it is; names the record that is lost.
+    """
+    if said is not None and (last is None or last < said.committed):
+        there = "there is no commit" if last is None else f"the last commit that is there is of epoch {last}"
+        raise MissingFileError(
+            f"{store.url}: {record_name(said.first)} is missing: epoch {said.committed} was committed and acknowledged, and "
+            f"{there}; restore it from a copy of the checkpoint. After a power failure, open the checkpoint with its "
+            "application, which restores it. To go on without it, move writer.acknowledged away"
+        )
+
+
+def pending_inputs(store: Store, last: int | None) -> Sequence[memoryview]:
+    """The input of the epochs after the last commit, of this epoch: of all that were acknowledged.
+
+    Raises:
+        MissingFileError, CorruptFileError: some are lost; names the file.
+    """
+    epoch = -1 if last is None else last
+    try:
+        return store.inputs_after(epoch)
+    except LogGapError as gap:
+        raise MissingFileError(
+            f"{store.url}: {record_name(epoch + 1)} is missing: there is input of epoch {gap.first}, so epoch "
+            f"{gap.first - 1} was committed; restore it from a copy of the checkpoint"
+        ) from gap
 
 
 def require_committed(store: Store, last: Commit | None) -> None:
@@ -14,7 +48,7 @@ def require_committed(store: Store, last: Commit | None) -> None:
     Raises:
         CheckpointError: there are such epochs, as their process was killed; says what to do.
     """
-    count = 0 if last is None else len(store.inputs_after(last.epoch))
+    count = len(pending_inputs(store, None if last is None else last.epoch))
     if count:
         raise CheckpointError(
             f"{store.url}: {count} epochs after epoch {last.epoch if last else 0} were done and not committed, as their "

@@ -44,6 +44,12 @@ class Known:
         return Known(body["epoch"], body["before"], body["whole"], files, body["deltas"])
 
 
+def covers(body: JsonObject, first: int) -> bool:
+    """Whether a record is that of the epochs that begin with this one."""
+    before = body["before"]
+    return first <= body["epoch"] and (before is None or before < first)
+
+
 class Records:
     """The records of a log: a record is known by the first epoch that it covers.
 
@@ -137,6 +143,11 @@ class Records:
         data = self._content(first, is_next)
         name = self.file_of(first)
         body = decoded(f"{self.store.url}: {name}", data)
+        if not covers(body, first):
+            raise CorruptFileError(
+                f"{self.store.url}: {name} has another record, that of epoch {body['epoch']}, in the place of that of "
+                f"epoch {first}; restore it from a copy of the checkpoint"
+            )
         self._known[first] = Known.of(body)
         return body
 

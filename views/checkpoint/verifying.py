@@ -6,12 +6,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evercurrent.core.errors import CheckpointError, MissingFileError, first_line
+from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError, first_line
 
-from ..store import Store
+from ..reader_notes import read_note
+from ..store import Acknowledged, Store
 from .commits import PieceRef
 from .differences import refs_in
 from .marker import MARKER, is_checkpoint
+from .pending import pending_inputs, require_acknowledged
 from .piece_files import from_bytes
 from .records import Records, record_name
 
@@ -36,16 +38,20 @@ class Verified:
 
 
 def verify(store: Store) -> Verified:
-    """Read all that the retained commits name. Cost: all bytes of the checkpoint.
+    """Read all that the retained commits name, and what else an application would read that goes on from there.
+
+    Cost: all bytes of the checkpoint.
 
     Raises:
         CheckpointError: there is no checkpoint at all.
     """
-    faults: list[Fault] = []
+    said, faults = _acknowledged(store), []
     try:
         if not is_checkpoint(store):
-            raise CheckpointError(f"{store.url}: holds no checkpoint")
-    except MissingFileError as error:
+            if said is None:
+                raise CheckpointError(f"{store.url}: holds no checkpoint")
+            faults.append(Fault(MARKER, "is missing"))
+    except (MissingFileError, CorruptFileError) as error:
         faults.append(Fault(MARKER, _without_name(error, MARKER)))
     records = Records(store)
     faults += [Fault(name, _without_name(error, name)) for name, error in records.survey().items()]
@@ -56,8 +62,34 @@ def verify(store: Store) -> Verified:
         by_file.setdefault(ref.file, []).append(ref)
     for file, parts in by_file.items():
         faults += [Fault(file, what) for what in _of_file(store, file, parts)]
+    faults += _of_the_end(store, records, said)
+    faults += [Fault(name, what) for name, what in store.own_faults()]
     read = sum(ref.size for ref in refs)
     return Verified(len(records.firsts), len(by_file), len(refs), read, tuple(faults))
+
+
+def _acknowledged(store: Store) -> Acknowledged | None:
+    """How far the writer has come, if that can be read; a file that cannot is among the faults of the store's own."""
+    try:
+        return store.acknowledged()
+    except CheckpointError:
+        return None
+
+
+def _of_the_end(store: Store, records: Records, said: Acknowledged | None) -> Iterator[Fault]:
+    """What is wrong with what follows the last commit: the commit itself, input that is not committed, notes of readers."""
+    try:
+        last = records.known(records.firsts[-1]).epoch if records.firsts else None
+    except CheckpointError:
+        return  # It is among the faults, and from where to go on is not known.
+    try:
+        require_acknowledged(store, said, last)
+        pending_inputs(store, last)
+        if last is not None:
+            read_note(store, last)
+    except CheckpointError as error:
+        name, _, what = first_line(error).removeprefix(store.url).lstrip(":/ ").partition(" ")
+        yield Fault(name, what.partition(";")[0])
 
 
 def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:

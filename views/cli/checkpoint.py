@@ -15,6 +15,7 @@ from evercurrent.core.saved import PAYLOAD, SUM
 
 from ..checkpoint import Commit, CommitLog, Pieces
 from ..checkpoint.compacting import compact as compacted
+from ..checkpoint.pending import pending_inputs
 from ..checkpoint.rebucket import rebucket as rebucketed
 from ..checkpoint.rebucket import to_go_on_from
 from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
@@ -69,7 +70,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
             )
         count = len(log.epochs())
         more = f"; the other {count - most:,} with --last {count}" if count > most else ""
-        since = len(log.store.inputs_after(last.epoch))
+        since = len(pending_inputs(log.store, last.epoch))
         input_only = (
             f"; then {_counted(since, 'epoch')} with the input only: the application goes on from there"
             if since
@@ -183,7 +184,9 @@ def _last(store: Store) -> tuple[CommitLog, Commit]:
 
 
 def _time(commit: Commit) -> str:
-    """When the last epoch of a commit was processed, to the second."""
+    """When the last epoch of a commit was processed, to the second; epoch 0 has no time of its own."""
+    if commit.epoch == 0:
+        return "before any input"
     return shown(commit.epochs[-1][1]).removesuffix(" UTC")[:19] if commit.epochs else "-"
 
 
@@ -192,7 +195,7 @@ def _facts(commit: Commit) -> Table:
     table.add_column(style="dim")
     buckets = "" if commit.buckets == 1 else f", cut into {commit.buckets:,} buckets"
     table.add_row("commit", f"epoch {commit.epoch:,}{buckets}")
-    table.add_row("time", f"{_time(commit)} UTC")
+    table.add_row("time", f"{_time(commit)} UTC" if commit.epoch and commit.epochs else _time(commit))
     written = [
         f"{name} {commit.versions[name]}"
         for name in ("evercurrent", "polars", "python")

@@ -1,8 +1,19 @@
 """Where checkpoints are kept: a folder, or anything that fsspec reaches, behind one small interface."""
 
+from .acknowledged import Acknowledged
 from .local import LocalStore
 from .opening import store_at
-from .protocol import Buffer, Item, Listed, Store
+from .protocol import Buffer, Item, Listed, LogGapError, Store
 from .remote import FsspecStore
 
-__all__ = ["Buffer", "FsspecStore", "Item", "Listed", "LocalStore", "Store", "store_at"]
+__all__ = [
+    "Acknowledged",
+    "Buffer",
+    "FsspecStore",
+    "Item",
+    "Listed",
+    "LocalStore",
+    "LogGapError",
+    "Store",
+    "store_at",
+]

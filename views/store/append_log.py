@@ -2,7 +2,11 @@
 
 Entries have numbers that grow for ever. Emptied means that the next entry is written over the first: what is still
 there of older ones has lower numbers. An entry begins on a multiple of ``ALIGNED``, so that a torn write damages none
-before it, with a head of fixed size; the first one that is not whole ends the file.
+before it, with a head of fixed size.
+
+Only the last entry can be torn, and only if nobody waited for its end. By its own bytes a torn entry does not differ from
+one that was damaged later, so two things tell: an entry is begun when the one before it is on the disk, so what stands
+before an entry must be whole; and what is waited for is noted elsewhere (``acknowledged``), in vain only if the power fails.
 """
 
 from __future__ import annotations
@@ -10,36 +14,48 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .protocol import Abandoned, Buffer, size_of
+from evercurrent.core.errors import CorruptFileError, MissingFileError
+
+from .acknowledged import Acknowledged
+from .acknowledged_file import AcknowledgedFile
+from .protocol import Abandoned, Buffer, LogGapError, size_of
 from .syncing import is_ending, sync_data, sync_folder
 
 ALIGNED = 4096
 
-HEAD = struct.Struct("<8sQQI")
-"""What it is, the number of the entry, its bytes, their checksum."""
+HEAD = struct.Struct("<8s16sQQI")
+"""What it is, the token of who writes the log, the number of the entry, its bytes, their checksum."""
 
 HEAD_SIZE = HEAD.size + 4
 """With the head's own checksum."""
 
-MAGIC = b"evcrlog1"
+MAGIC = b"evcrlog2"
+
+FORMER_HEAD, FORMER_MAGIC = struct.Struct("<8sQQI"), b"evcrlog1"
+"""An earlier version's: without a token."""
 
 
 class AppendLog:
-    """The log at a path, for the one process that has the lock of its folder.
+    """The log at a path, for the one process that has the lock of its folder, and where it notes how far it has come.
 
     Raises:
         OSError: it cannot be made.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, acknowledged: AcknowledgedFile | None = None) -> None:
         self.path = path
+        self._acknowledged = acknowledged
+        self._token = os.urandom(16)
+        self._begun: int | None = None
+        """The number of the entry that was begun and not waited for."""
         self._process = os.getpid()
         self._end = self._next = 0
         """The end of the entries that were waited for, and of the one that was begun."""
@@ -65,10 +81,10 @@ class AppendLog:
         crc = 0
         for part in parts:
             crc = zlib.crc32(part, crc)
-        head = HEAD.pack(MAGIC, number, size_of(parts), crc)
+        head = HEAD.pack(MAGIC, self._token, number, size_of(parts), crc)
         head += zlib.crc32(head).to_bytes(4, "little")
         size = HEAD_SIZE + size_of(parts)
-        self._next = self._end + size + -size % ALIGNED
+        self._next, self._begun = self._end + _aligned(size), number
         if is_ending():
             self._write([head, *parts], self._end)
         else:
@@ -82,7 +98,9 @@ class AppendLog:
         """
         if self._writing is not None:
             self._writing.result()
-        self._end, self._writing = self._next, None
+        if self._begun is not None and self._acknowledged is not None:
+            self._acknowledged.logged(self._begun, self._token)
+        self._end, self._writing, self._begun = self._next, None, None
 
     def take_back(self) -> None:
         """Undo the entry that was begun and not waited for, durably, whatever of it is there.
@@ -93,11 +111,13 @@ class AppendLog:
         if self._writing is not None:
             wait([self._writing])
             self._writing = None
+        if self._begun is not None and self._acknowledged is not None:
+            self._acknowledged.take_back(self._begun)
         # Where the file ends before it, nothing is there, and there may be no room to say so.
         if os.fstat(self._descriptor).st_size > self._end:
             os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._end)
             sync_data(self._descriptor)
-        self._next = self._end
+        self._next, self._begun = self._end, None
 
     def restart(self) -> None:
         """Forget all entries: the next one, whose number is higher than theirs, takes their place."""
@@ -105,6 +125,8 @@ class AppendLog:
 
     def remove(self) -> None:
         """Nobody needs what is in it."""
+        if self._acknowledged is not None:
+            self._acknowledged.forget_inputs()
         with suppress(FileNotFoundError):  # With the whole folder.
             os.unlink(self.path)
 
@@ -128,21 +150,98 @@ class AppendLog:
         sync_data(self._descriptor)
 
 
-def entries_after(path: str, number: int) -> Iterator[memoryview]:
-    """The entries of a log that follow one another, from the one after this number on. None if there is no log."""
+def entries_after(path: str, number: int, known: Acknowledged | None = None) -> list[memoryview]:
+    """The entries of a log that follow one another, from the one after this number on. None if there is no log.
+
+    ``known``: what was acknowledged, and so must be there.
+
+    Raises:
+        MissingFileError, CorruptFileError: it is not; or an entry is not whole, and a later one is there. Names the log.
+        LogGapError: the log goes on from a later entry.
+    """
     try:
         content = memoryview(Path(path).read_bytes())
     except FileNotFoundError:
-        return
-    at = 0
-    while at + HEAD_SIZE <= len(content):
-        head, start = content[at : at + HEAD_SIZE], at + HEAD_SIZE
-        magic, its_number, size, crc = HEAD.unpack(head[: HEAD.size])
-        if magic != MAGIC or zlib.crc32(head[: HEAD.size]) != int.from_bytes(head[HEAD.size :], "little"):
-            return
-        entry = content[start : start + size]
-        if its_number != number + 1 or len(entry) < size or zlib.crc32(entry) != crc:
-            return
-        yield entry
-        number = its_number
-        at += HEAD_SIZE + size + -(HEAD_SIZE + size) % ALIGNED
+        require_none(path, number, known)
+        return []
+    return entries_in(path, content, number, known)
+
+
+def require_none(path: str, number: int, known: Acknowledged | None) -> None:
+    """Check that no entries after this number were acknowledged, as there is no log.
+
+    Raises:
+        MissingFileError: they were.
+    """
+    if known is not None and known.logged > number:
+        raise MissingFileError(
+            f"{path} is missing, and has the input of the epochs from {number + 1} to {known.logged}, which were "
+            "acknowledged and are not committed; restore it from a copy of the checkpoint"
+        )
+
+
+def entries_in(path: str, content: memoryview, number: int, known: Acknowledged | None) -> list[memoryview]:
+    """The same, of what is in a log.
+
+    Raises:
+        CorruptFileError, LogGapError: as ``entries_after``.
+    """
+    first = _head_at(content, 0)
+    if first is not None and first.number > number + 1:
+        raise LogGapError(
+            f"{path} goes on from epoch {first.number}, and not from {number + 1}", first.number
+        )
+    entries: list[memoryview] = []
+    tokens = {each.token for each in (first, known) if each is not None}
+    at, head, last = 0, first, number
+    while head is not None and (not at or head.number == last + 1):
+        entry = content[at + head.length : at + head.length + head.size]
+        if len(entry) < head.size or zlib.crc32(entry) != head.crc:
+            break
+        if head.number > number:
+            entries.append(entry)
+        last, at = head.number, at + _aligned(head.length + head.size)
+        head = _head_at(content, at)
+    last = max(last, number)
+    heads = (_head_at(content, place) for place in range(at, len(content), ALIGNED))
+    # Where no token is known, any will do; else one that is made of somebody's data is none.
+    later = (each.number for each in heads if each is not None and (not tokens or each.token in tokens))
+    is_owed = known is not None and known.logged > last
+    if is_owed or any(its_number > last + 1 for its_number in later):
+        raise CorruptFileError(
+            f"{path} is damaged: the input of epoch {last + 1}, at byte {at:,}, is not what was written, and that epoch was "
+            "acknowledged; restore the file from a copy of the checkpoint"
+        )
+    return entries
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The head of an entry: who has written it, its number, the bytes that follow and their checksum, its own length."""
+
+    token: bytes
+    number: int
+    size: int
+    crc: int
+    length: int = HEAD_SIZE
+
+
+def _head_at(content: memoryview, at: int) -> _Head | None:
+    """The head at a place, if there is one, of this version or an earlier one."""
+    magic = content[at : at + len(MAGIC)]
+    layout = HEAD if magic == MAGIC else FORMER_HEAD
+    body, crc = content[at : at + layout.size], content[at + layout.size : at + layout.size + 4]
+    if (
+        magic not in (MAGIC, FORMER_MAGIC)
+        or len(crc) < 4
+        or zlib.crc32(body) != int.from_bytes(crc, "little")
+    ):
+        return None
+    if layout is HEAD:
+        return _Head(*layout.unpack(body)[1:])
+    _, number, size, its_crc = layout.unpack(body)
+    return _Head(b"", number, size, its_crc, layout.size + 4)
+
+
+def _aligned(size: int) -> int:
+    return size + -size % ALIGNED

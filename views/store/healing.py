@@ -1,12 +1,17 @@
 """Making the files of a folder what its journal says, after whatever ended the process that wrote it."""
 
 import os
-from contextlib import suppress
+from collections import Counter
+from contextlib import closing, suppress
 
 import pyarrow as pa
 
-from .journal import entries_of
-from .protocol import JOURNALS, checked
+from evercurrent.core.errors import CorruptFileError, MissingFileError
+
+from .acknowledged_file import NO_ENDS, AcknowledgedFile, read_journal_ends
+from .journal import WITHOUT_JOURNAL, Entry, entries_of
+from .protocol import ACKNOWLEDGED, JOURNALS, checked
+from .refusals import told
 from .syncing import sync_folder, sync_together
 from .unfinished import create, unfinished_in, write_all
 
@@ -18,25 +23,59 @@ def heal(folder: str) -> None:
     that are missing, cut off or different are written again.
 
     Raises:
+        CorruptFileError, MissingFileError: a journal does not say all that was committed by way of it; names it.
         OSError: a file could not be written; the journal is as it was.
     """
     journals = [path for path in (f"{folder}/{name}" for name in JOURNALS) if os.path.exists(path)]
     if not journals:
         return
-    entries = sorted((entry for path in journals for entry in entries_of(path)), key=lambda entry: entry.at)
+    entries = sorted(journal_entries(folder), key=lambda entry: entry.at)
     # A name that is in several entries is as the last one says.
     files = {name: content for entry in entries for name, content in entry.files.items()}
     paths = {f"{folder}/{checked(name, folder)}": content for name, content in files.items()}
     for path, content in paths.items():
-        if content is None:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-        elif not _is(path, content):
-            _write(path, content)
+        with told(folder, path.removeprefix(f"{folder}/"), "written again"):
+            if content is None:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+            elif not _is(path, content):
+                _write(path, content)
     sync_together(paths)
+    with told(folder, ACKNOWLEDGED, "written"), closing(AcknowledgedFile(folder)) as acknowledged:
+        acknowledged.forget_journals()
     for path in journals:
         os.unlink(path)
     sync_folder(folder)
+
+
+def journal_entries(folder: str) -> list[Entry]:
+    """The entries of both journal files of a folder: all that were acknowledged.
+
+    Raises:
+        CorruptFileError, MissingFileError: some are not there; names the file.
+        OSError: a file cannot be read.
+    """
+    paths = [f"{folder}/{name}" for name in JOURNALS]
+    if not any(map(os.path.lexists, paths)):
+        return []
+    with told(folder, ACKNOWLEDGED, "read"):
+        ends = read_journal_ends(folder) or NO_ENDS
+    entries: list[Entry] = []
+    for path in paths:
+        with told(folder, os.path.basename(path), "read"):
+            entries += entries_of(path)
+    found = Counter(entry.token for entry in entries)
+    for path, (token, count) in zip(paths, ends, strict=True):
+        if found[token] < count:
+            if not os.path.lexists(path):
+                raise MissingFileError(
+                    f"{path} is missing, and the other journal is there; {WITHOUT_JOURNAL}"
+                )
+            raise CorruptFileError(
+                f"{path} is damaged: of {count} entries that were acknowledged {found[token]} are as they were written; "
+                f"{WITHOUT_JOURNAL}"
+            )
+    return entries
 
 
 def _is(path: str, content: memoryview) -> bool:

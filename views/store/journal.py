@@ -21,6 +21,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from evercurrent.core.errors import CorruptFileError
+
+from .acknowledged_file import AcknowledgedFile
 from .protocol import JOURNALS, Buffer, size_of
 from .syncing import is_ending, sync_data, sync_folder, sync_together
 from .unfinished import Spares
@@ -38,6 +41,12 @@ HEAD_SIZE = HEAD.size + 4
 
 MAGIC = b"evcrjrn1"
 
+WITHOUT_JOURNAL = (
+    "restore the whole folder from a copy of the checkpoint; if the power has not failed since it was written, its files "
+    "are whole without it: then move writer.journal, writer.journal2 and writer.acknowledged away"
+)
+"""What to do about a damaged journal."""
+
 MOST_BUFFERS = 512
 
 MOST_SPARES = 16
@@ -52,15 +61,19 @@ class Entry:
 
     at: tuple[int, int]
     """The number of the pass and its own."""
+    token: bytes
+    """Of the pass."""
     files: dict[str, memoryview | None]
 
 
 class JournalFile:
     """One file of the journal, written from its beginning to its end and then anew."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, which: int, acknowledged: AcknowledgedFile) -> None:
         self.path = path
         self.end = 0
+        self._which = which
+        self._acknowledged = acknowledged
         self.touched: set[str] = set()
         """Paths of files that entries of this pass name."""
         self._start = self._count = self._pass = 0
@@ -89,8 +102,10 @@ class JournalFile:
         self._count += 1
 
     def sync(self) -> None:
-        """Have everything on the disk."""
+        """Have everything on the disk, and then note how much that is."""
+        end = self._token, self._count
         sync_data(self._descriptor)
+        self._acknowledged.end_of_journal(self._which, end)
 
     def take_back(self) -> None:
         """Undo the last ``write``, whatever of it is there.
@@ -98,13 +113,15 @@ class JournalFile:
         Raises:
             OSError: it may be there, and may be not.
         """
+        count = self._count - (self.end > self._start)
+        self._acknowledged.shorten_journal(self._which, (self._token, count))
         os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._start)
         sync_data(self._descriptor)
-        if self.end > self._start:
-            self.end, self._count = self._start, self._count - 1
+        self.end, self._count = self._start, count
 
     def empty(self) -> None:
         """Forget all entries."""
+        self._acknowledged.shorten_journal(self._which, (self._token, 0))
         os.pwrite(self._descriptor, bytes(HEAD_SIZE), 0)
         sync_data(self._descriptor)
 
@@ -116,8 +133,9 @@ class JournalFile:
 class Journal:
     """The journal of a folder, for the one process that has the lock of it; its threads take turns by ``guard``."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, acknowledged: AcknowledgedFile) -> None:
         self.process = os.getpid()
+        self._acknowledged = acknowledged
         self.guard = threading.Lock()
         self._folder = folder
         self._files: list[JournalFile] = []
@@ -195,15 +213,17 @@ class Journal:
                 file.close()
             self._files = []
 
-    def abandon(self) -> None:
-        """Leave everything as it is to who opens the folder next, and wait for nothing."""
+    def abandon(self) -> bool:
+        """Leave everything as it is to who opens the folder next, and wait for nothing. Whether nothing is under way."""
         self._beside.shutdown(wait=False)
         if self._making is None or self._making.done():
             self.spares.close()
-        if self._emptied is None or self._emptied.done():
+        is_idle = self._emptied is None or self._emptied.done()
+        if is_idle:
             for file in self._files:
                 file.close()
             self._files = []
+        return is_idle
 
     def _done_beside(self, work: Callable[..., None], *given: JournalFile) -> Future[None]:
         if not is_ending():
@@ -223,7 +243,10 @@ class Journal:
 
     def _with_room(self) -> JournalFile:
         if not self.is_begun:
-            self._files = [JournalFile(f"{self._folder}/{name}") for name in JOURNALS]
+            self._files = [
+                JournalFile(f"{self._folder}/{name}", which, self._acknowledged)
+                for which, name in enumerate(JOURNALS)
+            ]
             sync_folder(self._folder)
             self._next()
         elif self._files[self._passes % 2].end >= FULL:
@@ -248,25 +271,55 @@ class Journal:
 
 
 def entries_of(path: str) -> Iterator[Entry]:
-    """The entries of a journal file that are whole, in order. None if there is no such file."""
+    """The entries of a journal file that are whole, in order. None if there is no such file. Only the last may be torn.
+
+    Raises:
+        CorruptFileError: an entry is not whole, and one that was written after it is there.
+    """
     try:
         with pa.memory_map(path) as file:
             content = memoryview(file.read_buffer())
     except FileNotFoundError:
         return
     at, token, count = 0, b"", 0
-    while at + HEAD_SIZE <= len(content):
-        head = content[at : at + HEAD_SIZE]
-        magic, its_token, number, its_count, names_size, size, crc = HEAD.unpack(head[: HEAD.size])
-        if magic != MAGIC or zlib.crc32(head[: HEAD.size]) != int.from_bytes(head[HEAD.size :], "little"):
-            return
-        start = at + HEAD_SIZE
-        body = content[start : start + names_size + size]
-        is_next = its_count == count and (its_token == token or not at)
-        if not is_next or len(body) < names_size + size or zlib.crc32(body) != crc:
-            return
-        yield Entry((number, count), _files_of(bytes(body[:names_size]), body[names_size:]))
-        at, token, count = at + _aligned(HEAD_SIZE + len(body)), its_token, count + 1
+    while (head := _head_at(content, at)) is not None:
+        body = content[at + HEAD_SIZE : at + HEAD_SIZE + head.names_size + head.size]
+        is_next = head.count == count and (head.token == token or not at)
+        if not is_next or len(body) < head.names_size + head.size or zlib.crc32(body) != head.crc:
+            break
+        files = _files_of(bytes(body[: head.names_size]), body[head.names_size :])
+        yield Entry((head.number, count), head.token, files)
+        at, token, count = at + _aligned(HEAD_SIZE + len(body)), head.token, count + 1
+    # Before the first one there may be none: the file was emptied.
+    for place in range(at, len(content) if count else 0, ALIGNED):
+        later = _head_at(content, place)
+        if later is not None and later.token == token and later.count > count:
+            raise CorruptFileError(
+                f"{path} is damaged: entry {count + 1}, at byte {at:,}, is not what was written, and later ones are there; "
+                f"{WITHOUT_JOURNAL}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The head of an entry: token and number of the pass, the entry's number in it, sizes, checksum of the rest."""
+
+    token: bytes
+    number: int
+    count: int
+    names_size: int
+    size: int
+    crc: int
+
+
+def _head_at(content: memoryview, at: int) -> _Head | None:
+    """The head at a place, if there is one."""
+    head = content[at : at + HEAD_SIZE]
+    if len(head) < HEAD_SIZE or head[: len(MAGIC)] != MAGIC:
+        return None
+    if zlib.crc32(head[: HEAD.size]) != int.from_bytes(head[HEAD.size :], "little"):
+        return None
+    return _Head(*HEAD.unpack(head[: HEAD.size])[1:])
 
 
 def _files_of(said: bytes, content: memoryview) -> dict[str, memoryview | None]:

@@ -3,21 +3,36 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError
 
+from .acknowledged import Acknowledged
+from .acknowledged_file import AcknowledgedFile, read_acknowledged
 from .append_log import AppendLog, entries_after
-from .healing import heal
+from .healing import heal, journal_entries
 from .journal import FULL, Journal
 from .locks import writer_lock
-from .protocol import INPUTS, LOCK, Abandoned, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
-from .refusals import missing, refusal, taken, told
+from .protocol import (
+    ACKNOWLEDGED,
+    INPUTS,
+    LOCK,
+    OWN,
+    Abandoned,
+    Buffer,
+    Item,
+    Listed,
+    checked,
+    checked_prefix,
+    is_own,
+    size_of,
+)
+from .refusals import missing, not_noted, refusal, taken, told
 from .syncing import all_at_once, make_folders, sync_folder
 from .unfinished import UNFINISHED, Unfinished
 
@@ -52,6 +67,8 @@ class LocalStore:
     def __init__(self, folder: str | Path) -> None:
         self.url = os.path.abspath(folder)
         self._journal: Journal | None = None
+        self._acknowledged: AcknowledgedFile | None = None
+        """Ours, while we have the lock."""
         if os.path.lexists(self.url) and not os.path.isdir(self.url):
             raise CheckpointError(f"{self.url}: is not a folder; a checkpoint needs one of its own")
 
@@ -59,7 +76,7 @@ class LocalStore:
         return f"LocalStore({self.url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_journal": None}
+        return {**self.__dict__, "_journal": None, "_acknowledged": None}
 
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         """See ``Store.put``."""
@@ -136,12 +153,41 @@ class LocalStore:
         if self._own_journal() is None:
             return None
         with told(self.url, INPUTS, "opened"):
-            return AppendLog(f"{self.url}/{INPUTS}")
+            return AppendLog(f"{self.url}/{INPUTS}", self._acknowledged)
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         """See ``Store.inputs_after``. Costs the log."""
+        known = self.acknowledged()
         with told(self.url, INPUTS, "read"):
-            return list(entries_after(f"{self.url}/{INPUTS}", epoch))
+            return entries_after(f"{self.url}/{INPUTS}", epoch, known)
+
+    def acknowledge(self, first: int, epoch: int) -> None:
+        """See ``Store.acknowledge``."""
+        try:
+            if self._own_journal() is not None and self._acknowledged is not None:
+                self._acknowledged.committed(first, epoch)
+                return
+            with closing(AcknowledgedFile(self.url)) as acknowledged:
+                acknowledged.committed(first, epoch)
+        except OSError as error:
+            not_noted(self.url, error)
+
+    def acknowledged(self) -> Acknowledged | None:
+        """See ``Store.acknowledged``."""
+        with told(self.url, ACKNOWLEDGED, "read"):
+            return read_acknowledged(self.url)
+
+    def own_faults(self) -> Sequence[tuple[str, str]]:
+        """See ``Store.own_faults``: of the journal, while nobody has the lock, or when the writer is between commits."""
+        folders = [(name, "is a folder") for name in OWN if os.path.isdir(f"{self.url}/{name}")]
+        if folders:
+            return folders
+        try:
+            journal_entries(self.url)
+        except (CorruptFileError, MissingFileError) as error:
+            name, _, what = str(error).removeprefix(f"{self.url}/").partition(" ")
+            return [(name, what)]
+        return []
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -158,8 +204,10 @@ class LocalStore:
                 heal(self.url)
             with told(self.url, "what was left unfinished", "deleted"):
                 self._sweep()
+            with told(self.url, ACKNOWLEDGED, "read"):
+                acknowledged = AcknowledgedFile(self.url)
             if is_ours:
-                self._journal = Journal(self.url)
+                self._journal, self._acknowledged = Journal(self.url, acknowledged), acknowledged
                 stack.push(self._end_journal)
             yield
 
@@ -201,11 +249,14 @@ class LocalStore:
 
     def _end_journal(self, kind: type[BaseException] | None, *_: Any) -> None:
         journal, self._journal = self._journal, None
+        acknowledged, self._acknowledged = self._acknowledged, None
         assert journal is not None, "it was begun by lock"
+        assert acknowledged is not None, "it was opened by lock"
         if kind is Abandoned:
-            journal.abandon()
+            if journal.abandon():
+                acknowledged.close()
             return
-        with told(self.url, "what was committed last", "synced"):
+        with closing(acknowledged), told(self.url, "what was committed last", "synced"):
             journal.close()
 
     def _commit(self, journal: Journal, files: Sequence[Unfinished], items: Sequence[Item]) -> None:

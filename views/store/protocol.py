@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError
 
+from .acknowledged import Acknowledged
+
 Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 """Bytes that lie together: whatever ``memoryview`` takes and is contiguous."""
 
@@ -21,7 +23,10 @@ Item: TypeAlias = tuple[str, Sequence[Buffer]]
 LOCK = "writer.lock"
 JOURNALS = ("writer.journal", "writer.journal2")
 INPUTS = "writer.inputs"
+ACKNOWLEDGED = "writer.acknowledged"
 """Names that are a store's own, beside all that begin with a dot."""
+
+OWN = (LOCK, INPUTS, ACKNOWLEDGED, *JOURNALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,14 @@ class Abandoned(BaseException):
     That happens in the middle of anything, with any lock of the standard library held: nobody may wait for a thread
     then, nor give one work. What is left undone is left to who locks the store next.
     """
+
+
+class LogGapError(CheckpointError):
+    """A log of inputs goes on from an epoch after the last commit: that of the epoch before ``first`` is lost."""
+
+    def __init__(self, message: str, first: int) -> None:
+        super().__init__(message)
+        self.first = first
 
 
 class Log(Protocol):
@@ -147,7 +160,26 @@ class Store(Protocol):
         """The log that takes the input of epochs until they are committed. None: we have no lock, or it has no such log."""
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
-        """What the log has of the epochs that follow this one, which is the last that was committed."""
+        """What the log has of the epochs that follow this one, which is the last that was committed.
+
+        Only the last entry may be cut off, as that of an epoch that nobody acknowledged; anything else is damage.
+
+        Raises:
+            CorruptFileError, MissingFileError: by name, where epochs were acknowledged that are not there.
+            LogGapError: it goes on from a later epoch.
+        """
+
+    def acknowledge(self, first: int, epoch: int) -> None:
+        """Note that the record that covers the epochs from ``first`` up to this one is there. Nobody waits for the note.
+
+        That it cannot be written is a warning: a commit is there without it.
+        """
+
+    def acknowledged(self) -> Acknowledged | None:
+        """How far the writer has come, as far as that was noted: there must be that much. None: nothing is known."""
+
+    def own_faults(self) -> Sequence[tuple[str, str]]:
+        """What is wrong with files that are the store's own, but for the log: names, and what is the matter."""
 
     def lock(self) -> AbstractContextManager[None]:
         """Be the only writer for as long as the context lasts, or until it is ``Abandoned``.
@@ -185,7 +217,7 @@ def checked_prefix(prefix: str, url: str) -> str:
 
 def is_own(name: str) -> bool:
     """Whether a store keeps a file of this name for itself."""
-    return name in (LOCK, INPUTS, *JOURNALS) or any(part.startswith(".") for part in name.split("/"))
+    return name in OWN or any(part.startswith(".") for part in name.split("/"))
 
 
 def size_of(data: Sequence[Buffer]) -> int:

@@ -1,16 +1,20 @@
 """Errors of file systems, told as what could not be done, why, and the way out."""
 
 import errno
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evercurrent.core.errors import (
     CheckpointError,
+    CheckpointWarning,
     EvercurrentError,
     MissingFileError,
     NameTakenError,
     first_line,
 )
+
+from .protocol import ACKNOWLEDGED
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -46,6 +50,16 @@ def taken(url: str, names: list[str]) -> NameTakenError:
     return NameTakenError(
         f"{url}: {', '.join(names)}: there already, and files of a checkpoint are never overwritten; "
         "another process writes here too"
+    )
+
+
+def not_noted(url: str, error: Exception) -> None:
+    """Warn that the note of how far a writer has come is older than it should be."""
+    warnings.warn(
+        f"{refusal(error, url, ACKNOWLEDGED, 'written')}; what is committed is there, but nobody would notice if the newest "
+        "commit were lost",
+        CheckpointWarning,
+        stacklevel=4,
     )
 
 

@@ -5,6 +5,7 @@ import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -15,12 +16,25 @@ import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError, CheckpointWarning, NameTakenError, first_line
 
+from .acknowledged import Acknowledged
+from .append_log import entries_in, require_none
 from .exclusive_writes import Writing
 from .locks import lock_in_process
 from .mapped_copies import MappedCopies, copies_of
-from .protocol import LOCK, Buffer, Item, Listed, checked, checked_prefix, is_own, size_of
-from .refusals import missing, refusal, taken, told
-from .syncing import all_at_once
+from .protocol import (
+    ACKNOWLEDGED,
+    INPUTS,
+    LOCK,
+    Buffer,
+    Item,
+    Listed,
+    checked,
+    checked_prefix,
+    is_own,
+    size_of,
+)
+from .refusals import missing, not_noted, refusal, taken, told
+from .syncing import all_at_once, one_by_one
 
 WRITTEN = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 """Where file systems of fsspec say when a file was written."""
@@ -65,13 +79,15 @@ class FsspecStore:
         self._options = {"use_listings_cache": False, **(options or {})}  # Others write there too.
         self._cache = (str(cache_folder) if cache_folder else None, cache_bytes)
         self._opened: tuple[int, Any, str] | None = None
+        self._note: Future[None] | None = None
+        """Of how far we have come, under way."""
         self._open()
 
     def __repr__(self) -> str:
         return f"FsspecStore({self.url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "_note": None}
 
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         """See ``Store.put``."""
@@ -169,7 +185,46 @@ class FsspecStore:
         return
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
-        """See ``Store.inputs_after``: none."""
+        """See ``Store.inputs_after``: none is written here, but one may have been copied here with its checkpoint."""
+        known, where = self.acknowledged(), f"{self.url}/{INPUTS}"
+        content = self._own(INPUTS)
+        if content is not None:
+            return entries_in(where, memoryview(content), epoch, known)
+        require_none(where, epoch, known)
+        return ()
+
+    def acknowledge(self, first: int, epoch: int) -> None:
+        """See ``Store.acknowledge``: one more request, while the next epoch is computed."""
+        self._end_note()
+        content = Acknowledged(first, epoch, epoch).as_bytes()
+        write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", content)
+        self._note = one_by_one(write)
+
+    def _end_note(self) -> None:
+        """Wait for the last note."""
+        note, self._note = self._note, None
+        if note is not None:
+            try:
+                note.result()
+            except Exception as error:  # Whatever a client of an object store raises.
+                not_noted(self.url, error)
+
+    def _own(self, name: str) -> bytes | None:
+        """What is in a file that is the store's own; None: there is none."""
+        with told(self.url, name, "read"):
+            try:
+                content: bytes = self._fs.cat_file(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+        return content
+
+    def acknowledged(self) -> Acknowledged | None:
+        """See ``Store.acknowledged``."""
+        content = self._own(ACKNOWLEDGED)
+        return None if content is None else Acknowledged.from_bytes(content)
+
+    def own_faults(self) -> Sequence[tuple[str, str]]:
+        """See ``Store.own_faults``: no file is the store's own here that commits depend on."""
         return ()
 
     @contextmanager
@@ -186,7 +241,10 @@ class FsspecStore:
                     CheckpointWarning,
                     stacklevel=3,
                 )
-            yield
+            try:
+                yield
+            finally:
+                self._end_note()
 
     @property
     def _fs(self) -> Any:

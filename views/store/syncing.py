@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -59,6 +59,26 @@ def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
         work(item)
     for each in done:
         each.result()
+
+
+def one_by_one(work: Callable[[], None]) -> Future[None]:
+    """Do this behind the back of who asks, after all that was asked for before. What it raises is in what is returned."""
+    global _process, _one
+    if is_ending():
+        done: Future[None] = Future()
+        try:
+            work()
+            done.set_result(None)
+        except Exception as error:
+            done.set_exception(error)
+        return done
+    if _one is None or _process != os.getpid():  # Threads do not survive ``fork``.
+        _process, _one = os.getpid(), ThreadPoolExecutor(1, "evercurrent-notes")
+    return _one.submit(work)
+
+
+_process = 0
+_one: ThreadPoolExecutor | None = None
 
 
 def is_ending() -> bool:

@@ -1,0 +1,106 @@
+"""A damaged file is an error that names it, or what is read is right: never less than was acknowledged, in silence."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from durability.damaging import (
+    STATES,
+    Damage,
+    Kept,
+    Read,
+    damages,
+    kind_of,
+    read_with_engine,
+    read_without_engine,
+)
+from evercurrent.core.errors import CheckpointError
+from evercurrent.views.checkpoint.verifying import verify
+from evercurrent.views.store import LocalStore
+
+IS_LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
+
+SHARE = {"logged": 40, "swept": 40, "closed": 8, "compacted": 8, "mapped": 8}
+"""So many of the damages to each of these are tried where there is little time, and each kind of file at least once."""
+
+
+def chosen(kept: Kept, state: str) -> Iterator[Damage]:
+    """Damages to files of every kind; all that there are, if there is time."""
+    draw = random.Random(state)
+    files = kept.files()
+    by_kind = {kind_of(file): [each for each in files if kind_of(each) == kind_of(file)] for file in files}
+    if IS_LONG:
+        for file in files:
+            yield from damages(kept, file, draw, 12)
+        return
+    found = {
+        kind: [d for file in files for d in damages(kept, file, draw, 2)] for kind, files in by_kind.items()
+    }
+    each = max(2, SHARE[state] // len(found))
+    for kind, several in found.items():
+        drawn = draw.sample(several, min(each, len(several)))
+        newest = [d for d in several if d.files == (by_kind[kind][-1],) and d.what in ("deleted", "emptied")]
+        yield from dict.fromkeys([*drawn, *newest])
+
+
+def names(damage: Damage, error: object) -> bool:
+    return any(file in str(error) for file in damage.files)
+
+
+def faults(path: Path) -> list[str]:
+    """What ``evercurrent checkpoint verify`` finds: names of files, or an error that has them."""
+    try:
+        return [fault.file for fault in verify(LocalStore(path)).faults]
+    except CheckpointError as error:
+        return [str(error)]
+
+
+def wrong(damage: Damage, found: Read, expected: Read, verified: list[str]) -> list[str]:
+    """What is neither right nor refused by name, or refused and not found by who verifies the checkpoint."""
+    bad = []
+    for part, answer in found.items():
+        if not isinstance(answer, Exception):
+            if answer != expected[part]:
+                bad.append(f"{damage}: {part} is wrong")
+        elif type(answer) is not type(expected[part]):
+            if not names(damage, answer):
+                bad.append(f"{damage}: {part}: names another file: {answer}")
+            if not any(names(damage, each) for each in verified):
+                bad.append(f"{damage}: {part}: {answer}, and not found: {verified}")
+    return bad
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_right_or_refused_by_name(state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda descriptor: None)  # Thousands of times.
+    kept = Kept.of(STATES[state](tmp_path))
+    numbers = count()
+
+    def copied() -> Path:
+        path = tmp_path / f"copy {next(numbers)}"  # What a process knows of a file, it knows by its place.
+        shutil.copytree(kept.path, path)
+        return path
+
+    place = copied()
+    assert faults(place) == []
+    expected = read_without_engine(kept, place)
+    expected |= read_with_engine(kept, place, goes_on=True)
+    assert expected["epoch"] >= 11
+    bad: list[str] = []
+    for damage in chosen(kept, state):
+        place = copied()
+        damage.do(place)
+        verified = faults(place)
+        found = read_without_engine(kept, place)
+        found |= read_with_engine(kept, place, goes_on=damage.files[0].startswith("writer."))
+        bad += wrong(damage, found, expected, verified)
+        shutil.rmtree(place)
+    assert not bad, "\n".join(bad)

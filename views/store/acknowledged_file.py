@@ -1,0 +1,124 @@
+"""The file in which the writer of a folder notes how far it has come: see ``acknowledged``; and how far its journal has."""
+
+import os
+import struct
+import threading
+from collections.abc import Sequence
+
+from .acknowledged import Acknowledged, sealed, unsealed
+from .protocol import ACKNOWLEDGED, JOURNALS
+from .syncing import sync_data
+
+ENDS = struct.Struct("<8s16sQ16sQ")
+"""What it is; of both journal files the token of the pass, and how many entries of it are on the disk."""
+
+MAGIC = b"evcrend1"
+
+ENDS_AT = 512
+"""Where that begins in the file: in a sector of its own."""
+
+JournalEnd = tuple[bytes, int]
+"""The token of a pass over a journal file, and its entries."""
+
+NO_ENDS: tuple[JournalEnd, JournalEnd] = ((bytes(16), 0), (bytes(16), 0))
+
+
+class AcknowledgedFile:
+    """The note in a folder, for one writer; its threads may write at once. The file is made with the first note.
+
+    Raises:
+        OSError: it is there, and is no file. Of all that write: the disk fails.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._path = f"{folder}/{ACKNOWLEDGED}"
+        self.said = read_acknowledged(folder)
+        self._ends = list(read_journal_ends(folder) or NO_ENDS)
+        self._guard = threading.Lock()
+        self._descriptor: int | None = None
+
+    def committed(self, first: int, epoch: int) -> None:
+        """Note that a record is there."""
+        token = bytes(16) if self.said is None else self.said.token
+        self._say(Acknowledged(first, epoch, epoch, token))
+
+    def logged(self, epoch: int, token: bytes) -> None:
+        """Note that the input of an epoch is there, and of all that followed the newest record."""
+        said = self.said
+        first, committed = (0, 0) if said is None else (said.first, said.committed)
+        self._say(Acknowledged(first, committed, epoch, token))
+
+    def take_back(self, epoch: int) -> None:
+        """Have it noted, durably, that the input of an epoch is not there, if anything else was noted."""
+        said = self.said
+        if said is not None and said.logged >= epoch:
+            self._say(Acknowledged(said.first, said.committed, max(epoch - 1, said.committed), said.token))
+            sync_data(self._opened())
+
+    def forget_inputs(self) -> None:
+        """Note that nobody needs the log of inputs."""
+        said = self.said
+        if said is not None and said.logged > said.committed:
+            self._say(Acknowledged(said.first, said.committed, said.committed, said.token))
+
+    def end_of_journal(self, which: int, end: JournalEnd) -> None:
+        """Note how many entries of a journal file are on the disk."""
+        with self._guard:
+            self._ends[which] = end
+            (one, many), (other, more) = self._ends
+            os.pwrite(self._opened(), sealed(ENDS.pack(MAGIC, one, many, other, more)), ENDS_AT)
+
+    def shorten_journal(self, which: int, end: JournalEnd) -> None:
+        """Have it noted, durably, that no more entries than these are in a journal file: some are about to go."""
+        token, count = self._ends[which]
+        if count > end[1] or token != end[0]:
+            self.end_of_journal(which, end)
+            sync_data(self._opened())
+
+    def forget_journals(self) -> None:
+        """Have it noted, durably, that no entries of a journal are needed."""
+        for which in range(len(JOURNALS)):
+            self.shorten_journal(which, NO_ENDS[which])
+
+    def close(self) -> None:
+        """Give the file back."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _say(self, said: Acknowledged) -> None:
+        self.said = said
+        os.pwrite(self._opened(), said.as_bytes(), 0)
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            self._descriptor = os.open(self._path, flags, 0o666)
+        return self._descriptor
+
+
+def read_acknowledged(folder: str) -> Acknowledged | None:
+    """What was acknowledged in a folder; None: that is not known.
+
+    Raises:
+        OSError: it is there, and is no file.
+    """
+    return Acknowledged.from_bytes(_content(folder)[:ENDS_AT])
+
+
+def read_journal_ends(folder: str) -> Sequence[JournalEnd] | None:
+    """How many entries both journal files of a folder had; None: that is not known.
+
+    Raises:
+        OSError: it is there, and is no file.
+    """
+    said = unsealed(ENDS, MAGIC, _content(folder)[ENDS_AT:])
+    return None if said is None else ((said[1], said[2]), (said[3], said[4]))
+
+
+def _content(folder: str) -> bytes:
+    try:
+        with open(f"{folder}/{ACKNOWLEDGED}", "rb") as file:
+            return file.read(2 * ENDS_AT)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
