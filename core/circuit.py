@@ -10,6 +10,9 @@ from typing import NewType, cast
 
 from .clock import Now
 from .delta import Delta
+from .eventtime.arrival import SourceClock
+from .eventtime.watermark_holds import Held
+from .ledger import Ledger
 from .placement import ANYWHERE, Placement
 from .protocol import Operator, State, Waking
 
@@ -54,6 +57,29 @@ class Evaluated:
 
     deltas: Deltas
     seconds: dict[NodeId, float]
+
+
+class PlacementMissingError(AssertionError):
+    """A node with state does not say where its rows have to meet: a bug of ours, never of a user."""
+
+
+def _require_placement(name: str, operator: Operator, states: Sequence[State], placement: Placement) -> None:
+    """Check that it is known which rows have to meet where the state of a node is.
+
+    What buckets find for a ledger or a clock is put together by whoever runs them. Any other state is by some columns:
+    rows that are equal in these have to meet (``by``), or the node runs where one is that it reads (``reads``).
+    Forgotten, the node would be right in one bucket and wrong in several.
+
+    Raises:
+        PlacementMissingError: naming the node.
+    """
+    if placement.by is not None or placement.reads:
+        return
+    if not all(isinstance(state, Ledger | SourceClock | Held) for state in states):
+        raise PlacementMissingError(
+            f"node {name!r} ({type(operator).__name__}) has state and no placement: with several buckets its rows would "
+            "not meet; add it with Placement(by=...), the columns by which its state is kept, or with reads=..."
+        )
 
 
 @dataclass(slots=True)
@@ -116,6 +142,7 @@ class Circuit:
     ) -> NodeId:
         """Add a node behind its inputs."""
         assert all(node < len(self.nodes) for node in inputs), (name, inputs)
+        _require_placement(name, operator, states, placement)
         self.nodes.append(Node(name, operator, inputs, tuple(states), placement))
         for state in states:
             if id(state) not in self._known_states:

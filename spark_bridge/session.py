@@ -44,6 +44,8 @@ def local_settings(cores: int = 2) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.log.level": "ERROR",
+        # How long a worker and Spark wait for each other: on a busy machine 15 seconds, as they do otherwise, can be short.
+        "spark.python.authenticate.socketTimeout": "600s",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -22,6 +22,7 @@ from evercurrent.core.user_states import Serializer
 
 from .aggregate_parts import Parts, name_of
 from .aggregate_rules import RULES
+from .deep_expressions import naming, with_room
 from .expression_trees import evaluated, resolved, shown, tree
 from .expressions import (
     Expression,
@@ -155,7 +156,8 @@ def aggregation(
             outputs.append(_user_output(where, parts, value, name))
         else:
             expr = as_expression(where, value)
-            outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
+            with naming(where):
+                outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
     names = [column.name for column, _ in outputs]
     check_output_names(where, names)
     _check_not_keys(where, parts, names)
@@ -168,6 +170,10 @@ def aggregation(
 
 
 def _outputs(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
+    return with_room(expr, lambda: _taken_apart(where, parts, expr))
+
+
+def _taken_apart(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
     parts.about = f"{where}: {shown(expr)}"
     trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
     for node in trees:

@@ -5,7 +5,6 @@ is a name with a body, ``{"Cast": {"expr": ..., "dtype": ...}}``, or a bare name
 polars' own and changes with its version: a tree lives as long as a definition is compiled and is never stored.
 """
 
-import copy
 import io
 import json
 import re
@@ -14,6 +13,7 @@ from itertools import chain
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
 
@@ -109,16 +109,40 @@ def _portable(node: Any) -> Any:
     return made
 
 
+class TooDeepError(ValueError):
+    """A tree is deeper than polars reads: 128 brackets within each other."""
+
+
 def rebuilt(node: Node) -> pl.Expr:
-    """The expression of a tree."""
-    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+    """The expression of a tree.
+
+    Raises:
+        TooDeepError: polars does not read it.
+    """
+    said = json.dumps(node)
+    try:
+        return pl.Expr.deserialize(io.StringIO(said), format="json")
+    except pl.exceptions.ComputeError as error:
+        if _brackets(said) >= MOST_BRACKETS:
+            raise TooDeepError("a tree is too deep for polars to read") from error
+        raise
+
+
+MOST_BRACKETS = 128
+
+
+def _brackets(said: str) -> int:
+    """How many brackets stand within each other, those in texts included."""
+    letters = np.frombuffer(said.encode(), np.uint8)
+    opened = np.isin(letters, np.frombuffer(b"{[", np.uint8)).astype(np.int64)
+    return int(np.cumsum(opened - np.isin(letters, np.frombuffer(b"}]", np.uint8))).max())
 
 
 def text(node: Node) -> str:
     """A tree as polars shows the expression, for messages."""
     try:
         return shown(rebuilt(node))
-    except pl.exceptions.PolarsError:
+    except (pl.exceptions.PolarsError, TooDeepError):
         return variant(node)[0]
 
 
@@ -231,7 +255,7 @@ def children(node: Node) -> list[Node]:
 
 def with_children(node: Node, replacements: Sequence[Node]) -> Node:
     """The node with other children; where it takes a list of them, with as many as are given."""
-    changed = copy.deepcopy(node)
+    changed: Node = _opened(node)
     container, places = _slots(changed)
     rest = list(replacements)
     for after, place in enumerate(reversed(places)):
@@ -242,6 +266,15 @@ def with_children(node: Node, replacements: Sequence[Node]) -> Node:
         else:
             container[place] = rest.pop()
     return changed
+
+
+def _opened(value: Any, depth: int = 4) -> Any:
+    """A copy down to where children stand, which may be replaced in it; what is below is shared."""
+    if not depth or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_opened(each, depth - 1) for each in value]
+    return {name: _opened(body, depth - 1) for name, body in value.items()}
 
 
 def without_renaming(node: Node) -> Node:

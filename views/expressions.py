@@ -1,10 +1,11 @@
 """Polars expressions as a plan sees them: compared, one per output column, and checked to be row by row."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import forbid_reserved, listed, require_characters, require_columns
 
+from .deep_expressions import DEEPEST, naming, require_shallow, with_room
 from .expression_trees import (
     Node,
     cannot_be_rebuilt,
@@ -29,6 +31,8 @@ from .expression_trees import (
     written,
 )
 from .row_by_row import PYTHON, Obstacle, obstacle
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,8 +123,16 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
         *(pl.col(name).eq(constraints[name]) for name in constraints),
     ]
     conditions = [_condition(where, schema, expr) for expr in required]
-    condition = reduce(and_, conditions) if conditions else pl.lit(True)
+    condition = _all_of(conditions)
+    require_shallow(where, condition)
     return Column("condition", condition.alias("condition"), Expression(condition).copies)
+
+
+def _all_of(conditions: Sequence[pl.Expr]) -> pl.Expr:
+    """One condition of several: side by side where so many in a row would nest too deeply."""
+    if len(conditions) >= DEEPEST // 2:
+        return pl.all_horizontal(conditions)
+    return reduce(and_, conditions) if conditions else pl.lit(True)
 
 
 def _forbid_mask(where: str, exprs: tuple[object, ...]) -> None:
@@ -196,7 +208,7 @@ def as_expression(where: str, value: object) -> pl.Expr:
         PlanError: where polars has no literal for it.
     """
     if isinstance(value, pl.Expr):
-        return value
+        return require_shallow(where, value)
     if isinstance(value, str):
         return pl.col(value)
     if isinstance(value, Mapping):
@@ -237,7 +249,8 @@ def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool =
             raise PlanError(
                 f"{where}: {type(each).__name__} is no column; give names, selectors or pl.col(...)"
             )
-        for name, body in map(variant, output_trees(where, schema, each)):
+        trees = _with_room(where, each, lambda one: output_trees(where, schema, one))
+        for name, body in map(variant, trees):
             if name != "Column":
                 raise PlanError(
                     f"{where}: {shown(each)} is computed, and columns are taken here; add it with "
@@ -346,7 +359,18 @@ def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl
         )
 
 
+def _with_room(where: str, expr: pl.Expr, ask: Callable[[pl.Expr], _T]) -> _T:
+    """What is found out about an expression, however deeply it nests."""
+    require_shallow(where, expr)
+    with naming(where):
+        return with_room(expr, lambda: ask(expr))
+
+
 def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
+    return _with_room(where, expr, lambda one: _columns_of_rows(where, schema, one))
+
+
+def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
     trees = output_trees(where, schema, expr)
     for found in filter(None, (obstacle(node, schema) for node in trees)):
         about = "" if found.startswith(shown(expr)) else f"{shown(expr)}: "

@@ -2,6 +2,7 @@
 
 from bench.figures import (
     chain,
+    deep,
     durability,
     fixed_windows,
     memory,
@@ -13,6 +14,7 @@ from bench.figures import (
     spark_one_row,
     spark_state,
     state,
+    wide,
 )
 
 FIGURES = {
@@ -25,6 +27,8 @@ FIGURES = {
     "open-windows": open_windows.measure,
     "fixed-windows": fixed_windows.measure,
     "durability": durability.measure,
+    "wide": wide.measure,
+    "deep": deep.measure,
     "spark-chain": spark_chain.measure,
     "spark-one-row": spark_one_row.measure,
     "spark-state": spark_state.measure,

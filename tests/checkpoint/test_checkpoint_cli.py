@@ -9,8 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import evercurrent as ec
 from commit_cadence import each_epoch_committed

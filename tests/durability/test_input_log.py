@@ -432,4 +432,4 @@ def test_an_engine_that_is_collected_in_the_middle_of_anything(tmp_path: Path) -
             assert again.views["n"].read().rows() == [(5,)]
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "kept")]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=900)

@@ -17,6 +17,7 @@ from evercurrent.core.delta import Delta
 from evercurrent.core.eventtime.arrival import SourceClock
 from evercurrent.core.eventtime.ordering import Buffer, ReleaseInOrder
 from evercurrent.core.ledger import Ledger
+from evercurrent.core.placement import Placement
 from evercurrent.views.watermarks import BY_HAND, ascending, behind_processing_time, bounded_delay
 
 Entry = tuple[int, int, int]
@@ -30,7 +31,9 @@ class Ordered(Feed):
         super().__init__(watermark, columns)
         self.operator = ReleaseInOrder("s", self.schema, "at", self.clock, self.ledger, **options)
         states = [self.operator.buffer, self.operator.refused, self.ledger]
-        self.last = self.circuit.add("in order", self.operator, self.last, states=states)
+        self.last = self.circuit.add(
+            "in order", self.operator, self.last, states=states, placement=Placement(by=())
+        )
 
     def out(self, rows: Any = (), at: float = 0, **options: Any) -> list[Entry]:
         """What is handed on in one epoch, with times in minutes past noon."""

@@ -12,6 +12,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,7 @@ from evercurrent.spark_bridge.java import ensure_java
 from evercurrent.spark_bridge.session import local_settings
 from evercurrent.spark_bridge.spark_types import spark_schema
 from spark.doomed_query import HITS, VIEWS, declare
+from spark.early_worker import as_program
 
 
 @dataclass
@@ -34,12 +36,12 @@ class Sink:
         pl.DataFrame(delta.toArrow()).write_parquet(self.folder / f"{view}-{epoch}.parquet")
 
 
-def connected() -> Any:
+def connected(folder: Path) -> Any:
     """A session with a server on this machine."""
     from pyspark.sql import SparkSession
 
     ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = as_program(Path(mkdtemp(dir=folder)))
     builder = SparkSession.builder.remote("local[2]")
     for name, value in local_settings().items():
         builder = builder.config(name, value)
@@ -50,7 +52,7 @@ def main(folder: Path) -> None:
     """Run what is there, finish, and print what can be seen."""
     engine = ec.Engine()
     declare(engine)
-    spark = connected()
+    spark = connected(folder)
     stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
     query = run(
         engine,

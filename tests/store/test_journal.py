@@ -373,7 +373,7 @@ def test_a_commit_while_the_interpreter_ends(tmp_path):
         store.commit(store.put_ahead([("pieces/a", [b"x"])]), "commits/1", [b"1"])
     """
     process = python(code, tmp_path, stderr=subprocess.PIPE)
-    assert process.communicate(timeout=60)[1] == b""
+    assert process.communicate(timeout=900)[1] == b""
     names = ["pieces/a", "pieces/b", "pieces/c", "pieces/d", "pieces/e"]
     assert sorted(files_in(tmp_path)) == ["commits/1", "commits/2", *names]
     assert not any((tmp_path / name).exists() for name in JOURNALS)

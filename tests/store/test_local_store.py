@@ -121,7 +121,7 @@ def test_a_put_syncs_the_file_and_then_its_folder(tmp_path, monkeypatch):
 
 
 def test_a_small_put_costs_two_syncs_and_little_else(tmp_path):
-    """Compared with what the same disk takes for the two syncs alone, for disks differ."""
+    """Compared with what this thread does for the two syncs alone; what it waits for is counted in the test above."""
     store = LocalStore(tmp_path)
     data = os.urandom(4096)
 
@@ -137,9 +137,9 @@ def test_a_small_put_costs_two_syncs_and_little_else(tmp_path):
     def median(work, start):
         took = []
         for i in range(start, start + 40):
-            begun = time.perf_counter()
+            begun = time.thread_time()
             work(i)
-            took.append(time.perf_counter() - begun)
+            took.append(time.thread_time() - begun)
         return sorted(took)[20]
 
     store.put("pieces/first", [data])
@@ -290,7 +290,7 @@ def test_a_child_does_not_keep_the_lock(tmp_path):
         process.kill()
         process.wait()
         os.kill(child, 0)
-        assert any(may_lock(tmp_path) for _ in range(100)), (
+        assert any(may_lock(tmp_path) for _ in range(6000)), (
             "the child lets go as soon as it runs, which may be later"
         )
     finally:
