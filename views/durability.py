@@ -296,6 +296,11 @@ class Durability:
         self._lock.close()
 
     @property
+    def residence(self) -> Residence | None:
+        """Which part of the states is in memory; None: the checkpoint has not been opened."""
+        return None if self._open is None else self._open.residence
+
+    @property
     def past(self) -> Past:
         """What the retained commits know of earlier epochs."""
         return self._now().past

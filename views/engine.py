@@ -311,7 +311,9 @@ class Engine:
         """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart."""
         compiled = self._current()
         if format == "text":
-            return explain_text(self._plan, compiled, self._running.epoch)
+            durability = self._running.durability
+            residence = None if durability is None else durability.residence
+            return explain_text(self._plan, compiled, self._running.epoch, residence)
         if format == "mermaid":
             return explain_mermaid(self._plan, compiled)
         raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
