@@ -19,6 +19,11 @@ def resident() -> int:
     return _field("VmRSS") if _STATUS.exists() else _peak_by_usage()
 
 
+def own() -> int:
+    """What is resident and the process's own, without mapped files; where the system does not tell, all."""
+    return _field("RssAnon") if _STATUS.exists() else _peak_by_usage()
+
+
 def peak() -> int:
     """The most that was ever resident."""
     return _field("VmHWM") if _STATUS.exists() else _peak_by_usage()

@@ -1,5 +1,9 @@
 """What the engine asks of the memory allocator."""
 
+import ctypes
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 LARGEST_THRESHOLD = 31 << 20
@@ -15,3 +19,21 @@ def expect_large_arrays() -> None:
     which is never touched. Other C libraries do not mind.
     """
     np.empty(LARGEST_THRESHOLD, np.uint8)
+
+
+def give_back() -> None:
+    """Have the C library hand memory that is free back to the system, after much was freed for good.
+
+    It keeps what epochs use for the next ones, and so would keep that too. Other C libraries than glibc are not asked.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None

@@ -314,6 +314,11 @@ class Durability:
         self._lock.close()
 
     @property
+    def residence(self) -> Residence | None:
+        """Which part of the states is in memory; None: the checkpoint has not been opened."""
+        return None if self._open is None else self._open.residence
+
+    @property
     def waiting(self) -> tuple[Passed, ...]:
         """The epochs that are done and not committed yet."""
         return self._now().past.waiting

@@ -361,12 +361,15 @@ class Engine:
         As of one epoch; where epochs follow each other faster than this can be written, the end of one is waited for.
         """
         if format == "text":
-            return self._running.steadily(
-                lambda compiled: explain_text(self._plan, compiled, self._running.epoch)
-            )
+            return self._running.steadily(self._explained)
         if format == "mermaid":
             return self._running.steadily(lambda compiled: explain_mermaid(self._plan, compiled))
         raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
+
+    def _explained(self, compiled: Compiled) -> str:
+        durability = self._running.durability
+        residence = None if durability is None else durability.residence
+        return explain_text(self._plan, compiled, self._running.epoch, residence)
 
     @property
     def plan(self) -> nx.DiGraph[int]:

@@ -15,6 +15,7 @@ from evercurrent.core.schema import DIFF
 from .builder import Compiled
 from .collection import Collection
 from .plan import Input, Plan, PlanId, WindowedGroup
+from .residence import Residence
 from .triggers import in_words
 
 
@@ -40,8 +41,8 @@ def measured(compiled: Compiled, place: PlanId) -> Measured:
     )
 
 
-def explain_text(plan: Plan, compiled: Compiled, epoch: int) -> str:
-    """A line per node, inputs by number, then totals and the ledger."""
+def explain_text(plan: Plan, compiled: Compiled, epoch: int, residence: Residence | None = None) -> str:
+    """A line per node, inputs by number, then totals, the ledger, and the limit of memory if there is one."""
     places = plan.needed()
     lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
     rows = [("#", "node", "inputs", "view", "rows out", "entries", "bytes", "seconds")]
@@ -74,6 +75,11 @@ def explain_text(plan: Plan, compiled: Compiled, epoch: int) -> str:
     refused, forgotten = compiled.ledger.entries, compiled.ledger.forgotten
     let_go = f", {forgotten:,} older ones let go" if forgotten else ""
     lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{let_go}")
+    if residence is not None and residence.limit is not None:
+        lines.append(
+            f"states in memory after the last commit: {residence.held:,} bytes, at most {residence.limit:,} (resident_bytes); "
+            "the rest is mapped from files"
+        )
     return "\n".join(lines)
 
 

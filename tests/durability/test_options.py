@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,20 @@ def test_state_that_is_larger_than_its_limit_is_mapped(tmp_path: Path) -> None:
         feed(engine, range(1, 30), size=2_000, keys=50_000)
         feed(steady, range(25, 30), size=2_000, keys=50_000)
         assert held(engine) == held(steady)
+
+
+def test_explain_says_how_much_of_the_states_is_in_memory(tmp_path: Path) -> None:
+    limit = 200_000
+    with grouped(ec.Checkpoint(tmp_path, resident_bytes=limit)) as engine:
+        for number in range(1, 8):
+            feed(engine, range(number, number + 1), size=2_000, keys=50_000)
+            said = re.search(
+                r"states in memory after the last commit: ([\d,]+) bytes, at most 200,000", engine.explain()
+            )
+            assert said is not None
+            held_bytes = int(said[1].replace(",", ""))
+            assert 0 < held_bytes <= limit
+        residence = engine._running.durability._now().residence
+        unmapped = sum(residence._held(name, state) for name, state in residence._states.items())
+        assert unmapped <= held_bytes < sum(state.nbytes for state in residence._spines())
+    assert "states in memory" not in grouped().explain()

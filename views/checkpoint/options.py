@@ -23,8 +23,10 @@ class Checkpoint:
             epochs; what came after the last one has to be pushed again.
         keep: commits that stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), and some more.
         grace: files that no commit needs are deleted when they are this old, for the sake of who is reading them.
-        resident_bytes: states larger than this, all in all, are mapped from their files and not held in memory.
-            None: there is memory enough.
+        resident_bytes: about how much memory of the process's own (on Linux ``RssAnon``) states take, with what it
+            takes to merge them: beyond that they are mapped from their files. Not in it: pages of these files, which the
+            system takes back when memory is short (``RssFile``); the rows of an epoch while it runs, deltas that are
+            retained (``Retain``), and what is read. ``engine.explain()`` says how much is held. None: there is memory enough.
         drop: views and sources of the checkpoint that are no longer wanted, whose state goes.
         allow_pickle: states of ``aggregate(...)`` that are no plain values, and that no serializer makes bytes of, are kept
             as pickles, and those that are there are loaded, which runs whatever they say: only if nobody whom you would
