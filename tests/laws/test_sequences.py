@@ -237,3 +237,37 @@ def test_the_cost_of_a_row_does_not_follow_how_many_keys_there_are() -> None:
         engine.push("orders", [(1, "b", 2.0), (2, "b", 2.0), (3, "b", 0.0)])
         touched.append(sum(spine.touched for spine in spines) - before)
     assert touched[0] == touched[1]
+
+
+def timed(path: Path | None, *, more: bool = False) -> ec.Engine:
+    engine = ec.Engine() if path is None else ec.Engine(checkpoint=path)
+    columns = {"k": pl.Int64, "v": pl.Int64, "s": pl.Int64, "at": pl.Datetime("us")}
+    rows = engine.source(
+        "rows",
+        columns,
+        kind="upsert",
+        key="k",
+        sequence_by="s",
+        event_time="at",
+        watermark=ec.bounded_delay("1m"),
+    )
+    engine.view("hours", rows.window(ec.fixed("1h")).group_by().agg(v=pl.col("v").sum()))
+    if more:
+        engine.view("all", rows)
+    return engine
+
+
+def test_with_event_time_a_deletion_needs_none_and_a_new_view_is_filled_with_what_stands(
+    tmp_path: Path,
+) -> None:
+    noon = datetime(2026, 1, 1, 12)
+    with timed(tmp_path) as engine:
+        engine.push("rows", [(1, 10, 5, noon), (2, 20, 5, noon)])
+        engine.push("rows", [{"k": 2, "s": 6, "_diff": -1}, {"k": 3, "s": 6, "_diff": -1}])
+        engine.push("rows", [(2, 99, 4, noon), (3, 99, 4, noon), (1, 11, 6, noon)])
+        assert engine.views["hours"].read()["v"].to_list() == [11]
+    with timed(tmp_path, more=True) as engine:
+        assert engine.views["all"].read().rows() == [(1, 11, 6, noon)]
+        engine.push("rows", [(2, 98, 5, noon)])
+        assert engine.views["all"].read().rows() == [(1, 11, 6, noon)]
+        assert "2 deletions remembered, 3 rows superseded" in engine.explain()
