@@ -50,7 +50,9 @@ def recomputed(view: str, rows: pl.DataFrame) -> pl.DataFrame:
             return best.group_by("k").head(2).select("k", "v", "id")
     windows = rows.with_columns(window_start=pl.col("at").dt.truncate("1h"))
     hours = windows.group_by("k", "window_start").agg(n=pl.len())
-    return hours.select("k", "window_start", pl.col("window_start").dt.offset_by("1h").alias("window_end"), "n")
+    return hours.select(
+        "k", "window_start", pl.col("window_start").dt.offset_by("1h").alias("window_end"), "n"
+    )
 
 
 def plain(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
@@ -79,7 +81,9 @@ class Acknowledged:
         """The rows after an epoch: added by then and not retracted."""
         known = [frame for at, frames in self._batches.items() if at <= epoch for frame in frames]
         frame = pl.concat([pl.DataFrame(schema={**ROWS, "_diff": pl.Int64}), *known])
-        left = frame.group_by("id", maintain_order=True).agg(pl.all().exclude("_diff").first(), pl.col("_diff").sum())
+        left = frame.group_by("id", maintain_order=True).agg(
+            pl.all().exclude("_diff").first(), pl.col("_diff").sum()
+        )
         assert left["_diff"].is_in([0, 1]).all()
         return left.filter(pl.col("_diff") == 1).drop("_diff")
 
@@ -88,7 +92,9 @@ class Acknowledged:
         found = plain(frame)
         if not any(plain(recomputed(view, self.rows(epoch))) == found for epoch in epochs):
             held = plain(recomputed(view, self.rows(epochs[-1])))
-            raise AssertionError(f"view {view!r}, epochs {epochs}: {found} is none of what it held; at last: {held}")
+            raise AssertionError(
+                f"view {view!r}, epochs {epochs}: {found} is none of what it held; at last: {held}"
+            )
 
 
 class Writer:
@@ -122,7 +128,12 @@ class Writer:
             rows.append((*self._live.pop(chosen.randrange(len(self._live))), -1))
         for _ in range(chosen.randrange(1, 4)):
             self._next += 1
-            row = (self._next, chosen.randrange(KEYS), chosen.randrange(50), START + timedelta(minutes=chosen.randrange(600)))
+            row = (
+                self._next,
+                chosen.randrange(KEYS),
+                chosen.randrange(50),
+                START + timedelta(minutes=chosen.randrange(600)),
+            )
             self._live.append(row)
             rows.append((*row, 1))
         return pl.DataFrame(rows, schema={**ROWS, "_diff": pl.Int64}, orient="row")
@@ -143,7 +154,9 @@ class Reader:
         self.reads += 1
         chosen = random.Random(self.number * 10**6 + self.reads)
         view = self.engine.views[chosen.choice(sorted(self.engine.views))]
-        way: Callable[[ec.View], None] = chosen.choice([self._read, self._snapshot, self._deltas, self._others])
+        way: Callable[[ec.View], None] = chosen.choice(
+            [self._read, self._snapshot, self._deltas, self._others]
+        )
         way(view)
 
     def _read(self, view: ec.View) -> None:

@@ -39,7 +39,9 @@ def test_eight_read_and_four_write(durable: bool, tmp_path: Path) -> None:
     steps = [*(writer.step for writer in writers), *(reader.step for reader in readers)]
     run_all(steps, lambda: time.monotonic() > end)
 
-    assert acknowledged.epochs == list(range(2, engine.epoch_number + 1)), "one number for each push, without gaps"
+    assert acknowledged.epochs == list(range(2, engine.epoch_number + 1)), (
+        "one number for each push, without gaps"
+    )
     for reader in readers:
         assert reader.seen
         for view, epochs, frame in reader.seen:

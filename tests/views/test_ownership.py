@@ -118,7 +118,16 @@ def _offered(kind: str, height: int) -> tuple[Any, Callable[[], None]]:
 @pytest.mark.parametrize("height", [1, 2, 3, 100])
 @pytest.mark.parametrize(
     "kind",
-    ["dict of numpy", "frame of numpy", "lazy frame of numpy", "frame of arrow", "arrow of numpy", "arrow", "arrow batch", "frame"],
+    [
+        "dict of numpy",
+        "frame of numpy",
+        "lazy frame of numpy",
+        "frame of arrow",
+        "arrow of numpy",
+        "arrow",
+        "arrow batch",
+        "frame",
+    ],
 )
 def test_what_is_taken_in_can_be_written_over(kind: str, height: int) -> None:
     engine, same, counts = declared(record=True)
