@@ -20,6 +20,9 @@ from .schema import DIFF, Order
 
 LAST_WORD = np.uint64(2**64 - 1)
 
+LARGER = 4
+"""A run that is so many times as long as all that it is merged with is not sorted again."""
+
 FEW = 64
 """Up to so many words are looked up without the directory: a search costs less than its steps."""
 
@@ -161,6 +164,10 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     """One run that stands for all of these. Cost: one merge of their entries."""
     if len(runs) == 1:
         return runs[0]
+    if not layout.by_row and len(runs[0]) > LARGER * sum(map(len, runs[1:])):
+        added = _added_to(runs[0], merge(layout, runs[1:]))
+        if added is not None:
+            return added
     keys = Keys.concat([run.keys for run in runs])
     payload = stack([run.payload for run in runs]) if layout.payload else runs[0].payload
     names = dict.fromkeys(name for run in runs for name in run.sums)
@@ -172,6 +179,38 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     # One column at a time: a merge of large runs needs no second copy of all of them.
     columns = ((name, _stacked(runs, name)) for name in names)
     return _reduced(groups.keys, payload, columns, None, groups)
+
+
+def _added_to(large: Run, small: Run) -> Run | None:
+    """What ``merge`` makes of these, without sorting what is sorted. None: some words of theirs collide."""
+    keys, words = large.keys, small.keys
+    if (keys.second is None) != (words.second is None):
+        return None
+    hit, position = large.match(words)
+    is_new = np.ones(len(small), np.bool_)
+    is_new[hit] = False
+    new = np.flatnonzero(is_new)
+    at = np.searchsorted(keys.first, words.first[new])
+    if (keys.first[np.minimum(at, len(large) - 1)] == words.first[new]).any():
+        return None
+    totals = {}
+    for name in dict.fromkeys((*large.sums, *small.sums)):
+        column = large.sums.get(name)
+        column = np.zeros(len(large), np.int64) if column is None else column.copy()
+        if name in small.sums:
+            column[position] += small.sums[name][hit]
+        added = small.sums[name][new] if name in small.sums else 0
+        totals[name] = np.insert(column, at, added) if len(new) else column
+    if not len(new):
+        return _alive(keys, large.payload, totals, None, large.directory)
+    second = None
+    if keys.second is not None and words.second is not None:
+        second = np.insert(keys.second, at, words.second[new])
+    payload = large.payload
+    if payload.width:
+        order = np.insert(np.arange(len(large)), at, len(large) + new)
+        payload = gather(stack([payload, small.payload]), order)
+    return _alive(Keys(np.insert(keys.first, at, words.first[new]), second), payload, totals, None)
 
 
 def _stacked(runs: Sequence[Run], name: str) -> Ints:
@@ -191,8 +230,14 @@ def _reduced(
     return _alive(keys, gather(payload, segments.first_entries) if payload.width else payload, totals, rows)
 
 
-def _alive(keys: Keys, payload: pl.DataFrame, totals: Mapping[str, Ints], rows: Keys | None) -> Run:
-    """The run of these entries, without those whose totals are all zero."""
+def _alive(
+    keys: Keys,
+    payload: pl.DataFrame,
+    totals: Mapping[str, Ints],
+    rows: Keys | None,
+    directory: Directory | Deferred | None = None,
+) -> Run:
+    """The run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     totals = {name: column for name, column in totals.items() if column.any()}
     alive = np.zeros(len(keys), np.bool_)
     for column in totals.values():
@@ -204,7 +249,8 @@ def _alive(keys: Keys, payload: pl.DataFrame, totals: Mapping[str, Ints], rows: 
         keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
         totals = {name: column[kept] for name, column in totals.items()}
         payload = gather(payload, kept) if payload.width else payload
-    return Run(keys, payload, totals, rows, Directory.of(keys.first))
+        directory = None
+    return Run(keys, payload, totals, rows, directory or Directory.of(keys.first))
 
 
 def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
