@@ -108,17 +108,19 @@ class SparkViews:
         clocks = self._clocks()
         return {name: shown_watermark(clock.before) for name, clock in clocks.compiled.clocks.items()}
 
-    def ledger(self, source: str | None = None) -> pl.DataFrame:
+    def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
         """Every refused row and why, as ``Engine.ledger`` has it.
 
         Raises:
             InputError: there is no source of this name; says which there are.
         """
         if source is None:
-            return ledger_frame(self._clocks().ledger.refused)
+            return ledger_frame(self._clocks().ledger.refused, each_window=each_window)
         if not isinstance(source, str) or source not in self._sources:
             raise InputError(f"there is no source {source!r}; there are {listed(self._sources)}")
-        return source_ledger_frame(self._clocks().ledger.refused, source, self._sources[source].schema)
+        return source_ledger_frame(
+            self._clocks().ledger.refused, source, self._sources[source].schema, each_window=each_window
+        )
 
     def _clocks(self) -> Clocks:
         clocks = Clocks(self._in_spark.setup.unpickled())

@@ -340,20 +340,21 @@ class Engine:
         """Close; epochs that are done stay, whatever was raised."""
         self.close()
 
-    def ledger(self, source: str | None = None) -> pl.DataFrame:
+    def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
         """Every refused row and why: of all sources with the row as JSON, or of one with its own columns.
 
         The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
         source has a ``reason`` of its own) and, into a source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
         changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
         is in it twice, and views without lateness have taken it. A row that missed some of its windows and is in the
-        others is in the frame of all only, where ``reason`` says so and ``windows`` are those that it missed: pushed
-        again, it would be in the others twice.
+        others is in the frame of all only, once for each window that it missed, and ``reason`` says so: pushed again, it
+        would be in the others twice. One that missed all of its windows is there once, with the last of them, or with
+        ``each_window`` once for each.
         """
         refused = self.published().refused
         if source is None:
-            return ledger_frame(refused)
-        return source_ledger_frame(refused, source, self._source(source).schema)
+            return ledger_frame(refused, each_window=each_window)
+        return source_ledger_frame(refused, source, self._source(source).schema, each_window=each_window)
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
         """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from evercurrent.core.errors import InputError
 from evercurrent.core.instants import time_of
 from evercurrent.core.json_texts import json_rows
 from evercurrent.core.kernels import Index, gather
@@ -31,24 +32,37 @@ LEDGER_SCHEMA = pl.Schema(
         "watermark": TIME,
         DIFF: pl.Int64(),
         "row": pl.String(),
-        "windows": pl.List(pl.Struct(dict.fromkeys(BOUNDS, TIME))),
     }
 )
 """A row is JSON as ``core.json_texts`` writes it. Bounds and watermark are those of rows that came too late; null for
-others, and where there is no such instant. ``windows`` are all that a row missed, ``window_start`` and ``window_end`` the
-last of them."""
+others, and where there is no such instant."""
 
 
-def ledger_frame(refused: Iterable[Refused]) -> pl.DataFrame:
-    """All refused rows, each as JSON, in the order of their refusals. Cost: the rows, and little for each refusal."""
-    return _in_order(LEDGER_SCHEMA, [(of, _as_json(of, frame)) for of, frame in _alike(refused)])
+def ledger_frame(refused: Iterable[Refused], *, each_window: bool = False) -> pl.DataFrame:
+    """All refused rows, each as JSON, in the order of their refusals. Cost: the rows, and little for each refusal.
+
+    A row that missed some of its windows is there for each of these, and with ``each_window`` so is one that missed all;
+    else that one is there once, with its last window.
+    """
+    parts = (_by_window(of, frame, each_window) for of, frame in _alike(refused))
+    return _in_order(LEDGER_SCHEMA, [(of, _as_json(of, frame)) for of, frame in parts])
 
 
-def source_ledger_frame(refused: Iterable[Refused], source: str, schema: pl.Schema) -> pl.DataFrame:
+def source_ledger_frame(
+    refused: Iterable[Refused], source: str, schema: pl.Schema, *, each_window: bool = False
+) -> pl.DataFrame:
     """The refused rows of one source, with its columns: they can be mended and pushed again.
 
     Not those that missed some of their windows and are in others: pushed again, they would be there twice.
+
+    Raises:
+        InputError: ``each_window`` is asked for, by which a row would be pushed once for each of its windows.
     """
+    if each_window:
+        raise InputError(
+            f"ledger of source {source!r}: each_window= would give a row once for each window that it missed, and this frame "
+            "is to be pushed again; ask ledger(each_window=True), without a source"
+        )
     reason = "reason"
     while reason in schema:
         reason = f"_{reason}"
@@ -77,13 +91,25 @@ def _alike(refused: Iterable[Refused]) -> Iterator[tuple[_Alike, pl.DataFrame]]:
     """All refusals, by what they have in common, each with their rows."""
     groups: dict[Hashable, list[tuple[int, Refused]]] = {}
     for place, entry in enumerate(refused):
-        kind = (entry.source, entry.watermark is not None, *entry.frame.schema.items())
+        kind = (entry.source, entry.watermark is not None, entry.elsewhere, *entry.frame.schema.items())
         groups.setdefault(kind, []).append((place, entry))
     for group in groups.values():
         entries = [entry for _, entry in group]
         at = np.repeat(np.arange(len(group)), [entry.frame.height for entry in entries])
         alike = _Alike(entries, np.array([place for place, _ in group])[at], at)
         yield alike, pl.concat([entry.frame for entry in entries])
+
+
+def _by_window(of: _Alike, frame: pl.DataFrame, each_window: bool) -> tuple[_Alike, pl.DataFrame]:
+    """Rows that may have missed several windows, with the bounds of each of these."""
+    if MISSED not in frame.columns or not (each_window or of.entries[0].elsewhere):
+        return of, frame
+    counts = frame.get_column(MISSED).list.len().to_numpy()
+    rows = frame.explode(MISSED)
+    bounds = rows.get_column(MISSED).struct.unnest().get_columns()
+    return _Alike(of.entries, np.repeat(of.places, counts), np.repeat(of.at, counts)), rows.with_columns(
+        bounds
+    )
 
 
 def _said(of: _Alike) -> pl.DataFrame:
@@ -105,7 +131,7 @@ def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:
     missed = (*BOUNDS, MISSED) if is_late else ()
     own = [name for name in frame.columns if name != DIFF and name not in missed]
     bounds = [_bound(frame, name, is_late) for name in BOUNDS]
-    rows = frame.select(*bounds, DIFF, _missed(frame, is_late)).with_columns(json_rows(frame.select(own)))
+    rows = frame.select(*bounds, DIFF).with_columns(json_rows(frame.select(own)))
     return _said(of).hstack(rows).select(*LEDGER_SCHEMA)
 
 
@@ -120,22 +146,5 @@ def _in_order(schema: pl.Schema, parts: Sequence[tuple[_Alike, pl.DataFrame]]) -
 def _bound(frame: pl.DataFrame, name: str, is_late: bool) -> pl.Expr:
     if not is_late or name not in frame.columns:
         return pl.lit(None, TIME).alias(name)
-    return _instant(pl.col(name)).alias(name)
-
-
-def _missed(frame: pl.DataFrame, is_late: bool) -> pl.Expr:
-    """The windows that late rows missed: those that are listed, or else the one that there was."""
-    dtype = LEDGER_SCHEMA["windows"]
-    if not is_late or not {*BOUNDS} <= {*frame.columns}:
-        return pl.lit(None, dtype).alias("windows")
-    if MISSED in frame.columns:
-        bounds = [_instant(pl.element().struct.field(name)).alias(name) for name in BOUNDS]
-        return pl.col(MISSED).list.eval(pl.struct(bounds)).cast(dtype).alias("windows")
-    window = pl.struct(_instant(pl.col(name)).alias(name) for name in BOUNDS)
-    return pl.concat_list(window).cast(dtype).alias("windows")
-
-
-def _instant(bound: pl.Expr) -> pl.Expr:
-    """A bound as a time; null where it is in no year from 1 to 9999."""
-    instant = bound.to_physical().cast(pl.Int64)
-    return pl.when(instant.is_between(*YEARS)).then(instant).cast(TIME)
+    instant = pl.col(name).to_physical().cast(pl.Int64)
+    return pl.when(instant.is_between(*YEARS)).then(instant).cast(TIME).alias(name)

@@ -157,6 +157,12 @@ OTHER_SOURCES: dict[str, Callable[[ec.Engine], Any]] = {
     "kind": lambda engine: engine.source("a", COLUMNS, event_time="t"),
     "key": lambda engine: engine.source("a", COLUMNS, kind="upsert", key="k", event_time="t"),
     "other key": lambda engine: engine.source("a", COLUMNS, kind="upsert", key="v", event_time="t"),
+    "sequence": lambda engine: engine.source(
+        "a", COLUMNS, kind="upsert", key="k", event_time="t", sequence_by="v"
+    ),
+    "other sequence": lambda engine: engine.source(
+        "a", COLUMNS, kind="upsert", key="k", event_time="t", sequence_by="t"
+    ),
     "strict": lambda engine: engine.source("a", COLUMNS, **SOURCE, strict=True),
     "trusted": lambda engine: engine.source("a", COLUMNS, **SOURCE, trusted=True),
     "bounded": lambda engine: engine.source("a", COLUMNS, **SOURCE, bounded=True),

@@ -15,6 +15,7 @@ from hypothesis import given
 import evercurrent as ec
 from eventtime import simulator as sim
 from eventtime.pipelines import COLUMNS, OURS, Both, Run, Setup, read_as, runs
+from evercurrent.views.plan import BOUNDS
 from oracle import freeze
 from strategies import of_profile
 
@@ -29,25 +30,24 @@ def missed_by_rule(both: Both, epoch: Any) -> tuple[Pairs, Pairs]:
     rows = [(dict(zip(COLUMNS, row, strict=True)), diff) for row, diff in epoch.rows]
     for row, diff in sim.consolidated(rows).values():
         windows = pipeline.window.of(origin + row["at"])
-        missed = tuple(bounds for bounds in windows if both.simulator._is_closed(bounds[1], before))
-        if missed:
-            told = (*(freeze(origin + row["at"] if name == "at" else row[name]) for name in COLUMNS), missed)
-            (lost if len(missed) == len(windows) else elsewhere)[told] += diff
+        missed = [bounds for bounds in windows if both.simulator._is_closed(bounds[1], before)]
+        cells = tuple(freeze(origin + row["at"] if name == "at" else row[name]) for name in COLUMNS)
+        for bounds in missed:
+            (lost if len(missed) == len(windows) else elsewhere)[*cells, bounds] += diff
     return lost, elsewhere
 
 
 def missed_in_ledger(both: Both, epoch: int, *, elsewhere: bool) -> Pairs:
     """What the ledger says of an epoch: rows with the windows that they missed."""
     told: Pairs = Counter()
-    ledger = both.engine.ledger().filter(
+    ledger = both.engine.ledger(each_window=True).filter(
         pl.col("_epoch") == epoch, pl.col("reason").str.contains("in the others") == elsewhere
     )
     for entry in ledger.to_dicts():
         row = json.loads(entry["row"])
         row["at"] = both.run.seconds(datetime.fromisoformat(row["at"]))
-        windows = [tuple(both.run.seconds(bound) for bound in window.values()) for window in entry["windows"]]
-        assert windows[-1] == tuple(both.run.seconds(entry[name]) for name in ("window_start", "window_end"))
-        told[(*(freeze(row[name]) for name in COLUMNS), tuple(windows))] += entry["_diff"]
+        bounds = tuple(both.run.seconds(entry[name]) for name in BOUNDS)
+        told[(*(freeze(row[name]) for name in COLUMNS), bounds)] += entry["_diff"]
     return told
 
 
@@ -98,9 +98,8 @@ def test_every_pair_of_a_row_and_a_window_is_in_a_pane_or_in_the_ledger(
     for row, diff in came.items():
         for bounds in both.simulator.pipeline.window.of(run.origin + dict(row)["at"]):
             expected[bounds] += diff
-    for entry in both.engine.ledger().to_dicts():
-        for bounds in entry["windows"]:
-            refused[tuple(map(run.seconds, bounds.values()))] += entry["_diff"]
+    for entry in both.engine.ledger(each_window=True).to_dicts():
+        refused[tuple(run.seconds(entry[name]) for name in BOUNDS)] += entry["_diff"]
     stood = Counter[Any]()
     for row in both.view.read().select("window_start", "window_end", "n").iter_rows():
         stood[tuple(map(run.seconds, row[:2]))] += row[2]
@@ -147,7 +146,6 @@ def test_a_row_that_misses_a_window_is_in_the_other_and_in_the_ledger_and_is_not
     )
     utc = [bound.replace(tzinfo=UTC) for bound in (minute(-5), minute(5))]
     assert [entry["window_start"], entry["window_end"]] == utc
-    assert entry["windows"] == [{"window_start": utc[0], "window_end": utc[1]}]
     assert entry["_diff"] == 2
     assert json.loads(entry["row"])["v"] == 2
     assert engine.ledger("hits").is_empty()
@@ -160,10 +158,13 @@ def test_a_row_that_misses_all_its_windows_is_pushed_again_once() -> None:
     engine.push("hits", [("a", 2, minute(3))])
     (entry,) = engine.ledger().to_dicts()
     assert entry["reason"] == "too late for view 'sums': all of its windows were closed"
-    assert [window["window_start"] for window in entry["windows"]] == [
+    assert entry["window_end"] == minute(10).replace(tzinfo=UTC)
+    assert engine.ledger(each_window=True)["window_start"].to_list() == [
         minute(start).replace(tzinfo=UTC) for start in (-5, 0)
     ]
     assert engine.views["late"].read().select("k", "v").rows() == [("a", 2)]
+    with pytest.raises(ec.InputError, match="each_window= would give a row once for each window"):
+        engine.ledger("hits", each_window=True)
     mended = engine.ledger("hits").select("k", "v", pl.col("at").dt.offset_by("1h"))
     engine.push("hits", mended)
     assert view.read().filter(pl.col("window_end") > minute(60))["v"].to_list() == [2, 2]
@@ -179,7 +180,7 @@ def test_rows_whose_last_window_was_left_out_are_in_the_ledger_too() -> None:
     engine.advance("hits", minute(60).replace(tzinfo=UTC))
     engine.push("hits", [("a", 2, minute(3))])
     (entry,) = engine.ledger().to_dicts()
-    assert [window["window_end"] for window in entry["windows"]] == [minute(5).replace(tzinfo=UTC)]
+    assert entry["window_end"] == minute(5).replace(tzinfo=UTC)
 
 
 def test_what_was_missed_is_still_there_in_an_engine_that_is_opened_again(tmp_path: Any) -> None:
@@ -202,7 +203,8 @@ def test_windows_of_which_a_row_has_one_are_told_as_windows_too(window: Any) -> 
     engine.advance("hits", datetime(2027, 1, 1, tzinfo=UTC))
     engine.push("hits", [("a", 2, minute(3))])
     (entry,) = engine.ledger().to_dicts()
-    assert entry["windows"] == [{name: entry[name] for name in ("window_start", "window_end")}]
+    assert engine.ledger(each_window=True).equals(engine.ledger())
+    assert entry["window_end"] is not None
     assert engine.ledger("hits").height == 1
 
 
@@ -222,7 +224,7 @@ def test_windows_that_a_user_gives_to_a_row_are_pairs_of_their_own() -> None:
     ]
     engine.push("hits", [{"k": "a", "v": 2, "at": minute(3), "windows": given_windows}])
     assert view.read()["window_end"].to_list() == [minute(10)]
-    ends = sorted(window["window_end"] for entry in engine.ledger().to_dicts() for window in entry["windows"])
+    ends = sorted(engine.ledger()["window_end"])
     assert ends == [minute(5).replace(tzinfo=UTC), minute(6).replace(tzinfo=UTC)]
 
 

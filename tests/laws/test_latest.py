@@ -147,10 +147,9 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("twins")
-@pytest.mark.parametrize("mode", MODES)
 @of_profile(0.1)
-@given(data=st.data(), way=st.sampled_from(WAYS))
-def test_in_buckets(mode: str, data: st.DataObject, way: Way) -> None:
+@given(data=st.data(), mode=st.sampled_from(MODES), way=st.sampled_from(WAYS))
+def test_in_buckets(data: st.DataObject, mode: str, way: Way) -> None:
     TwinEngine.way = way
     check(data.draw(runs(mode=mode)))
 
