@@ -13,11 +13,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from threaded import NAMES, Acknowledged, Writer, declared, plain, recomputed
 
 import evercurrent as ec
 from evercurrent.core.run import Run, merge
 from evercurrent.core.spine import Spine
+from threaded import NAMES, Acknowledged, Writer, declared, plain, recomputed
 
 EPOCHS = 8
 

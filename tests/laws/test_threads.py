@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from threaded import NAMES, Acknowledged, Reader, Writer, declared, plain, recomputed, run_all
 
 import evercurrent as ec
+from threaded import NAMES, Acknowledged, Reader, Writer, declared, plain, recomputed, run_all
 
 SECONDS = 60.0 if os.environ.get("EVERCURRENT_TEST_PROFILE") == "long" else 3.0
 READERS, WRITERS = 8, 4
