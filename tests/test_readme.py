@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 from evercurrent.views.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md")}
+PAGES = {
+    name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "docs/concurrency.md")
+}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_python_of_the_readme_prints_what_it_shows(monkeypatch, tmp_path):
+@pytest.mark.parametrize("page", ["README.md", "docs/concurrency.md"])
+def test_python_of_a_page_prints_what_it_shows(page, monkeypatch, tmp_path):
     """The blocks run in order in one namespace; a ``text`` block after one is what that one prints.
 
     Those that use Spark are run by ``spark/test_readme_in_spark.py``.
@@ -26,12 +29,12 @@ def test_python_of_the_readme_prints_what_it_shows(monkeypatch, tmp_path):
     printed = ""
     compared = 0
     with pl.Config(restore_defaults=True):
-        for language, text in BLOCK.findall(PAGES["README.md"]):
+        for language, text in BLOCK.findall(PAGES[page]):
             if "spark_bridge" in text:
                 printed = ""
             elif language == "python":
                 with contextlib.redirect_stdout(io.StringIO()) as out:
-                    exec(compile(text, "README.md", "exec"), names)
+                    exec(compile(text, page, "exec"), names)
                 printed = out.getvalue()
             elif language == "text" and printed:
                 assert printed == text
