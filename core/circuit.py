@@ -24,7 +24,8 @@ class Node:
     """A place in the circuit: an operator, the nodes whose deltas it takes, and what was measured there.
 
     ``identity`` says what it computes, from the sources on; empty where nobody asked.
-    A node without inputs takes what arrived from outside under its name. ``seconds``, ``rows_in`` and
+    A node without inputs takes what arrived from outside under its name. ``only`` is a column and a value: of a change
+    in which no row has it there, the node, which has one input, would make nothing and stage nothing. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
     """
 
@@ -34,9 +35,14 @@ class Node:
     states: tuple[State, ...] = ()
     placement: Placement = ANYWHERE
     identity: str = ""
+    only: tuple[str, int | str] | None = None
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
+
+
+MOST_LOOKED_UP = 4_096
+"""Of a change of more rows it is not asked which values are in it."""
 
 
 class Deltas(dict[NodeId, Delta]):
@@ -86,11 +92,13 @@ def _require_placement(name: str, operator: Operator, states: Sequence[State], p
 class _Links:
     """Who is visited because of whom, for so many nodes.
 
-    ``behind`` are the nodes that take the output of a node, ``readers`` those that look at its state or findings,
+    ``behind`` are the nodes that take the output of a node, but for those that take only rows with some value, which are
+    in ``chosen``, by column and value; ``readers`` are those that look at its state or findings,
     ``entrances`` the nodes by the name under which rows arrive, ``waking`` those that may act without rows.
     """
 
     behind: list[list[NodeId]] = field(default_factory=list)
+    chosen: list[dict[str, dict[int | str, list[NodeId]]]] = field(default_factory=list)
     readers: list[list[NodeId]] = field(default_factory=list)
     entrances: dict[str, list[NodeId]] = field(default_factory=dict)
     waking: list[NodeId] = field(default_factory=list)
@@ -100,15 +108,33 @@ class _Links:
         for place in map(NodeId, range(len(self.behind), len(nodes))):
             node = nodes[place]
             self.behind.append([])
+            self.chosen.append({})
             self.readers.append([])
             for source in dict.fromkeys(node.inputs):
-                self.behind[source].append(place)
+                if node.only is None:
+                    self.behind[source].append(place)
+                else:
+                    column, value = node.only
+                    self.chosen[source].setdefault(column, {}).setdefault(value, []).append(place)
             for read in dict.fromkeys(node.placement.reads):
                 self.readers[read].append(place)
             if not node.inputs:
                 self.entrances.setdefault(node.name, []).append(place)
             if isinstance(node.operator, Waking):
                 self.waking.append(place)
+
+    def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
+        """The nodes that have something to do with a change."""
+        if not len(delta):
+            return
+        yield from self.behind[place]
+        for column, nodes in self.chosen[place].items():
+            if len(delta) > MOST_LOOKED_UP:
+                values: Iterable[int | str] = nodes
+            else:
+                values = delta.frame.get_column(column).unique().to_list()
+            for value in values:
+                yield from nodes.get(value, ())
 
 
 @dataclass(slots=True)
@@ -139,11 +165,12 @@ class Circuit:
         *inputs: NodeId,
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
+        only: tuple[str, int | str] | None = None,
     ) -> NodeId:
         """Add a node behind its inputs."""
         assert all(node < len(self.nodes) for node in inputs), (name, inputs)
         _require_placement(name, operator, states, placement)
-        self.nodes.append(Node(name, operator, inputs, tuple(states), placement))
+        self.nodes.append(Node(name, operator, inputs, tuple(states), placement, only=only))
         for state in states:
             if id(state) not in self._known_states:
                 self._known_states.add(id(state))
@@ -191,8 +218,7 @@ class Circuit:
             if place in deltas or not (place in due or self._wakes(place, now)):
                 continue  # It was here twice, or sleeps.
             yield place
-            behind = links.behind[place] if len(deltas[place]) else ()
-            for other in (*behind, *links.readers[place]):
+            for other in (*links.reached(place, deltas[place]), *links.readers[place]):
                 if other not in due:
                     due.add(other)
                     heappush(waiting, other)

@@ -134,8 +134,11 @@ class Builder:
         *inputs: NodeId,
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
+        only: tuple[str, int | str] | None = None,
     ) -> NodeId:
-        made = self.compiled.circuit.add(name, operator, *inputs, states=states, placement=placement)
+        made = self.compiled.circuit.add(
+            name, operator, *inputs, states=states, placement=placement, only=only
+        )
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan, self.place)
         behind = [nodes[source].identity for source in inputs]

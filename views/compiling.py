@@ -35,6 +35,7 @@ from evercurrent.core.stages import cut, mark_routes
 
 from .builder import Builder, Compiled, copied_columns, selecting
 from .compiling_windows import windows_over_time
+from .equalities import only_value
 from .plan import (
     Assign,
     Concat,
@@ -135,8 +136,9 @@ class Compiler(Builder):
                 passes = copied_columns(columns)
                 return self._linear(where, node, inputs, selecting(columns), apart, passes)
             case Filter(condition=condition):
-                passes = frozenset(node.schema)
-                return self._linear(where, node, inputs, _filtering(condition), True, passes)
+                linear = Linear(where, node.schema, _filtering(condition), keeps_rows_apart=True)
+                only = only_value(condition.expr, node.schema)
+                return self.add(node.label, linear, *inputs, placement=_passing(node), only=only)
             case Explode(columns=names):
                 passes = frozenset(node.schema) - frozenset(names)
                 return self._linear(

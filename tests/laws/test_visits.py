@@ -147,6 +147,53 @@ def test_a_row_visits_the_nodes_that_it_is_for() -> None:
     assert visited_by_a_row(60, sources=60) == visited_by_a_row(1, sources=1)
 
 
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_row_visits_the_one_filter_that_its_value_is_for(count: int) -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64, "s": pl.String})
+    for number in range(count):
+        engine.view(f"v{number}", rows.filter(pl.col("k") == number, pl.col("s") != "no").select("s"))
+    engine.push("rows", {"k": [0], "s": ["yes"]})
+    visited = [node.name for node in circuit_of(engine).nodes if node.rows_in]
+    assert len(visited) == 3, visited
+
+
+@pytest.mark.parametrize("most", [0, 3, 4_096])
+def test_filters_by_value_say_and_keep_the_same_with_fewer_visits(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evercurrent.core.circuit.MOST_LOOKED_UP", most)
+    columns = {"k": pl.Int8, "s": pl.String, "b": pl.Boolean, "f": pl.Float64}
+    engine = ec.Engine()
+    rows = engine.source("a", columns, kind="diffs")
+    conditions = [
+        pl.col("k") == 1, pl.lit(1) == pl.col("k"), pl.col("k") == 0, pl.col("k") == -1, pl.col("k") == pl.lit(None),
+        pl.col("s") == "1", pl.col("s") == "", (pl.col("s") == "x") | (pl.col("k") == 1), pl.col("f") == 1,
+        (pl.col("k") == 1) & (pl.col("s") == "x"), pl.col("b") == True, pl.col("k").eq_missing(pl.lit(None)),  # noqa: E712
+        ~(pl.col("k") == 1), pl.col("k") == pl.col("k"), pl.col("k") == pl.lit(1, pl.Int64), pl.col("k") == 1.0,
+    ]  # fmt: skip
+    for number, condition in enumerate(conditions):
+        engine.view(f"v{number}", rows.filter(condition).group_by("k").agg(n=pl.len(), m=pl.col("f").max()))
+    cells = [(1, "x", True, 1.0), (0, "1", False, -0.0), (-1, "", None, None), (None, None, True, 1.0)]
+    steps = [
+        Step(
+            {"a": pl.DataFrame([(*cell, diff) for cell in chosen], {**columns, DIFF: pl.Int64}, orient="row")}
+        )
+        for chosen in (cells[:1], cells[1:2], cells[2:], cells, [])
+        for diff in (1, 1, -1)
+    ]
+    assert_visits_change_nothing(engine._plan, steps, 4)
+
+
+def test_a_condition_that_cannot_be_computed_refuses_the_epoch_whatever_stands_beside_it() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64, "s": pl.String})
+    engine.view("v", rows.filter((pl.col("k") == 1) & (pl.col("s").cast(pl.Int64) > 0)))
+    with pytest.raises(ec.InputError, match="'v'"):
+        engine.push("rows", {"k": [2], "s": ["no number"]})
+    assert engine.push("rows", {"k": [2], "s": ["3"]}) == 1
+
+
 def test_nothing_is_visited_in_an_epoch_without_rows() -> None:
     engine = ec.Engine()
     rows = engine.source("a", {"k": pl.Int64})
