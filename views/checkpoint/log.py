@@ -199,6 +199,8 @@ class CommitLog:
 
     def _cut_short(self) -> str:
         """What to add where older records are there and cannot be read, as what they go on from is not."""
+        if not self._records.firsts:
+            return ""
         first = self._records.firsts[0]
         before = self._records.known(first).before
         if self._records.known(first).whole or before is None:
