@@ -20,6 +20,7 @@ from durability.test_input_log import copied
 from durability.test_options import crash, feed, records, started
 from evercurrent.core.clock import Now
 from evercurrent.views import durability
+from evercurrent.views.checkpoint.pending import pending_inputs
 from evercurrent.views.cli import app
 from evercurrent.views.running import Running
 from evercurrent.views.store import LocalStore
@@ -267,3 +268,17 @@ def test_epoch_0_has_no_time(tmp_path: Path) -> None:
         shown = CliRunner().invoke(app, ["checkpoint", words[0], str(tmp_path), *words[1:]]).output
         assert "before any input" in shown
         assert "1970" not in shown
+
+
+def test_who_looks_while_somebody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look at the commits and one at the log there may be another commit, and a log that begins anew."""
+    monkeypatch.setattr(durability, "MOST_WAITING", 3)
+    engine = started(tmp_path)
+    feed(engine, range(1, 3))
+    store = LocalStore(tmp_path)
+    assert len(pending_inputs(store, 0)) == 2
+    feed(engine, range(3, 6))
+    assert records(tmp_path) == ["000000000000", "000000000001"]
+    assert pending_inputs(store, 0) == ()
+    assert len(pending_inputs(store, 3)) == 2
+    assert CliRunner().invoke(app, ["checkpoint", "verify", str(tmp_path)]).exit_code == 0

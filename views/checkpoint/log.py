@@ -135,7 +135,8 @@ class CommitLog:
         epochs = self.epochs()
         at = bisect_right(epochs, epoch) - 1
         if at < 0 or epochs[at] != epoch:
-            raise EpochGoneError(f"{self.store.url}: {_what_there_is(epoch, epochs, at)}")
+            cut = self._cut_short() if at < 0 else ""
+            raise EpochGoneError(f"{self.store.url}: {_what_there_is(epoch, epochs, at)}{cut}")
         first = self._records.retained()[at]
         commit, _ = self._records.commit(first)
         if commit.epoch != epoch:
@@ -158,6 +159,7 @@ class CommitLog:
             raise EpochGoneError(
                 f"{self.store.url}: the deltas of {view!r} after epoch {since} are no longer retained, those after "
                 f"{firsts[0] - 1} are; start from the contents of the view, or keep more commits with Checkpoint(keep=...)"
+                f"{self._cut_short()}"
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
         said = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
@@ -215,6 +217,16 @@ class CommitLog:
         for segment in closed_segments(kept, wholes):
             if all(records.file_of(first) == record_name(first) for first in segment):
                 records.pack(segment)
+
+    def _cut_short(self) -> str:
+        """What to add where older records are there and cannot be read, as what they go on from is not."""
+        if not self._records.firsts:
+            return ""
+        first = self._records.firsts[0]
+        before = self._records.known(first).before
+        if self._records.known(first).whole or before is None:
+            return ""
+        return f"; {record_name(before)}, from which {record_name(first)} goes on, is missing: lost, or swept in part"
 
     def _look(self) -> None:
         self._last, self._differences = None, 0

@@ -22,12 +22,15 @@ def require_acknowledged(store: Store, said: Acknowledged | None, last: int | No
         raise MissingFileError(
             f"{store.url}: {record_name(said.first)} is missing: epoch {said.committed} was committed and acknowledged, and "
             f"{there}; restore it from a copy of the checkpoint. After a power failure, open the checkpoint with its "
-            "application, which restores it. To go on without it, move writer.acknowledged away"
+            "application, which restores it. To go on without it (as with a copy that was made while somebody wrote), move "
+            "writer.acknowledged away"
         )
 
 
 def pending_inputs(store: Store, last: int | None) -> Sequence[memoryview]:
     """The input of the epochs after the last commit, of this epoch: of all that were acknowledged.
+
+    If there is a later commit by now, as somebody is writing, there is none after this one.
 
     Raises:
         MissingFileError, CorruptFileError: some are lost; names the file.
@@ -35,11 +38,24 @@ def pending_inputs(store: Store, last: int | None) -> Sequence[memoryview]:
     epoch = -1 if last is None else last
     try:
         return store.inputs_after(epoch)
-    except LogGapError as gap:
+    except CheckpointError as error:
+        if _is_there(store, record_name(epoch + 1)):
+            return ()
+        if not isinstance(error, LogGapError):
+            raise
+        gap = error
         raise MissingFileError(
             f"{store.url}: {record_name(epoch + 1)} is missing: there is input of epoch {gap.first}, so epoch "
             f"{gap.first - 1} was committed; restore it from a copy of the checkpoint"
         ) from gap
+
+
+def _is_there(store: Store, name: str) -> bool:
+    try:
+        store.read(name)
+    except CheckpointError:
+        return False
+    return True
 
 
 def require_committed(store: Store, last: Commit | None) -> None:

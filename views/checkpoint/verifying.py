@@ -112,7 +112,10 @@ def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
             faults.append(Fault(name, f"{what}; what it alone names is not checked"))
             expected, begun = None, True
     if records.firsts and not begun:
-        faults.append(Fault(record_name(records.firsts[0]), "goes on from a commit that is missing"))
+        first = records.firsts[0]
+        before = records.known(first).before
+        lost = record_name(0 if before is None else before)
+        faults.append(Fault(lost, f"is missing, and {record_name(first)} goes on from it"))
     return refs, faults
 
 

@@ -210,7 +210,8 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
     if is_owed or any(its_number > last + 1 for its_number in later):
         raise CorruptFileError(
             f"{path} is damaged: the input of epoch {last + 1}, at byte {at:,}, is not what was written, and that epoch was "
-            "acknowledged; restore the file from a copy of the checkpoint"
+            "acknowledged; restore the file from a copy of the checkpoint. To go on from the last commit, without the epochs "
+            "after it, move it and writer.acknowledged away"
         )
     return entries
 

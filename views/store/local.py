@@ -58,7 +58,7 @@ class LocalStore:
 
     Who has the lock commits by way of a journal: all files of a commit are one write to it and one wait. The files
     themselves are there when ``commit`` returns, for all to read, and are synced later, in the background. After a
-    power failure it takes the next ``lock`` to have them all as they were; until then readers may miss the last ones.
+    power failure it takes the next ``lock`` to have them all as they were; until then readers may find the last ones missing.
 
     Raises:
         CheckpointError: there is something at that path and it is not a folder.
@@ -178,15 +178,18 @@ class LocalStore:
             return read_acknowledged(self.url)
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
-        """See ``Store.own_faults``: of the journal, while nobody has the lock, or when the writer is between commits."""
+        """See ``Store.own_faults``: what is a folder, and a journal that does not hold what was committed by way of it."""
         folders = [(name, "is a folder") for name in OWN if os.path.isdir(f"{self.url}/{name}")]
         if folders:
             return folders
-        try:
-            journal_entries(self.url)
-        except (CorruptFileError, MissingFileError) as error:
-            name, _, what = str(error).removeprefix(f"{self.url}/").partition(" ")
-            return [(name, what)]
+        for is_last in (False, True):  # The first time it may have been emptied while it was read.
+            try:
+                journal_entries(self.url)
+                break
+            except (CorruptFileError, MissingFileError) as error:
+                name, _, what = str(error).removeprefix(f"{self.url}/").partition(" ")
+                if is_last:
+                    return [(name, what.partition(";")[0])]
         return []
 
     @contextmanager
