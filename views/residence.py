@@ -15,7 +15,7 @@ from .checkpoint import PieceRef, Saver, StateRecord
 SHARE_OF_MERGE = 8
 """No merge makes a run of more than this part of the limit."""
 
-HELD = 0.5
+HELD = 0.4
 """States are mapped until no more than this part of the limit is held: the rest is for merges, which hold a run twice."""
 
 GIVE_BACK_EVERY = 8

@@ -81,6 +81,22 @@ def test_wide_deltas_are_in_several_parts(tmp_path: Path) -> None:
     assert [pieces.read_delta(ref).rows() for ref in refs] == [frame.rows() for frame in heard]
 
 
+def test_deltas_that_are_much_are_apart_from_states_that_live_longer(tmp_path: Path) -> None:
+    with opened(tmp_path, keep=1) as engine:
+        engine.view("all", engine.sources["rows"])
+        for number in range(40):
+            engine.push("rows", {"k": [number] * 20_000, "word": [f"{number} {k}" for k in range(20_000)]})
+            engine.checkpoint()
+    log = CommitLog(LocalStore(tmp_path), full_every=1)
+    log.sweep(1, 0)
+    last = log.last
+    assert last is not None
+    named = {ref for state in last.states.values() for ref in state.pieces}
+    named |= {ref.piece for refs in last.deltas.values() for ref in refs}
+    there = sum(file.stat().st_size for folder in ("pieces", "deltas") for file in files(tmp_path, folder))
+    assert there <= 3 * sum(ref.size for ref in named)
+
+
 def test_deltas_are_read_with_arrow_alone(tmp_path: Path) -> None:
     with commits_put_off(), opened(tmp_path) as engine:
         feed(engine, range(5))

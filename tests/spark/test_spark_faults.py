@@ -27,6 +27,8 @@ LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 HITS = batches(5 if LONG else 3, 16)
 SHORT = HITS if LONG else HITS[:2]
 """Where there are many operations."""
+DRIVEN = batches(5, 16)
+"""Where an epoch has few: a commit is a file and its record."""
 MORE = batches(12, 6)
 WHENS: tuple[When, ...] = ("before", "after", "torn")
 
@@ -114,7 +116,7 @@ def test_a_driver_that_lives_on_is_offered_the_batch_again(
     when: When, elsewhere: bool, tmp_path: Path
 ) -> None:
     """A162 in buckets: a failed epoch has not happened, in the store and in memory."""
-    frames = SHORT
+    frames = SHORT if elsewhere else DRIVEN
     expected, failures = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames), 0
     # Where there are many operations each fails in one of the three ways.
     few = elsewhere and not LONG
@@ -154,7 +156,7 @@ def memory(offering: Offering) -> tuple[Any, ...]:
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["driver", "elsewhere"])
 def test_a_driver_is_killed_at_every_operation(elsewhere: bool, tmp_path: Path) -> None:
     """A163 in buckets. To be killed after an operation is to be killed before the next one, so it is enough to tear each in two."""
-    frames = SHORT if elsewhere else HITS
+    frames = SHORT if elsewhere else DRIVEN
     expected = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames)
     for n in itertools.count():
         store = FailingStore(LocalStore(tmp_path / str(n)), n, "torn", error=Killed)

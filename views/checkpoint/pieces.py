@@ -34,6 +34,9 @@ PADDING = bytes(ALIGNED)
 OPEN_FILES = 64
 """Files of several pieces that stay mapped."""
 
+DELTAS_APART = 1 << 18
+"""Deltas of a commit that are more bytes have a file of their own: runs of states may live longer, and their file with them."""
+
 OPEN_DELTAS = 16
 """Pieces with the deltas of several epochs that stay open: who reads one epoch may read the next."""
 
@@ -203,30 +206,30 @@ class Batch:
 
         Large ones have files of their own, as ``add_delta`` makes them.
         """
-        refs: dict[int, DeltaRef] = {}
         by_view: dict[str, list[int]] = {}
         for at, (view, _, _) in enumerate(deltas):
             by_view.setdefault(view, []).append(at)
-        for view, places in by_view.items():
-            for part in _in_parts(places, [deltas[at][2].height for at in places]):
-                frames = [_with_epoch(*deltas[at][1:]) for at in part]
-                refs |= zip(part, self._add_part(view, [deltas[at][1] for at in part], frames), strict=True)
+        parts = [
+            _Together(view, part, [_with_epoch(*deltas[at][1:]) for at in part])
+            for view, places in by_view.items()
+            for part in _in_parts(places, [deltas[at][2].height for at in places])
+        ]
+        small = sum(part.content.size for part in parts if part.content.size < OWN_FILE)
+        folder = "pieces" if small <= DELTAS_APART else DELTAS.rstrip("/")
+        refs: dict[int, DeltaRef] = {}
+        for part in parts:
+            piece = self._add_together(part, deltas[part.places[0]][1], folder)
+            first = 0
+            for at, frame in zip(part.places, part.frames, strict=True):
+                is_all = len(part.places) == 1
+                refs[at] = DeltaRef(deltas[at][1], piece, first, None if is_all else frame.height)
+                first += frame.height
         return [refs[at] for at in range(len(deltas))]
 
-    def _add_part(self, view: str, epochs: Sequence[int], frames: Sequence[pl.DataFrame]) -> list[DeltaRef]:
-        together = frames[0] if len(frames) == 1 else pl.concat(frames)
-        content = as_plain_bytes(together)
-        if content.size >= OWN_FILE:
-            piece = self._add_file(_name_of_deltas(view, epochs[0]), content, together.height)
-        else:
-            piece = self._add(content, together.height, "pieces")
-        if len(frames) == 1:
-            return [DeltaRef(epochs[0], piece)]
-        firsts = itertools.accumulate([frame.height for frame in frames], initial=0)
-        return [
-            DeltaRef(epoch, piece, first, frame.height)
-            for epoch, first, frame in zip(epochs, firsts, frames, strict=False)
-        ]
+    def _add_together(self, part: _Together, epoch: int, folder: str) -> PieceRef:
+        if part.content.size >= OWN_FILE:
+            return self._add_file(_name_of_deltas(part.view, epoch), part.content, part.rows)
+        return self._add(part.content, part.rows, folder)
 
     def put(self) -> None:
         """Write everything that was added.
@@ -273,6 +276,17 @@ class _SharedFile:
         self.parts += [*content.parts, PADDING[:padding]]
         self.size += content.size + padding
         return ref
+
+
+class _Together:
+    """Deltas of a view that are one piece: their places among all, and the piece."""
+
+    def __init__(self, view: str, places: Sequence[int], frames: Sequence[pl.DataFrame]) -> None:
+        self.view = view
+        self.places = places
+        self.frames = frames
+        self.rows = sum(frame.height for frame in frames)
+        self.content = as_plain_bytes(frames[0] if len(frames) == 1 else pl.concat(frames))
 
 
 def _with_epoch(epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
