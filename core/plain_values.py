@@ -18,6 +18,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from json.encoder import encode_basestring_ascii
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -30,13 +31,8 @@ DEEPEST = 100
 LEAST, MOST = -(1 << 63), (1 << 64) - 1
 """Whole numbers that are written as digits; others are written in base 16, of which Python reads any length."""
 
-AS_THEY_ARE = frozenset({type(None), bool, str})
-"""Types that JSON has."""
-
 NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[A-Za-z]{1,2}\])?")
 """The texts of numpy's types that hold their values themselves."""
-
-ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 
 
 class NotPlainError(TypeError):
@@ -62,7 +58,7 @@ def encoded(value: object) -> bytes:
     Raises:
         NotPlainError: a type that is none of these, nested too deep, or in itself.
     """
-    return ENCODER.encode(_tree(value, 0)).encode()
+    return _json(value, 0).encode()
 
 
 def decoded(data: bytes) -> Any:
@@ -88,64 +84,66 @@ def type_name(value: object) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _tree(value: Any, depth: int) -> Any:
-    """A value as JSON has it."""
+def _json(value: Any, depth: int) -> str:
+    """A value as JSON."""
     kind = type(value)
-    if kind in AS_THEY_ARE:
-        return value
-    if kind is int:
-        return value if LEAST <= value <= MOST else {"int": f"{value:x}"}
-    if kind is float:
-        return value if math.isfinite(value) else {"float": repr(value)}
+    write = SCALARS.get(kind)
+    if write is not None:
+        return write(value)
     if depth >= DEEPEST:
         raise NotPlainError(f"a {type_name(value)} that is nested more than {DEEPEST} deep, or holds itself,")
     if kind is list:
-        return _trees(value, depth)
-    write = WRITE.get(kind)
-    if write is None:
-        if not isinstance(value, np.generic):
-            raise NotPlainError(type_name(value))
-        write = _number
-    name = "number" if isinstance(value, np.generic) else kind.__name__
-    return {name: write(value, depth)}
+        return _array(value, depth)
+    nested = NESTED.get(kind)
+    if nested is not None:
+        return f'{{"{kind.__name__}":{nested(value, depth)}}}'
+    if isinstance(value, np.generic):
+        return f'{{"number":["{_numpy_type(value)}",{_bytes_text(value.tobytes())}]}}'
+    raise NotPlainError(type_name(value))
 
 
-def _trees(values: Any, depth: int) -> list[Any]:
-    """Several values in their order. Those of JSON's own types are taken as they are."""
+def _array(values: Any, depth: int) -> str:
+    """Several values in their order; many numbers of one type in one go."""
     kinds = set(map(type, values))
-    if kinds <= AS_THEY_ARE:
-        return list(values)
-    if kinds == {int} and min(values) >= LEAST and max(values) <= MOST:
-        return list(values)
     if kinds == {float} and all(map(math.isfinite, values)):
-        return list(values)
-    return [_tree(value, depth + 1) for value in values]
+        return f"[{','.join(map(float.__repr__, values))}]"
+    return f"[{','.join([_json(value, depth + 1) for value in values])}]"
 
 
-def _in_order(values: Any, depth: int) -> list[Any]:
+def _in_order(values: Any, depth: int) -> str:
     """Several values that have no order, in that of their texts."""
-    return sorted((_tree(value, depth + 1) for value in values), key=ENCODER.encode)
+    return f"[{','.join(sorted([_json(value, depth + 1) for value in values]))}]"
 
 
-def _pairs(values: dict[Any, Any], depth: int) -> list[Any]:
-    pairs = ([_tree(key, depth + 1), _tree(value, depth + 1)] for key, value in values.items())
-    return sorted(pairs, key=lambda pair: ENCODER.encode(pair[0]))
+def _pairs(values: dict[Any, Any], depth: int) -> str:
+    pairs = sorted([(_json(key, depth + 1), _json(value, depth + 1)) for key, value in values.items()])
+    return f"[{','.join([f'[{key},{value}]' for key, value in pairs])}]"
 
 
-def _text(data: Any, depth: int = 0) -> str:
-    return base64.b64encode(data).decode()
+def _whole(value: int) -> str:
+    return int.__repr__(value) if LEAST <= value <= MOST else f'{{"int":"{value:x}"}}'
+
+
+def _real(value: float) -> str:
+    text = float.__repr__(value)
+    return text if value - value == 0 else f'{{"float":"{text}"}}'
+
+
+def _tagged(name: str, parts: Callable[[Any], Any]) -> Callable[[Any], str]:
+    """Writes a value as these parts of it, which JSON has."""
+    return lambda value: f'{{"{name}":{json.dumps(parts(value), separators=(",", ":"))}}}'
+
+
+def _bytes_text(data: Any) -> str:
+    return f'"{base64.b64encode(data).decode()}"'
 
 
 def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def _number(value: Any, depth: int) -> list[Any]:
-    return [_numpy_type(value), _text(value.tobytes())]
-
-
-def _array(value: Any, depth: int) -> list[Any]:
-    return [_numpy_type(value), list(value.shape), _text(value.tobytes())]
+def _numbers(value: Any, depth: int) -> str:
+    return f'["{_numpy_type(value)}",{json.dumps(value.shape)},{_bytes_text(value.tobytes())}]'
 
 
 def _numpy_type(value: Any) -> str:
@@ -169,7 +167,7 @@ def _columns(value: Any, depth: int) -> str:
         frame.rechunk().write_ipc(file)
     except pl.exceptions.PolarsError as error:
         raise NotPlainError(f"a {type_name(value)} of {', '.join(map(str, frame.dtypes))}") from error
-    return _text(file.getbuffer())
+    return _bytes_text(file.getbuffer())
 
 
 def _frame(text: str) -> pl.DataFrame:
@@ -199,35 +197,40 @@ def _zone_of(said: Any) -> tzinfo | None:
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def _instant(value: datetime | time, depth: int) -> list[Any]:
+def _instant(value: datetime | time) -> list[Any]:
     return [value.replace(tzinfo=None).isoformat(), _zone(value.tzinfo), value.fold]
 
 
-def _queue(value: deque[Any], depth: int) -> list[Any]:
-    return [value.maxlen, _trees(value, depth)]
+SCALARS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "null",
+    bool: lambda value: "true" if value else "false",
+    str: encode_basestring_ascii,
+    int: _whole,
+    float: _real,
+    bytes: lambda value: f'{{"bytes":{_bytes_text(value)}}}',
+    bytearray: lambda value: f'{{"bytearray":{_bytes_text(value)}}}',
+    complex: lambda value: f'{{"complex":[{_real(value.real)},{_real(value.imag)}]}}',
+    date: _tagged("date", date.isoformat),
+    datetime: _tagged("datetime", _instant),
+    time: _tagged("time", _instant),
+    timedelta: _tagged("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    Decimal: _tagged("Decimal", str),
+    Fraction: lambda value: f'{{"Fraction":[{_whole(value.numerator)},{_whole(value.denominator)}]}}',
+}
+"""What is written of a value that holds no others."""
 
-
-WRITE: dict[type, Callable[[Any, int], Any]] = {
-    tuple: _trees,
+NESTED: dict[type, Callable[[Any, int], str]] = {
+    tuple: _array,
     dict: _pairs,
     Counter: _pairs,
     set: _in_order,
     frozenset: _in_order,
-    deque: _queue,
-    bytes: _text,
-    bytearray: _text,
-    complex: lambda value, depth: [_tree(value.real, depth), _tree(value.imag, depth)],
-    date: lambda value, depth: value.isoformat(),
-    datetime: _instant,
-    time: _instant,
-    timedelta: lambda value, depth: [value.days, value.seconds, value.microseconds],
-    Decimal: lambda value, depth: str(value),
-    Fraction: lambda value, depth: [_tree(value.numerator, depth), _tree(value.denominator, depth)],
-    np.ndarray: _array,
+    deque: lambda value, depth: f"[{json.dumps(value.maxlen)},{_array(value, depth)}]",
+    np.ndarray: _numbers,
     pl.Series: _columns,
     pl.DataFrame: _columns,
 }
-"""What is written of a value, under the name of its type."""
+"""What is written of a value that may hold others, under the name of its type."""
 
 READ: dict[str, Callable[[Any], Any]] = {
     "int": lambda text: int(text, 16),
