@@ -41,19 +41,28 @@ class RowExpressions:
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns over the rows of a frame; in one thread where there are too few rows to share out."""
         height = frame.height
-        if height == 1:
-            return self._select([column.new_from_index(0, 2) for column in frame.get_columns()]).slice(0, 1)
-        if self._over_elements and height:
-            return self._select(frame.vstack(frame).get_columns()).slice(0, height)
-        return self._select(frame.get_columns())
+        if height == 1 or (self._over_elements and height):
+            return self._select(twice(frame)).slice(0, height)
+        return self._select(written_out(frame))
 
-    def _select(self, columns: list[pl.Series]) -> pl.DataFrame:
-        # As columns of a frame they may be known to be constant; as Series they are written out.
-        frame = pl.DataFrame(columns)
+    def _select(self, frame: pl.DataFrame) -> pl.DataFrame:
         if frame.height <= MANY_ROWS:
             return frame.select_seq(self._exprs)
         # Threads share out a frame by its chunks, and a chunk may be of one row.
         return frame.rechunk().select(self._exprs)
+
+
+def written_out(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in columns of which nothing is known: as Series they are written out."""
+    return pl.DataFrame(frame.get_columns())
+
+
+def twice(frame: pl.DataFrame) -> pl.DataFrame:
+    """All rows and then all rows again, written out."""
+    if frame.height == 1:
+        return pl.DataFrame([column.new_from_index(0, 2) for column in frame.get_columns()])
+    # In one piece: of what is chosen from two, the pieces may be of one row again.
+    return written_out(frame.vstack(frame).rechunk())
 
 
 def has_element_expression(expr: pl.Expr) -> bool:

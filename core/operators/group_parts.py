@@ -17,6 +17,7 @@ from ..grouping import Groups
 from ..kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
 from ..routes import WORDS, Route
+from ..row_values import twice
 from ..run import Layout, make_run
 from ..schema import DIFF
 from ..spine import Spine
@@ -215,7 +216,7 @@ class WholePart(_Read):
     def _values(self, found: Found, height: int) -> pl.Series:
         frame, owners = _repeated_rows(found)
         if self._twice and len(owners):
-            frame, owners = frame.vstack(frame), np.concatenate((owners, owners + height))
+            frame, owners = twice(frame), np.concatenate((owners, owners + height))
         frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
         aggregated = self._aggregate.expr.alias(self._aggregate.output)
         computed = frame.group_by(OWNER, maintain_order=True).agg(aggregated)

@@ -11,6 +11,7 @@ from ..clock import Now
 from ..delta import Delta
 from ..errors import InputError, first_line
 from ..kernels import stack, with_plain_zeros
+from ..row_values import twice, written_out
 from ..schema import DIFF
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
@@ -81,11 +82,11 @@ class MapBatches:
 
     def _mapped(self, rows: pl.DataFrame, diff: int) -> Delta:
         if rows.height > 1:
-            mapped = self._applied(rows)
+            mapped = self._applied(written_out(rows))
             if mapped.height != 1:
                 return Delta.of(mapped, np.full(mapped.height, diff))
-        twice = self._applied(rows.vstack(rows))
-        counted = Delta.of(twice, np.ones(twice.height, np.int64)).consolidate()
+        mapped = self._applied(twice(rows))
+        counted = Delta.of(mapped, np.ones(mapped.height, np.int64)).consolidate()
         if (counted.diffs % 2).any():
             raise InputError(
                 f"{self._where}: given a row twice the function made something of it only once, so it does not treat "

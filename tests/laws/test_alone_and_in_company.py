@@ -40,7 +40,7 @@ def test_nothing_is_left(name: str, first: int) -> None:
     engine = ec.Engine()
     rows = engine.source("a", {"x": pl.Float64, "b": pl.Boolean}, kind="diffs", trusted=True)
     view = engine.view("v", PROGRAMS[name](rows))
-    again = engine.view("again", view.group_by(view.columns).agg(n=pl.len()))
+    again = engine.view("again", view.group_by(view.columns).agg(times=pl.len()))
     others = [row for place, row in enumerate(ROWS) if place != first]
     for epoch in ([ROWS[first]], others):
         engine.push("a", [(*row, 1) for row in epoch])
