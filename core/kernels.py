@@ -253,7 +253,7 @@ def has_floats(dtype: pl.DataType) -> bool:
     if isinstance(dtype, pl.Struct):
         return any(has_floats(inner) for inner in dtype.to_schema().values())
     if isinstance(dtype, pl.List | pl.Array):
-        return has_floats(dtype.inner)  # type: ignore[arg-type]
+        return has_floats(dtype.inner)
     return dtype.is_float()
 
 
@@ -266,7 +266,7 @@ def _plain_within(values: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     if isinstance(dtype, pl.Array):
         return values.arr.eval(_plain_within(pl.element(), dtype.inner))  # type: ignore[arg-type]
     if isinstance(dtype, pl.Struct):
-        fields = dtype.to_schema().items()
+        fields = pl.Schema(dtype.to_schema()).items()
         plain = [
             _plain_within(pl.field(name), inner).alias(name) for name, inner in fields if has_floats(inner)
         ]

@@ -45,7 +45,7 @@ class Linear:
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
                 # Where all rows are null some functions of lists forget the type of the elements.
-                frame = frame.cast(dict(self._nothing.frame.schema))
+                frame = frame.cast(self._nothing.frame.schema)
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
         return (
