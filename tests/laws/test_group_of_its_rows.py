@@ -175,6 +175,7 @@ def variance(values: Sequence[float]) -> float:
         max_size=6,
     )
 )
+@settings(max_examples=settings().max_examples // 5)
 def test_the_variance_is_that_of_fractions(groups: list[list[float]]) -> None:
     engine = ec.Engine()
     view = engine.view(
