@@ -24,6 +24,7 @@ from .exact import (
     float_squares,
     integer_limbs,
     integers,
+    is_finite,
     magnitude_parts,
     nearest,
     spreads,
@@ -245,16 +246,19 @@ def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: In
 
 
 def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
-    """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line."""
+    """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line.
+
+    Exponents go beside until the end, as what is above the line may be out of reach where the result is not.
+    """
     total, squares = f"sum:{aggregate.input}", f"squares:{aggregate.input}"
     degrees = values - aggregate.ddof
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         below = np.maximum(values, 1).astype(np.float64) * np.maximum(degrees, 1)
         spread, power = spreads(total, squares, sums, values)
         variance = np.maximum(spread, 0.0) / below
         if isinstance(dtype, pl.Decimal):
             variance = variance / 10.0 ** (2 * dtype.scale)
-        variance = np.where(np.isfinite(nearest(total, sums, len(values))), variance, np.nan)
+        variance = np.where(is_finite(total, sums, len(values)), variance, np.nan)
         is_std = aggregate.kind == "std"
         result = np.ldexp(np.sqrt(variance), power // 2) if is_std else np.ldexp(variance, power)
     column = _fitted(aggregate, pl.Series(aggregate.output, result))

@@ -26,10 +26,6 @@ NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 """Values that have no limbs, by the names under which they are counted."""
 
 
-DOWN = 36
-"""By how many limbs a difference is lowered that is too large for a float: its quotient may not be."""
-
-
 def limb_name(prefix: str, limb: int) -> str:
     """The name of a limb among the additive columns of a run."""
     return f"{prefix}[{limb}]"
@@ -215,8 +211,21 @@ def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
     return np.where(extra == 0, rounded, extra)
 
 
-def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> tuple[Floats, int]:
-    """count * (sum of squares) - (sum)^2, exact and then rounded once: floats, times a power of two."""
+def is_finite(prefix: str, sums: Mapping[str, Ints], height: int) -> Mask:
+    """Where no NaN and no infinity is in a sum. The sum itself may be too large for a float all the same."""
+    finite = np.ones(height, np.bool_)
+    for name in NOT_FINITE:
+        count = sums.get(f"{prefix}[{name}]")
+        finite &= True if count is None else count == 0
+    return finite
+
+
+def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> tuple[Floats, Ints]:
+    """count * (sum of squares) - (sum)^2, exact and then rounded once: floats, and the exponents of two to each.
+
+    The exponents are even, and each row has its own: a difference may be too large or too small for a float, and what
+    is made of it is not.
+    """
     difference: dict[int, Ints] = {}
 
     def add(limb: int, part: Ints) -> None:
@@ -231,10 +240,11 @@ def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) ->
     for j, square in carried(limbs_of(squares, sums)):
         add(j, (square * counts) & MASK)
         add(j + 1, (square * counts) >> BITS)
-    rounded = _rounded(difference, len(counts))
-    if np.isfinite(rounded).all():
-        return rounded, 0
-    return _rounded({limb - DOWN: part for limb, part in difference.items()}, len(counts)), DOWN * BITS
+    if not difference:
+        return np.zeros(len(counts)), np.zeros(len(counts), np.int64)
+    magnitudes, negative = _magnitudes(difference)
+    rounded, exponent = _leading(magnitudes)
+    return np.where(negative, -rounded, rounded), exponent
 
 
 def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]:
@@ -267,23 +277,31 @@ def _nearest(limbs: list[tuple[int, Ints]]) -> Floats:
 
 
 def _nearest_of_many(limbs: list[tuple[int, Ints]]) -> Floats:
-    """The nearest float, from the three limbs that lead and a bit for all below."""
+    rounded, exponent = _leading(limbs)
+    return _lifted(rounded, exponent)
+
+
+def _leading(limbs: list[tuple[int, Ints]]) -> tuple[Floats, Ints]:
+    """The nearest 53 bits, from the three limbs that lead and a bit for all below, and their exponents of two."""
     ladder = np.stack([np.zeros_like(limbs[0][1])] * 3 + [total for _, total in limbs])
     at = np.arange(ladder.shape[1])
     nonzero = ladder != 0
     top = np.maximum(len(ladder) - 1 - nonzero[::-1].argmax(axis=0), 3)
     below = np.logical_or.accumulate(nonzero, axis=0)[top - 3, at]
-    exponent = BITS * (limbs[0][0] + top - 3)
-    first, second = _scaled(ladder[top, at], exponent), _scaled(ladder[top - 1, at], exponent - BITS)
-    total, error = _two_sum(first, second)
+    total, error = _two_sum(_scaled(ladder[top, at], 2 * BITS), _scaled(ladder[top - 1, at], BITS))
     # The sticky bit stands for all limbs below the third: it breaks ties and reaches no bit that is kept.
-    return total + (error + _scaled(ladder[top - 2, at] | below, exponent - 2 * BITS))
+    rounded = total + (error + (ladder[top - 2, at] | below).astype(np.float64))
+    return rounded, BITS * (limbs[0][0] + top - 5)
 
 
-def _scaled(total: Ints, exponent: Ints | int) -> Floats:
+def _scaled(total: Ints, exponent: int) -> Floats:
+    return _lifted(total.astype(np.float64), exponent)
+
+
+def _lifted(values: Floats, exponent: Ints | int) -> Floats:
     with np.errstate(over="ignore", under="ignore"):
-        scaled: Floats = np.ldexp(total.astype(np.float64), exponent)
-    return scaled
+        lifted: Floats = np.ldexp(values, exponent)
+    return lifted
 
 
 def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -235,15 +236,39 @@ def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.
     return ~words if descending else words
 
 
-def computed(frame: pl.DataFrame, exprs: Sequence[pl.Expr]) -> pl.DataFrame:
-    """These expressions over a frame; in one thread where there are too few rows to share out."""
-    return frame.select(exprs) if frame.height > MANY_ROWS else frame.select_seq(exprs)
-
-
 def with_plain_zeros(column: pl.Series) -> pl.Series:
     """The column with 0.0 for -0.0: they are one value to a key, and must be one to an expression."""
     if not column.dtype.is_float():
-        return column
+        if not has_floats(column.dtype):
+            return column
+        return column.to_frame().select_seq(_plain_within(pl.col(column.name), column.dtype)).to_series()
     values = column.to_numpy()
     negative = (values == 0) & np.signbit(values)
     return column.clone().scatter(np.flatnonzero(negative), 0.0) if negative.any() else column
+
+
+@cache
+def has_floats(dtype: pl.DataType) -> bool:
+    """Whether values of a type are floats or hold some, at any depth."""
+    if isinstance(dtype, pl.Struct):
+        return any(has_floats(inner) for inner in dtype.to_schema().values())
+    if isinstance(dtype, pl.List | pl.Array):
+        return has_floats(dtype.inner)
+    return dtype.is_float()
+
+
+def _plain_within(values: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The values with 0.0 for -0.0 at any depth. (polars leaves out an addition of zero.)"""
+    if not has_floats(dtype):
+        return values
+    if isinstance(dtype, pl.List):
+        return values.list.eval(_plain_within(pl.element(), dtype.inner))  # type: ignore[arg-type]
+    if isinstance(dtype, pl.Array):
+        return values.arr.eval(_plain_within(pl.element(), dtype.inner))  # type: ignore[arg-type]
+    if isinstance(dtype, pl.Struct):
+        fields = pl.Schema(dtype.to_schema()).items()
+        plain = [
+            _plain_within(pl.field(name), inner).alias(name) for name, inner in fields if has_floats(inner)
+        ]
+        return values.struct.with_fields(plain)
+    return pl.when(values == 0).then(pl.lit(0.0, dtype)).otherwise(values)

@@ -28,6 +28,7 @@ LEVELS = {
         "clock",
         "schema",
         "kernels",
+        "row_values",
         "grouping",
         "stable_hash",
         "local_days",

@@ -24,7 +24,7 @@ from evercurrent.core.delta import Delta
 from evercurrent.core.eventtime.arrival import SourceClock
 from evercurrent.core.eventtime.tracking import TrackWindows
 from evercurrent.core.expiry import Expiry
-from evercurrent.core.kernels import computed, with_plain_zeros
+from evercurrent.core.kernels import with_plain_zeros
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
@@ -42,14 +42,17 @@ from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.placement import ANYWHERE, Placement
 from evercurrent.core.protocol import Operator, State
 from evercurrent.core.routes import KeyColumns
+from evercurrent.core.row_values import RowExpressions
 from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF, Order
 from evercurrent.core.spine import Spine, Version
 from evercurrent.core.stages import Cut
 from evercurrent.core.user_states import StateForm
 
+from .elementwise import elementwise
 from .expressions import Expression
 from .node_identities import CircuitIdentities
+from .order_free import computes
 from .plan import (
     Input,
     Plan,
@@ -282,7 +285,9 @@ class Builder:
                 return node, PickPart(aggregate, spine)
             case Whole(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expiry, by)
-                return node, WholePart(aggregate, spine, keyless=of_nothing or not keys)
+                keyless, twice = of_nothing or not keys, computes(aggregate.expr)
+                aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
+                return node, WholePart(aggregate, spine, keyless=keyless, twice=twice)
             case Custom(input=name, remove=None):
                 node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expiry, by)
                 return node, RecomputedPart(aggregate, spine, keyless=of_nothing or not keys)
@@ -317,11 +322,11 @@ def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
 
 def selecting(columns: Sequence[Column]) -> FrameFunction:
     """A function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
-    exprs = [column.expr.alias(column.name) for column in columns if column.copies is None]
-    exprs += [pl.col(DIFF)] if exprs else []
+    exprs = [elementwise(column.expr).alias(column.name) for column in columns if column.copies is None]
+    computed = RowExpressions([*exprs, pl.col(DIFF)]) if exprs else None
 
     def select(frame: pl.DataFrame) -> pl.DataFrame:
-        made = computed(frame, exprs) if exprs else frame
+        made = computed.of(frame) if computed else frame
         taken = [
             with_plain_zeros(made.get_column(column.name))
             if column.copies is None

@@ -11,7 +11,7 @@ from evercurrent.core.aggregates import (
 )
 from evercurrent.core.circuit import NodeId
 from evercurrent.core.eventtime.arrival import Arrive, RefuseUntimed, SourceClock
-from evercurrent.core.kernels import computed, keep, with_plain_zeros
+from evercurrent.core.kernels import keep, with_plain_zeros
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.operators.arrange import CountKeys, Keep
 from evercurrent.core.operators.group import GroupBy, GroupSpec
@@ -28,6 +28,7 @@ from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.top_k import TopK
 from evercurrent.core.placement import Placement
 from evercurrent.core.protocol import State
+from evercurrent.core.row_values import RowExpressions
 from evercurrent.core.run import Layout
 from evercurrent.core.schema import DIFF
 from evercurrent.core.spine import Spine
@@ -35,6 +36,7 @@ from evercurrent.core.stages import cut, mark_routes
 
 from .builder import Builder, Compiled, copied_columns, selecting
 from .compiling_windows import windows_over_time
+from .elementwise import elementwise, elementwise_columns
 from .equalities import only_value
 from .plan import (
     Assign,
@@ -239,7 +241,7 @@ class Compiler(Builder):
                 inputs.append(before)
             elif before != prepared:
                 reads.append(before)
-        spec = GroupSpec(where, key_types, aggregation.aggregates, aggregation.finished)
+        spec = GroupSpec(where, key_types, aggregation.aggregates, elementwise_columns(aggregation.finished))
         operator = GroupBy(spec, node.schema, parts)
         states = [operator.spine, *(part.spine for part in operator.inverted)]
         placement = Placement(by=keys, reads=tuple(reads), passes=frozenset(keys))
@@ -292,8 +294,10 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _filtering(condition: Column) -> FrameFunction:
+    computed = RowExpressions([elementwise(condition.expr), pl.col(DIFF)])
+
     def choose(frame: pl.DataFrame) -> pl.DataFrame:
-        chosen = computed(frame, [condition.expr, pl.col(DIFF)]).to_series()
+        chosen = computed.of(frame).to_series()
         return keep(frame, (chosen.fill_null(False) if chosen.has_nulls() else chosen).to_numpy())
 
     return choose

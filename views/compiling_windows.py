@@ -32,6 +32,7 @@ from evercurrent.core.placement import Placement
 from evercurrent.core.protocol import State
 
 from .builder import Builder
+from .elementwise import elementwise_columns
 from .plan import (
     BOUNDS,
     Assign,
@@ -333,7 +334,7 @@ class _WindowedGroup:
             elif before != rows:
                 reads.append(before)
         key_types = pl.Schema({key: types[key] for key in keys})
-        spec = GroupSpec(self._where, key_types, tuple(aggregates), tuple(finished))
+        spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
         is_asked = not known.is_refined_only
         differences = known.mode == "discarding" and builder.plan.may_retract(self._upstream)
         operator = GroupBy(

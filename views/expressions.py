@@ -23,6 +23,7 @@ from .expression_trees import (
     evaluated,
     expanded,
     rebuilt,
+    resolved,
     shown,
     tree,
     variant,
@@ -366,6 +367,16 @@ def _with_room(where: str, expr: pl.Expr, ask: Callable[[pl.Expr], _T]) -> _T:
         return with_room(expr, lambda: ask(expr))
 
 
+def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
+    """Check that polars knows the type whatever the rows are: a day or a number would depend on the branch they take."""
+    made = resolved(f"{where}: {shown(expr)}", lambda: schema.to_frame().lazy().select(expr))
+    if open_types := [name for name, dtype in made.items() if dtype == pl.Unknown]:
+        raise PlanError(
+            f"{where}: {shown(expr)}: the type of {listed(open_types)} depends on the rows, as its parts have types that "
+            "do not go together; cast them to one"
+        )
+
+
 def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
     return _with_room(where, expr, lambda one: _columns_of_rows(where, schema, one))
 
@@ -377,6 +388,7 @@ def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Colum
         raise PlanError(f"{where}: {about}{found}")
     outputs = evaluated(f"{where}: {shown(expr)}", schema, lambda frame: frame.select(expr))
     check_expansion(where, expr, len(trees), outputs)
+    _check_typed(where, schema, expr)
     if not expr.meta.has_multiple_outputs():
         return [Column(name, expr, copied(node)) for name, node in zip(outputs, trees, strict=True)]
     columns = [

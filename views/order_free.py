@@ -19,6 +19,7 @@ from .expression_trees import (
     columns_of,
     function_options,
     rebuilt,
+    tree,
     variant,
     with_children,
 )
@@ -61,6 +62,27 @@ _REFUSED_ALWAYS = frozenset(
     {"Agg.Item", "AnonymousFunction", "ApproxQuantile", "Explode", "Over", "Random", "Rolling", "ValueCounts"}
 )
 """Of these, two differ from one process to the next: ``approx_quantile``, and ``value_counts`` in its order."""
+
+
+_PLAIN = (
+    _GIVING_ONE
+    | _KEEPING_ROWS
+    | _CHOOSING_ROWS
+    | _SORTING
+    | RENAMING
+    | {"Agg.First", "Agg.Last", "Column", "Literal"}
+)
+"""What hands values on, or gives one for a group, and so does the same for a group alone as beside others."""
+
+
+def computes(expr: pl.Expr) -> bool:
+    """Whether an expression over a group does more than to choose and to aggregate, such as to divide."""
+    node = tree(expr)
+    return node is None or _computes(node)
+
+
+def _computes(node: Node) -> bool:
+    return variant(node)[0] not in _PLAIN or any(map(_computes, children(node)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,12 @@ _GUESSED: Obstacle = (
 )
 
 
+_SINGLE_FLOATS: Obstacle = (
+    "polars adds up Float32 in another order where some list of the column holds a null",
+    "make wider floats of them first, as with .cast(pl.List(pl.Float64))",
+)
+
+
 def _use(call: str) -> Obstacle:
     return "it changes how many rows there are", f"use {call} of the collection"
 
@@ -135,6 +141,8 @@ def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
         return NEIGHBOURS
     if name in LOOKING_UP and not _looks_up_constants(node, schema):
         return _LOOKED_UP
+    if name in ("ListExpr.Mean", "ListExpr.Sum") and _holds_single_floats(node, schema):
+        return _SINGLE_FLOATS
     return _function_obstacle(node)
 
 
@@ -169,6 +177,13 @@ def _function_obstacle(node: Node) -> Obstacle | None:
 def _stand_in(child: Node) -> Node:
     plain = variant(child)[0] == "Literal" and not cannot_be_rebuilt(child)
     return child if plain else {"Column": "x"}
+
+
+def _holds_single_floats(node: Node, schema: pl.Schema) -> bool:
+    rows = schema.to_frame().lazy()
+    values = rebuilt(children(node)[0])
+    ((_, dtype),) = resolved(text(node), lambda: rows.select(values)).items()
+    return isinstance(dtype, pl.List) and dtype.inner == pl.Float32
 
 
 def _looks_up_constants(node: Node, schema: pl.Schema) -> bool:

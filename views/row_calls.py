@@ -126,6 +126,9 @@ class RowCalls(Described, Generic[C]):
         The function gets frames without ``_diff`` and may drop and multiply rows. It must be deterministic:
         a retraction is the function applied to the old row again. ``schema`` declares its columns; without it
         the function is applied to an empty frame once to find out.
+        A row that comes alone is given twice, and of what is made of it every second row is taken, as polars divides
+        the only row of a frame in another way than many. A function that takes a frame apart itself, as with
+        ``filter``, and divides the parts has to see to that: multiply by ``1 / 49`` in place of dividing by 49.
         """
         where = self._where("map_batches")
         if schema is None:

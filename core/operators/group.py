@@ -20,7 +20,6 @@ from ..kernels import (
     Keys,
     Mask,
     column_of_words,
-    computed,
     gather,
     is_one_word,
     keep,
@@ -29,6 +28,7 @@ from ..kernels import (
     with_plain_zeros,
 )
 from ..routes import KeyColumns
+from ..row_values import RowExpressions
 from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine, Version
@@ -94,7 +94,8 @@ class GroupBy:
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
-        self._finishing = [column.expr.alias(column.name) for column in spec.finished]
+        finishing = [column.expr.alias(column.name) for column in spec.finished]
+        self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.reads = (self.spine, *(part.reads for part in self._parts if isinstance(part, ReadPart)))
@@ -310,7 +311,7 @@ class GroupBy:
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
         frame = pl.DataFrame([rows, *names, *values])
         try:
-            made = computed(frame, [*self._finishing, pl.col(DIFF)]).get_columns()[:-1]
+            made = self._finishing.of(frame).get_columns()[:-1]
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{self._spec.where}: {first_line(error)}; nothing has changed") from error
         return [*names, *map(with_plain_zeros, made)]

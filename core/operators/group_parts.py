@@ -17,6 +17,7 @@ from ..grouping import Groups
 from ..kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
 from ..routes import WORDS, Route
+from ..row_values import twice
 from ..run import Layout, Run, make_run
 from ..saved import Saved
 from ..schema import DIFF
@@ -210,21 +211,30 @@ class PickPart(ReadPart):
 
 
 class WholePart(ReadPart):
-    """An aggregate computed by polars from all rows of each group."""
+    """An aggregate computed by polars from all rows of each group.
+
+    ``twice``: it computes with values of rows, which polars does in another way where there is one (``row_values``).
+    So every group is computed beside its like.
+    """
 
     _count = None
 
-    def __init__(self, aggregate: Whole, arrangement: Spine, *, keyless: bool) -> None:
+    def __init__(self, aggregate: Whole, arrangement: Spine, *, keyless: bool, twice: bool = True) -> None:
         self._aggregate = aggregate
+        self._twice = twice
         self._spine = arrangement
         nothing = arrangement.layout.payload.to_frame().select(aggregate.expr.alias(aggregate.output))
         self._of_nothing = nothing.to_series().cast(aggregate.dtype) if keyless else None
 
     def _values(self, found: Found, height: int) -> pl.Series:
         frame, owners = _repeated_rows(found)
+        if self._twice and len(owners):
+            frame, owners = twice(frame), np.concatenate((owners, owners + height))
         frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
         aggregated = self._aggregate.expr.alias(self._aggregate.output)
         computed = frame.group_by(OWNER, maintain_order=True).agg(aggregated)
+        if self._twice:
+            computed = computed.slice(0, computed.height // 2)
         values = computed.get_column(self._aggregate.output).cast(self._aggregate.dtype)
         return _placed(values, computed.get_column(OWNER).to_numpy(), height, self._of_nothing)
 

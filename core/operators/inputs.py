@@ -12,7 +12,7 @@ from ..delta import Delta
 from ..errors import RetractionError
 from ..grouping import group
 from ..json_texts import shown_row
-from ..kernels import gather, key_words, stack, with_plain_zeros
+from ..kernels import gather, has_floats, key_words, stack, with_plain_zeros
 from ..ledger import Ledger as Ledger
 from ..ledger import Refused as Refused
 from ..reading import first_rows
@@ -35,7 +35,7 @@ class Append:
 
 def _plain(delta: Delta) -> Delta:
     """The delta with 0.0 for -0.0, so that equal rows look alike from here on."""
-    if not any(dtype.is_float() for dtype in delta.frame.dtypes):
+    if not any(map(has_floats, delta.frame.dtypes)):
         return delta
     columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
     return Delta(pl.DataFrame(columns), delta.is_consolidated)

@@ -12,6 +12,7 @@ from ..delta import Delta
 from ..errors import InputError, first_line
 from ..kernels import stack, with_plain_zeros
 from ..ownership import owned
+from ..row_values import twice, written_out
 from ..schema import DIFF
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
@@ -34,6 +35,7 @@ class Linear:
         self._function = function
         self._keeps_rows_apart = keeps_rows_apart
         self._nothing = Delta.empty(schema)
+        self._dtypes = self._nothing.frame.dtypes
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The image of the change."""
@@ -42,6 +44,9 @@ class Linear:
             return self._nothing
         try:
             frame = self._function(delta.frame)
+            if frame.dtypes != self._dtypes:
+                # Where all rows are null some functions of lists forget the type of the elements.
+                frame = frame.cast(self._nothing.frame.schema)
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
         return (
@@ -54,6 +59,9 @@ class MapBatches:
 
     Rows with the same diff go through the function together and whatever comes out has that diff, so the
     function may drop and multiply rows. Output columns are checked against the declared schema.
+
+    polars computes a frame of one row in another way than a longer one (``row_values``). So a row that comes alone,
+    or from which alone something is made, is given twice, and of what comes out every second one is taken.
     """
 
     def __init__(self, where: str, schema: pl.Schema, function: FrameFunction) -> None:
@@ -68,12 +76,26 @@ class MapBatches:
         if not len(delta):
             return self._nothing
         parts = [
-            self._mapped(delta.frame.filter(pl.col(DIFF) == diff).drop(DIFF), diff)
+            self._mapped(delta.frame.filter(pl.col(DIFF) == diff).drop(DIFF), diff).frame
             for diff in np.unique(delta.diffs).tolist()
         ]
         return Delta(stack(parts))
 
-    def _mapped(self, rows: pl.DataFrame, diff: int) -> pl.DataFrame:
+    def _mapped(self, rows: pl.DataFrame, diff: int) -> Delta:
+        if rows.height > 1:
+            mapped = self._applied(written_out(rows))
+            if mapped.height != 1:
+                return Delta.of(mapped, np.full(mapped.height, diff))
+        mapped = self._applied(twice(rows))
+        counted = Delta.of(mapped, np.ones(mapped.height, np.int64)).consolidate()
+        if (counted.diffs % 2).any():
+            raise InputError(
+                f"{self._where}: given a row twice the function made something of it only once, so it does not treat "
+                "each row by itself; leave to the engine what takes several rows, with .unique() or .group_by(...)"
+            )
+        return Delta.of(counted.rows, counted.diffs // 2 * diff)
+
+    def _applied(self, rows: pl.DataFrame) -> pl.DataFrame:
         try:
             mapped = self._function(rows)
         except Exception as error:
@@ -87,8 +109,7 @@ class MapBatches:
                 "return these columns, or declare what it returns with schema="
             )
         # The function may keep what it has given, and the memory that it has made it of.
-        plain = pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
-        return plain.with_columns(pl.lit(diff, pl.Int64).alias(DIFF))
+        return pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
 
 
 class Concat:

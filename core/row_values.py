@@ -1,0 +1,71 @@
+"""Expressions over rows, computed so that a value is a function of its row.
+
+polars takes a column of one value for a constant and computes with constants in another way: ``x / 49`` is a
+division in a frame of one row and a multiplication by the reciprocal in every longer one, and so it is with ``//``,
+``%`` and some powers. It remembers of columns made of one row, or of equal ones put together, that they are constant,
+however long they are by then. A row that came alone and is retracted in company would not meet its retraction. So
+expressions see columns whose values are written out, and a frame of one row as two equal rows, which can neither
+raise nor give what the row itself does not.
+
+Inside of lists all elements of a frame are one column to polars, and a frame of many rows may have a single one:
+what is evaluated over elements is computed for all rows twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from .kernels import MANY_ROWS
+
+_OVER_ELEMENTS = (".eval(", ".agg(")
+"""Stands in the text of an expression over elements of lists. Text that only looks like it costs time, not truth."""
+
+
+class RowExpressions:
+    """Expressions, one column each, whose values do not depend on how many rows there are, or on which.
+
+    One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``.
+
+    >>> share = RowExpressions([(pl.col("x") / 49).alias("share")])
+    >>> alone, in_company = pl.DataFrame({"x": [5.0]}), pl.DataFrame({"x": [5.0, 7.0]})
+    >>> share.of(alone)["share"][0] == share.of(in_company)["share"][0]
+    True
+    """
+
+    def __init__(self, exprs: Sequence[pl.Expr]) -> None:
+        self._exprs = list(exprs)
+        self._over_elements = any(has_element_expression(expr) for expr in exprs)
+
+    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The columns over the rows of a frame; in one thread where there are too few rows to share out."""
+        height = frame.height
+        if height == 1 or (self._over_elements and height):
+            return self._select(twice(frame)).slice(0, height)
+        return self._select(written_out(frame))
+
+    def _select(self, frame: pl.DataFrame) -> pl.DataFrame:
+        if frame.height <= MANY_ROWS:
+            return frame.select_seq(self._exprs)
+        # Threads share out a frame by its chunks, and a chunk may be of one row.
+        return frame.rechunk().select(self._exprs)
+
+
+def written_out(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in columns of which nothing is known: as Series they are written out."""
+    return pl.DataFrame(frame.get_columns())
+
+
+def twice(frame: pl.DataFrame) -> pl.DataFrame:
+    """All rows and then all rows again, written out."""
+    if frame.height == 1:
+        return pl.DataFrame([column.new_from_index(0, 2) for column in frame.get_columns()])
+    # In one piece: of what is chosen from two, the pieces may be of one row again.
+    return written_out(frame.vstack(frame).rechunk())
+
+
+def has_element_expression(expr: pl.Expr) -> bool:
+    """Whether something in an expression is evaluated over the elements of lists or arrays."""
+    text = str(expr)
+    return any(call in text for call in _OVER_ELEMENTS)

@@ -1,0 +1,174 @@
+"""A value is a function of its row: alone, in company, in any slice and chunk it has the same bits.
+
+Every function that may be computed row by row is called over every type, with edge values (``row_functions``,
+``row_cells``). What it gives in a long frame of polars is what it has to give in every other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import polars as pl
+import pytest
+
+from evercurrent.core.errors import PlanError
+from evercurrent.core.row_values import has_element_expression
+from evercurrent.core.schema import DIFF
+from evercurrent.views.builder import selecting
+from evercurrent.views.expressions import output_schema, row_expressions
+from row_cells import BESIDE, CELLS, bits, companies, rows_of
+from row_functions import LITERALS, NEEDING_MORE, PAIRS, REFUSED, SINGLE
+
+os.environ["RUST_BACKTRACE"] = "0"  # Much of what is asked here polars refuses by a panic.
+
+FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError)
+QUICK = os.environ.get("EVERCURRENT_TEST_PROFILE", "quick") == "quick"
+ALIKE = (
+    pl.Int16(), pl.Int32(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt128(), pl.Decimal(12, 4), pl.Datetime("ms"), pl.Datetime("us"),
+    pl.Datetime("ms", "Asia/Kolkata"), pl.Duration("us"), pl.Duration("ms"), pl.List(pl.Int8()), pl.List(pl.Datetime("us")),
+    pl.List(pl.Duration("us")), pl.Array(pl.Int64(), 2), pl.Array(pl.Boolean(), 2), pl.List(pl.Boolean()),
+)  # fmt: skip
+"""Types that have a like among the others: for the long profile."""
+
+NOT_FUNCTIONS = {"arr", "bin", "cat", "dt", "ext", "list", "meta", "name", "str", "struct"}
+
+
+def calls(dtype: pl.DataType, *, quick: bool) -> Iterator[tuple[str, pl.Expr]]:
+    """All calls of all functions that polars can write down, over a column ``x`` of this type; some, where quick."""
+    beside = ("f", "i") if quick else tuple(BESIDE)
+    constants = (49, 0.1, "a") if quick else LITERALS
+    x = pl.col("x")
+    made: Iterator[tuple[str, Callable[[], pl.Expr]]] = chain(
+        ((name, lambda call=call: call(x)) for name, some in SINGLE.items() for call in some),
+        ((f"{name}(x, {o})", lambda f=f, o=o: f(x, pl.col(o))) for name, f in PAIRS.items() for o in ("y", "x", *beside)),
+        ((f"{name}({o}, x)", lambda f=f, o=o: f(pl.col(o), x)) for name, f in PAIRS.items() for o in beside),
+        ((f"{name}(x, {c!r})", lambda f=f, c=c: f(x, pl.lit(c))) for name, f in PAIRS.items() for c in constants),
+        ((f"{name}({c!r}, x)", lambda f=f, c=c: f(pl.lit(c), x)) for name, f in PAIRS.items() for c in constants),
+    )  # fmt: skip
+    for name, make in made:
+        try:
+            yield name, make().alias("out")
+        except (AttributeError, TypeError, ValueError, *FAILURES):
+            continue
+
+
+def accepted(rows: pl.DataFrame, expr: pl.Expr) -> bool:
+    """Whether the expression can stand in a view over these columns."""
+    try:
+        rows.clear().select(expr)
+        row_expressions("law", rows.schema, expr)
+    except (PlanError, *FAILURES):
+        return False
+    return True
+
+
+class Asked:
+    """Accepted expressions over rows, all computed at once, as they are in one ``select``."""
+
+    def __init__(self, rows: pl.DataFrame, exprs: Sequence[pl.Expr]) -> None:
+        self.exprs = [expr.alias(f"out{number}") for number, expr in enumerate(exprs)]
+        self.schema = rows.schema
+        self.columns = row_expressions("law", rows.schema, *self.exprs)
+        self.compute = selecting(self.columns)
+        self.made = {**output_schema(rows.schema, self.columns), DIFF: pl.Int64()}
+        self.rows = rows.with_columns(pl.repeat(1, pl.len(), dtype=pl.Int64).alias(DIFF))
+
+    def departure(self) -> str | None:
+        """Where a row is given something else than in a long frame of polars; None where it nowhere is."""
+        long = pl.concat([self.rows] * (1000 // self.rows.height + 1), rechunk=True)
+        try:
+            expected = long.select_seq(*self.exprs, pl.col(DIFF))[: self.rows.height].cast(self.made)
+        except FAILURES as error:
+            return f"many rows: fails, which no row does alone: {str(error).splitlines()[0]}"
+        for where, frame, places in companies(self.rows):
+            try:
+                found = self.compute(frame)
+            except FAILURES as error:
+                return f"{where}: fails, which no row does alone: {str(error).splitlines()[0]}"
+            found = found.cast(self.made)  # As an operator does, for what is null throughout.
+            if found.schema != expected.schema:
+                return f"{where}: {found.schema} for {expected.schema}"
+            if not found.equals(expected[places]):
+                return f"{where}: {difference(self.rows, places, found, expected[places])}"
+        return None
+
+
+def difference(rows: pl.DataFrame, places: list[int], found: pl.DataFrame, expected: pl.DataFrame) -> str:
+    for name in found.columns:
+        pairs = zip(places, bits(found[name]), bits(expected[name]), strict=True)
+        for place, one, other in pairs:
+            if one != other and not found[name].equals(expected[name]):
+                return f"{name}: of {rows['x'][place]!r} comes {one} for {other}"
+    return "differs"
+
+
+def fails(rows: pl.DataFrame, expr: pl.Expr) -> bool:
+    """Whether polars raises, for some row, what it is to raise whatever stands beside."""
+    try:
+        pl.concat([rows] * (1000 // rows.height)).select_seq(expr, pl.col("i").alias("__i"))
+    except FAILURES:
+        return True
+    return False
+
+
+def departures(dtype: pl.DataType, *, quick: bool) -> Iterator[str]:
+    """What the law finds over a column of this type, by name of the call."""
+    rows = rows_of(dtype)
+    known = [(name, expr) for name, expr in calls(dtype, quick=quick) if accepted(rows, expr)]
+    together: dict[bool, list[tuple[str, pl.Expr]]] = {False: [], True: []}
+    for name, expr in known:
+        if fails(rows, expr):
+            yield from ((f"{name}: {where}") for where in [failing_alike(rows, expr)] if where)
+        else:
+            together[has_element_expression(expr)].append((name, expr))
+    for some in together.values():
+        if some and Asked(rows, [expr for _, expr in some]).departure():
+            for name, expr in some:
+                if where := Asked(rows, [expr]).departure():
+                    yield f"{name}: {where}"
+
+
+def failing_alike(rows: pl.DataFrame, expr: pl.Expr) -> str | None:
+    """Which row fails alone and not in company, or in company and not alone; else what the sound rows give."""
+    asked = Asked(rows, [expr])
+    failing = [place for place in range(rows.height) if not computes(asked, asked.rows.slice(place, 1))]
+    sound = [place for place in range(rows.height) if place not in failing]
+    if any(computes(asked, asked.rows[[*sound, place]]) for place in failing):
+        return "a row fails alone, and not in company"
+    if not sound or not computes(asked, asked.rows[sound]):
+        return None  # What fails is loud, and changes nothing.
+    return Asked(rows[sound], [expr]).departure()
+
+
+def computes(asked: Asked, frame: pl.DataFrame) -> bool:
+    try:
+        asked.compute(frame)
+    except FAILURES:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in CELLS if not (QUICK and dtype in ALIKE)], ids=str)
+@pytest.mark.filterwarnings("ignore")
+def test_every_function_gives_a_row_the_same_in_any_company(dtype: pl.DataType) -> None:
+    found = list(departures(dtype, quick=QUICK))
+    assert not found, "\n".join(found)
+
+
+def test_every_function_of_polars_is_known_here() -> None:
+    """So that one that comes with a new version is swept, or refused, and not taken on trust."""
+    known = {name.split("/")[0] for name in (*SINGLE, *PAIRS, *REFUSED)} | NEEDING_MORE | NOT_FUNCTIONS
+    names = {name for name in dir(pl.Expr) if not name.startswith("_")}
+    for space in sorted(NOT_FUNCTIONS - {"meta"}):
+        names |= {f"{space}.{name}" for name in dir(getattr(pl.col("x"), space)) if not name.startswith("_")}
+    assert names <= known
+    assert known & names >= {name for name in known if not name.startswith("pl.") and " " not in name}
+
+
+def test_what_looks_at_other_rows_is_refused() -> None:
+    schema = pl.Schema({"x": pl.Float64})
+    for name, (call,) in REFUSED.items():
+        with pytest.raises(PlanError):
+            pytest.fail(f"{name} is accepted: {row_expressions('law', schema, call(pl.col('x')))}")
