@@ -11,10 +11,12 @@ from typing import Any, Literal
 import polars as pl
 
 from .schema import Order as Order
+from .tags import tagged
 
 AdditiveKind = Literal["len", "count", "null_count", "sum", "mean", "var", "std", "any", "all"]
 
 
+@tagged("core.aggregates:Column")
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column computed row by row: ``expr`` (its output name is ``name``) over the columns of a frame.
@@ -28,6 +30,7 @@ class Column:
     copies: str | None = None
 
 
+@tagged("core.aggregates:Additive")
 @dataclass(frozen=True, slots=True)
 class Additive:
     """An aggregate whose parts add up, so that a retraction is an addition of the negative.
@@ -43,6 +46,7 @@ class Additive:
     ddof: int = 1
 
 
+@tagged("core.aggregates:Pick")
 @dataclass(frozen=True, slots=True)
 class Pick:
     """The value of ``input`` in the first row of the group by ``order``, among rows where ``where`` is true.
@@ -58,6 +62,7 @@ class Pick:
     where: str | None = None
 
 
+@tagged("core.aggregates:Distinct")
 @dataclass(frozen=True, slots=True)
 class Distinct:
     """How many different values ``input`` has in the group; null counts as a value, NaN as one."""
@@ -67,6 +72,7 @@ class Distinct:
     input: str
 
 
+@tagged("core.aggregates:Whole")
 @dataclass(frozen=True, slots=True)
 class Whole:
     """An aggregate computed from all rows of a touched group: ``expr`` over the prepared ``inputs``.
@@ -82,6 +88,7 @@ class Whole:
     order: tuple[Order, ...] = ()
 
 
+@tagged("core.aggregates:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom:
     """A user's aggregate over the prepared column ``input``; values arrive as a Series, a group at a time.
@@ -102,6 +109,7 @@ class Custom:
     remove: Callable[[Any, pl.Series], Any] | None = None
 
 
+@tagged("core.aggregates:Told")
 @dataclass(frozen=True, slots=True)
 class Told:
     """A whole number of the group that another node tells, as changes to add up: the end of a session."""
@@ -113,6 +121,7 @@ class Told:
 Aggregate = Additive | Pick | Distinct | Whole | Custom | Told
 
 
+@tagged("core.aggregates:Aggregation")
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """A compiled ``agg(...)``: prepare columns, aggregate them by group, finish the output columns.

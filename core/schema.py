@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from .errors import PlanError
+from .tags import tagged
 
 DIFF = "_diff"
 """Reserved column: the signed count of the row, Int64, +1 here and -1 gone."""
@@ -56,6 +57,7 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
         raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
 
 
+@tagged("core.schema:Order")
 @dataclass(frozen=True, slots=True)
 class Order:
     """One column of an order of rows, as in ``polars.DataFrame.sort``. NaN sorts above all numbers."""

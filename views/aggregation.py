@@ -18,6 +18,7 @@ import polars as pl
 from evercurrent.core.aggregates import Aggregation, Column, Custom
 from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import listed
+from evercurrent.core.tags import tagged
 
 from .aggregate_parts import Parts, name_of
 from .aggregate_rules import RULES
@@ -40,6 +41,7 @@ _PYTHON: Obstacle = (
 )
 
 
+@tagged("views.aggregation:UserAggregate")
 @dataclass(frozen=True, slots=True)
 class UserAggregate:
     """A user's own aggregate, to be called with the expression that it aggregates; see ``aggregate``."""
@@ -55,6 +57,7 @@ class UserAggregate:
         return AppliedAggregate(self, input)
 
 
+@tagged("views.aggregation:AppliedAggregate")
 @dataclass(frozen=True, slots=True, eq=False)
 class AppliedAggregate:
     """A user's aggregate of an expression, for ``agg``: it stands alone there, not inside other expressions."""
@@ -68,6 +71,7 @@ class AppliedAggregate:
         return replace(self, name=name)
 
 
+@tagged("views.aggregation:aggregate")
 def aggregate(
     *,
     create: Callable[[], Any],

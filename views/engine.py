@@ -18,6 +18,7 @@ from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.eventtime.watermarks import Watermark
 from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import listed
+from evercurrent.core.tags import tagged
 
 from .asking import Asking, shown_watermark
 from .builder import Compiled
@@ -38,6 +39,7 @@ from .view import View
 from .windowing import forbid_unused_answers
 
 
+@tagged("views.engine:Engine")
 class Engine:
     """Declares sources and views, takes batches of changes, keeps every view current.
 

@@ -11,11 +11,13 @@ from typing import Protocol
 import polars as pl
 
 from evercurrent.core.errors import EpochGoneError, PlanError
+from evercurrent.core.tags import tagged
 
 BEFORE_ALL = -1
 """Before epoch 0, in which a group of nothing gets its row."""
 
 
+@tagged("views.history:Retain")
 @dataclass(frozen=True, slots=True)
 class Retain:
     """How many deltas a view keeps for readers that come later: the newest, up to both limits.

@@ -12,7 +12,8 @@ from evercurrent.core.protocol import State
 from evercurrent.core.spine import Spine
 
 from .builder import Compiled
-from .digests import digest_of, dtype_text, told_apart
+from .digests import digest_of, told_apart
+from .dtype_text import dtype_text
 from .node_identities import plan_identities
 from .plan import Input, Plan, PlanId, PlanNode
 from .plan_changes import PlanMatch as PlanMatch

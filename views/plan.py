@@ -16,6 +16,7 @@ from evercurrent.core.eventtime.watermarks import Watermark
 from evercurrent.core.eventtime.windows import Window
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
+from evercurrent.core.tags import tagged
 
 LABEL = 60
 """Labels of nodes are cut to so many characters."""
@@ -27,6 +28,7 @@ PlanId = NewType("PlanId", int)
 SourceKind = Literal["append", "diffs", "upsert"]
 
 
+@tagged("views.plan:EventTime")
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """Where the event time of rows stands: in a column, plus a shift in microseconds."""
@@ -35,6 +37,7 @@ class EventTime:
     shift: int = 0
 
 
+@tagged("views.plan:Input")
 @dataclass(frozen=True, slots=True)
 class Input:
     """A source: where changes enter. With ``retained`` its rows are state, which is nothing that it computes."""
@@ -54,6 +57,7 @@ class Input:
         return self.kind != "append"
 
 
+@tagged("views.plan:Select")
 @dataclass(frozen=True, slots=True)
 class Select:
     """Columns computed row by row, replacing all; ``keeps_rows_apart`` if no two rows can become one."""
@@ -63,6 +67,7 @@ class Select:
     keeps_rows_apart: bool = field(compare=False)
 
 
+@tagged("views.plan:Filter")
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Rows for which a condition is true."""
@@ -71,6 +76,7 @@ class Filter:
     condition: Column = field(compare=False)
 
 
+@tagged("views.plan:Explode")
 @dataclass(frozen=True, slots=True)
 class Explode:
     """A row per element of list columns."""
@@ -78,6 +84,7 @@ class Explode:
     columns: tuple[str, ...]
 
 
+@tagged("views.plan:Unnest")
 @dataclass(frozen=True, slots=True)
 class Unnest:
     """Struct columns replaced by their fields."""
@@ -85,6 +92,7 @@ class Unnest:
     columns: tuple[str, ...]
 
 
+@tagged("views.plan:Mapped")
 @dataclass(frozen=True, slots=True)
 class Mapped:
     """A user's function over frames, row by row by declaration; equal only to itself."""
@@ -92,21 +100,25 @@ class Mapped:
     function: Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@tagged("views.plan:Concat")
 @dataclass(frozen=True, slots=True)
 class Concat:
     """All rows of all inputs."""
 
 
+@tagged("views.plan:Negate")
 @dataclass(frozen=True, slots=True)
 class Negate:
     """Every row with the opposite diff."""
 
 
+@tagged("views.plan:Unique")
 @dataclass(frozen=True, slots=True)
 class Unique:
     """Each row once."""
 
 
+@tagged("views.plan:Group")
 @dataclass(frozen=True, slots=True)
 class Group:
     """Aggregates by key columns."""
@@ -117,6 +129,7 @@ class Group:
     aggregation: Aggregation = field(compare=False)
 
 
+@tagged("views.plan:Join")
 @dataclass(frozen=True, slots=True)
 class Join:
     """Pairs of rows of two inputs with equal keys."""
@@ -128,6 +141,7 @@ class Join:
     columns: tuple[JoinColumn, ...]
 
 
+@tagged("views.plan:Top")
 @dataclass(frozen=True, slots=True)
 class Top:
     """The first rows of each group by an order."""
@@ -140,6 +154,7 @@ class Top:
 Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
 
 
+@tagged("views.plan:Windowing")
 @dataclass(frozen=True, slots=True)
 class Windowing:
     """The four questions, as far as they are answered for a collection: where, when, how.
@@ -163,6 +178,7 @@ class Windowing:
         return plain and self.mode == "retracting" and self.stamp != "watermark"
 
 
+@tagged("views.plan:Assign")
 @dataclass(frozen=True, slots=True)
 class Assign:
     """Each row with the windows it falls into, in two columns."""
@@ -171,6 +187,7 @@ class Assign:
     event_time: EventTime
 
 
+@tagged("views.plan:WindowedGroup")
 @dataclass(frozen=True, slots=True)
 class WindowedGroup:
     """Aggregates by key columns and window, spoken when a trigger says so.
@@ -188,6 +205,7 @@ class WindowedGroup:
     trigger_inputs: tuple[Column, ...] = field(compare=False)
 
 
+@tagged("views.plan:TooLate")
 @dataclass(frozen=True, slots=True)
 class TooLate:
     """The rows that come too late for their windows."""
@@ -196,6 +214,7 @@ class TooLate:
     event_time: EventTime
 
 
+@tagged("views.plan:Retimed")
 @dataclass(frozen=True, slots=True)
 class Retimed:
     """Rows with another event time; ``strict``: behind the watermark it is an error."""
@@ -204,6 +223,7 @@ class Retimed:
     event_time: EventTime
 
 
+@tagged("views.plan:InOrder")
 @dataclass(frozen=True, slots=True)
 class InOrder:
     """Rows released in order of event time as the watermark passes them."""

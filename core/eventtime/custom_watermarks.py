@@ -14,6 +14,7 @@ from ..clock import END_OF_TIME, START_OF_TIME
 from ..errors import InputError, first_line
 from ..instants import instant_of, shown, time_of
 from ..saved import Saved, is_plain
+from ..tags import tagged
 from .watermarks import Arrived, Watermark
 
 SHOWN = 100
@@ -23,6 +24,7 @@ WatermarkFunction = Callable[[Any, pl.DataFrame, datetime], tuple[Any, date | in
 """(state, rows added, processing time) -> (new state, watermark or None for "nothing new")."""
 
 
+@tagged("core.eventtime.custom_watermarks:Custom")
 @dataclass(frozen=True, eq=False)
 class Custom(Watermark):
     """W = what a user's function says, which is called once per epoch; equal only to itself."""

@@ -15,6 +15,7 @@ from ..instants import instants_in, shown
 from ..kernels import Ints, Mask, keep, physical
 from ..ledger import Ledger, Refused
 from ..schema import DIFF
+from ..tags import tagged
 
 LastWindow = Callable[[Ints, Ints], Mask]
 """Of copies of rows, given their instants and the starts of their windows: which stand in the last window of their row."""
@@ -37,6 +38,7 @@ class Lateness:
     shift: int = 0
 
 
+@tagged("core.eventtime.lateness:DropLate")
 class DropLate:
     """Rows whose window is still open; the others are refused into the ledger.
 
@@ -81,6 +83,7 @@ class DropLate:
         return Delta(keep(delta.frame, ~late), delta.is_consolidated)
 
 
+@tagged("core.eventtime.lateness:LateRows")
 class LateRows:
     """The rows whose window is closed: what ``DropLate`` keeps out."""
 
@@ -105,6 +108,7 @@ class LateRows:
         return Delta(keep(delta.frame, late), delta.is_consolidated) if late.any() else self._nothing
 
 
+@tagged("core.eventtime.lateness:HoldAt")
 class HoldAt:
     """Add the instant at which the watermark would be held for a row: its event time, unless it is behind already.
 
@@ -151,6 +155,7 @@ def _instants(frame: pl.DataFrame, lateness: Lateness) -> Ints:
     return instants_in(frame.get_column(lateness.event_time))[0] + lateness.shift
 
 
+@tagged("core.eventtime.lateness:RequireInTime")
 class RequireInTime:
     """The rows as they come; one that is dated behind the watermark is an error."""
 

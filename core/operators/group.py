@@ -32,6 +32,7 @@ from ..routes import KeyColumns
 from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine
+from ..tags import tagged
 from .group_parts import Change, InputPart, InvertedPart, Part
 from .partial_sums import ENTRIES, SUM, added_up, is_added_up, sums_in
 
@@ -52,6 +53,7 @@ class GroupSpec:
     finished: tuple[Column, ...]
 
 
+@tagged("core.operators.group:GroupBy")
 class GroupBy:
     """One row per group: its key and its aggregates.
 

@@ -12,10 +12,12 @@ from ..delta import Delta
 from ..errors import InputError, first_line
 from ..kernels import stack, with_plain_zeros
 from ..schema import DIFF
+from ..tags import tagged
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@tagged("core.operators.linear:Linear")
 class Linear:
     """Apply a row by row function to the frame of a delta; ``_diff`` goes along.
 
@@ -48,6 +50,7 @@ class Linear:
         )
 
 
+@tagged("core.operators.linear:MapBatches")
 class MapBatches:
     """Apply a user's function from frames to frames, which is row by row by declaration.
 
@@ -89,6 +92,7 @@ class MapBatches:
         return plain.with_columns(pl.lit(diff, pl.Int64).alias(DIFF))
 
 
+@tagged("core.operators.linear:Concat")
 class Concat:
     """All rows of all inputs: A + B + ..."""
 
@@ -104,6 +108,7 @@ class Concat:
         return given[0] if len(given) == 1 else Delta(stack([delta.frame for delta in given]))
 
 
+@tagged("core.operators.linear:Negate")
 class Negate:
     """Every row with the opposite diff: -A."""
 
