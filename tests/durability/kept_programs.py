@@ -280,6 +280,59 @@ def push_nodes(engine: ec.Engine, epoch: int) -> None:
         engine.push("d", {"k": [epoch], "l": [[1, epoch, 1]], "_diff": [1]})
 
 
+# Users' functions, which refer to what is ours
+
+
+def declare_functions(engine: ec.Engine) -> None:
+    """Views with functions and objects of users that refer to classes, objects and functions of the library."""
+    rows = engine.source(
+        "rows", {"k": pl.Int64, "x": pl.Int64, "at": pl.Datetime("us")}, event_time="at", bounded=True
+    )
+    window, kinds = ec.fixed("1h"), (ec.Engine, ec.InputError, ec.Retain, ec.after_count)
+
+    def checked(frame: pl.DataFrame) -> pl.DataFrame:
+        if window == ec.fixed("2h") or not kinds:
+            raise ec.InputError("never")
+        return frame.filter(pl.col("x") != 3)
+
+    def merged(frame: pl.DataFrame) -> pl.DataFrame:
+        return ec.merge_overlapping(frame)
+
+    def opened(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.select(window_start="at", window_end=pl.col("at").dt.offset_by("10m"))
+
+    def held(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame if engine is not None and rows is not None else frame.clear()
+
+    kept: dict[str, Any] = {
+        "create": int,
+        "add": lambda n, values: n + values.sum(),
+        "merge": lambda n, m: n + m,
+        "extract": lambda n: n,
+        "dtype": pl.Int64,
+    }
+    added = ec.aggregate(**kept)
+    moved = ec.aggregate(**kept, remove=lambda n, values: n - values.sum())
+    engine.view("checked", rows.map_batches(checked))
+    engine.view("held", rows.map_batches(held).unique())
+    engine.view("windows", rows.window(ec.custom_windows(opened, merged)).group_by("k").agg(n=pl.len()))
+    engine.view("added", rows.group_by("k").agg(added(pl.col("x")).alias("a"), moved(pl.col("x")).alias("b")))
+
+
+def push_functions(engine: ec.Engine, epoch: int) -> None:
+    """One of the epochs of ``declare_functions``."""
+    minutes = [epoch * 7 + row * 4 for row in range(6)]
+    at = [NOON + timedelta(minutes=minute) for minute in minutes]
+    engine.push(
+        "rows", {"k": [row % 2 for row in range(6)], "x": [row + epoch for row in range(6)], "at": at}
+    )
+
+
 STATES = KeptProgram("checkpoint-1", declare_states, push_states)
 NODES = KeptProgram("checkpoint-1-nodes", declare_nodes, push_nodes, kept_at=2, epochs=4)
+FUNCTIONS = KeptProgram("functions", declare_functions, push_functions)
 PROGRAMS = (STATES, NODES)
+"""Those of which a checkpoint is kept."""
+
+BY_NAME = {program.folder: program for program in (*PROGRAMS, FUNCTIONS)}
+"""These, and those whose functions are others with every version of Python."""
