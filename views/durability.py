@@ -30,11 +30,12 @@ from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
 from .epochs import Offered, Passed, Resumed, Standing
 from .filling import fill
-from .identity import check_plan, plan_record
+from .identity import check_plan, is_same_record, plan_record
 from .input_log import InputLog, logged
 from .interrupts import interrupts_deferred
 from .past import BORN, Past, in_bucket_0
 from .plan import Plan
+from .plan_changes import warn_of_unclaimed
 from .reader_notes import read_note, write_note
 from .residence import Residence
 from .store import Store
@@ -161,6 +162,7 @@ class Durability:
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
+        warn_of_unclaimed(store.url, match)
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
         self._open.past.born = born
         heard = read_note(store, last.epoch)
@@ -172,7 +174,7 @@ class Durability:
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,
             logged=again,
-            is_same_plan=last.plan == plan,
+            is_same_plan=is_same_record(last.plan, plan),
         )
 
     # An epoch

@@ -106,6 +106,12 @@ class GroupBy:
         return self._expiry is not None
 
     @property
+    def kept_sums(self) -> tuple[str, ...]:
+        """What adds up in its state, beside the number of rows: which columns there may be."""
+        counted = [part.column for part in self._parts if isinstance(part, InputPart)]
+        return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *counted}))
+
+    @property
     def inverted(self) -> list[InvertedPart]:
         """The parts that keep a state of their own."""
         return [part for part in self._parts if isinstance(part, InvertedPart)]
