@@ -16,7 +16,7 @@ Thing = TypeVar("Thing", bound=Callable[..., Any])
 PACKAGE = "evercurrent"
 """What is defined in this package has to have a tag, or it is not to be kept."""
 
-_KEPT_AS, _ADDED_LATER = "evercurrent.kept_as", "evercurrent.added_later"
+_KEPT_AS, _ADDED_LATER, _NOT_KEPT = "evercurrent.kept_as", "evercurrent.added_later", "evercurrent.not_kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,13 @@ def added_later() -> Mapping[str, bool]:
     return {_ADDED_LATER: True}
 
 
+def not_kept() -> Mapping[str, bool]:
+    """For a field by which objects are compared, and that does not say what is computed: digests pass it over."""
+    return {_NOT_KEPT: True}
+
+
 def kept_fields(value: Any) -> list[tuple[str, object]]:
-    """The fields of a dataclass by which it is compared, as they are called in what is kept, with what they hold."""
+    """The fields of an object by which it is compared, as they are called in what is kept, with what they hold."""
     return [
         (str(each.metadata.get(_KEPT_AS, each.name)), getattr(value, each.name, None))
         for each in fields(value)
@@ -115,6 +120,6 @@ def kept_fields(value: Any) -> list[tuple[str, object]]:
 
 
 def _is_left_out(field: Field[Any], held: object) -> bool:
-    return (
-        bool(field.metadata.get(_ADDED_LATER)) and type(held) is type(field.default) and held == field.default
-    )
+    if field.metadata.get(_NOT_KEPT) or not field.metadata.get(_ADDED_LATER):
+        return bool(field.metadata.get(_NOT_KEPT))
+    return type(held) is type(field.default) and held == field.default

@@ -175,6 +175,7 @@ class Durability:
             filled=filled,
             logged=again,
             is_same_plan=is_same_record(last.plan, plan),
+            is_computed=bool(match.lost),
         )
 
     # An epoch

@@ -137,7 +137,8 @@ class Resumed:
 
     ``last`` is the last epoch that it knows the time and watermarks of; ``filled`` are views that are new in the
     program: they hold what they would if they had been there, and nobody has been told yet. ``logged`` are epochs after
-    the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before.
+    the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before;
+    ``is_computed``: states that were not there were computed, and are to be written.
     """
 
     epoch: int
@@ -148,3 +149,4 @@ class Resumed:
     filled: Mapping[str, Delta]
     logged: Sequence[Logged] = ()
     is_same_plan: bool = True
+    is_computed: bool = False

@@ -46,7 +46,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
 
     ``spines`` and ``labels`` are for those who have the checkpoint and not the plan; earlier versions wrote neither, and
-    no ``forms``.
+    no ``forms``, which stand in the order of ``states``.
 
     Raises:
         CheckpointError: two functions are the same as far as can be seen, and there is more to them.
@@ -54,6 +54,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     identities = plan_identities(plan)
     _require_told_apart(plan, identities)
     states = state_ids(compiled)
+    forms = state_forms(compiled, states)
     named = {id(state): name for name, state in states.items()}
     rows = {name: named[id(retained.spine)] for name, retained in compiled.retained.items()}
     views = {
@@ -75,7 +76,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "versions": versions(),
         "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
         "labels": state_labels(plan, compiled, states),
-        "forms": state_forms(compiled, states),
+        "forms": [forms.get(name, "") for name in sorted(states)],
     }
 
 
@@ -236,5 +237,8 @@ def lost_in(record: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[s
 
 def _other_forms(record: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
     """The states that have other entries now than they had."""
-    were: Mapping[str, str] = record.get("forms", {})
-    return {name for name, form in now["forms"].items() if were.get(name, form) != form}
+    if "forms" not in record:
+        return set()
+    were = dict(zip(record["states"], record["forms"], strict=True))
+    forms = zip(now["states"], now["forms"], strict=True)
+    return {name for name, form in forms if were.get(name, form) != form}

@@ -184,8 +184,8 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
             ``window_start`` and ``window_end``.
         merge: gets a frame of the different windows of keys, with the columns of the key, ``window_start`` and
             ``window_end``; those of a key stand together, by start and then by end. It returns a frame of the same
-            height with the bounds of the window that each has become. ``merge_overlapping`` of
-            ``evercurrent.core.eventtime.rewindow`` makes one of windows that have an instant in common.
+            height with the bounds of the window that each has become. ``merge_overlapping``
+            of ``evercurrent`` makes one of windows that have an instant in common.
 
     Both must depend on nothing but the frame: what a row gave is taken back by calling them again.
 

@@ -108,11 +108,9 @@ def compiled_by(kind: Kind) -> Iterator[None]:
 
 NEEDED = Plan.needed
 CALLERS = (
-    "evercurrent.views.filling",
-    "evercurrent.views.past",
-    "evercurrent.views.running",
-    "identity.editing",
-)
+    "evercurrent.views.filling", "evercurrent.views.past", "evercurrent.views.running", "evercurrent.spark_bridge.clocks",
+    "evercurrent.spark_bridge.reading", "evercurrent.spark_bridge.stage_runner", "identity.editing",
+)  # fmt: skip
 """Who compiles plans."""
 
 

@@ -25,7 +25,16 @@ from evercurrent.core import tags
 from evercurrent.core.eventtime.triggers import Trigger
 from evercurrent.core.eventtime.watermarks import Watermark
 from evercurrent.core.eventtime.windows import Window
-from evercurrent.core.tags import Tag, UntaggedError, added_later, all_tagged, kept_as, kept_fields, tagged
+from evercurrent.core.tags import (
+    Tag,
+    UntaggedError,
+    added_later,
+    all_tagged,
+    kept_as,
+    kept_fields,
+    not_kept,
+    tagged,
+)
 from evercurrent.views.digests import digest_of, kind_of
 from evercurrent.views.dtype_text import NAMES, dtype_text
 from evercurrent.views.plan import Operation
@@ -174,6 +183,7 @@ def test_a_class_is_renamed_and_moved_and_its_fields_are() -> None:
         currency: str = field(default="eur", metadata=kept_as("unit"))
         tax: float | None = field(default=None, metadata=added_later())
         note: str = field(default="", compare=False)
+        shown: str = field(default="", metadata=not_kept())
 
     @tagged("core.shop:Rate", version=2)
     @dataclass(frozen=True, slots=True)
@@ -181,7 +191,7 @@ def test_a_class_is_renamed_and_moved_and_its_fields_are() -> None:
         value: float
         unit: str = "eur"
 
-    assert digest_of(Rate(2.0)) == digest_of(Price(2.0, note="this year"))
+    assert digest_of(Rate(2.0)) == digest_of(Price(2.0, note="this year", shown="2"))
     for kind, name in ((Rate, "Rate"), (Price, "Price")):
         kind.__module__, kind.__qualname__ = f"evercurrent.core.{name.lower()}", name
     assert digest_of(Rate) == digest_of(Price)

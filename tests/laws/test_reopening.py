@@ -15,7 +15,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import polars as pl
 import pytest
-from hypothesis import Phase, assume, example, given, settings
+from hypothesis import assume, example, given
 
 import evercurrent as ec
 from durability.kept_programs import declare_states, push_states
@@ -84,7 +84,7 @@ def edited_or_refused(old: App) -> tuple[App, PlanMatch] | CheckpointError:
         return error
 
 
-@settings(of_profile(0.4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+@of_profile(0.4)
 @given(cases(max_lines=3), st.sets(st.sampled_from("ab")), kinds(), kinds(), st.data())
 @example(COUNTED, {"a"}, OURS, Kind(splits=True), None)
 @example(COUNTED, {"a"}, Kind(splits=True), OURS, None)
