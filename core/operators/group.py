@@ -108,8 +108,8 @@ class GroupBy:
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """What adds up in its state, beside the number of rows: which columns there may be."""
-        counted = [part.column for part in self._parts if isinstance(part, InputPart)]
-        return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *counted}))
+        others = [part.column for part in self._parts if isinstance(part, InputPart | InvertedPart)]
+        return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *others}))
 
     @property
     def inverted(self) -> list[InvertedPart]:

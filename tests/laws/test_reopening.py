@@ -18,7 +18,7 @@ import pytest
 from hypothesis import assume, example, given
 
 import evercurrent as ec
-from durability.kept_programs import declare_states, push_states
+from durability.kept_programs import FUNCTIONS, STATES, KeptProgram, contents
 from evercurrent.core.errors import ArithmeticRefusedError, CheckpointError
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.views.identity import PlanMatch
@@ -168,26 +168,38 @@ def test_a_group_by_that_is_known_by_another_name_is_not_begun_anew(
         assert sorted(opened().views[view].read().rows()) == expected
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_windows_that_are_known_by_other_names_are_refused(seed: int, tmp_path: Path) -> None:
-    with ec.Engine(checkpoint=tmp_path) as engine:
-        declare_states(engine)
-        for epoch in range(2):
-            push_states(engine, epoch)
-        before = {name: view.read().rows() for name, view in engine.views.items()}
-    with compiled_by(Kind(renamed=(seed, 0.1))), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        engine = ec.Engine(checkpoint=tmp_path)
-        declare_states(engine)
+OTHERS = [
+    *(Kind(renamed=(seed, 0.1), spreads=seed % 2 == 1) for seed in range(6)),
+    Kind(shares=False),
+    Kind(order=1),
+    Kind(order=2, splits=True),
+    Kind(splits=True),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*nobody claims")
+@pytest.mark.parametrize("program", [STATES, FUNCTIONS], ids=lambda program: program.folder)
+@pytest.mark.parametrize("kind", OTHERS, ids=str)
+def test_windows_and_functions_go_on_or_are_refused(kind: Kind, program: KeptProgram, tmp_path: Path) -> None:
+    program.opened(tmp_path, range(2)).close()
+    undisturbed = program.opened(None, range(2))
+    with compiled_by(kind):
+        engine = program.opened(tmp_path, range(0))
         after = read_or_refused(engine)
-        assert after == before or re.search(
-            r"of (view|source) '\w+'.* is not there and cannot be computed", str(after)
-        )
+        if isinstance(after, CheckpointError):
+            assert re.search(r"of (view|source) '\w+'.* is not there and cannot be computed", str(after))
+            return
+        for epoch in range(2, program.epochs):
+            assert after == contents(undisturbed)
+            program.push(engine, epoch)
+            program.push(undisturbed, epoch)
+            after = contents(engine)
+        assert after == contents(undisturbed)
         engine.close()
 
 
 def read_or_refused(engine: ec.Engine) -> object:
     try:
-        return {name: view.read().rows() for name, view in engine.views.items()}
+        return contents(engine)
     except CheckpointError as error:
         return error
