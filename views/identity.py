@@ -112,11 +112,12 @@ def check_plan(
     )
     if said := obstacles(record, now, plan, match, drop):
         raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
-    standing = _Standing.of(record, now, match, drop)
+    standing = _Standing.of(record, now, match)
+    kept = replace(standing, sources=standing.sources.difference(drop))
     return replace(
         match,
         lost={name: what for name in sorted(match.new) if (what := standing.served(now, name))},
-        unclaimed=tuple(what for name in sorted(match.gone) if (what := standing.unclaimed(record, name))),
+        unclaimed=tuple(what for name in sorted(match.gone) if (what := kept.unclaimed(record, name))),
     )
 
 
@@ -129,12 +130,10 @@ class _Standing:
     is_all: bool
 
     @staticmethod
-    def of(
-        record: Mapping[str, Any], now: Mapping[str, Any], match: PlanMatch, drop: Collection[str]
-    ) -> _Standing:
+    def of(record: Mapping[str, Any], now: Mapping[str, Any], match: PlanMatch) -> _Standing:
         views = frozenset(name for name in now["views"] if name in record["views"]) - set(match.changed_views)
         sources = frozenset(name for name in now["sources"] if name in record["sources"])
-        sources -= {*match.new_sources, *match.gone_sources, *drop}
+        sources -= {*match.new_sources, *match.gone_sources}
         return _Standing(views, sources, views == set(record["views"]) and sources == set(record["sources"]))
 
     def served(self, record: Mapping[str, Any], state: str) -> str:
@@ -147,8 +146,8 @@ class _Standing:
     def unclaimed(self, record: Mapping[str, Any], state: str) -> str:
         """What a state is that is gone though what it served is not; empty if something accounts for it."""
         if state in record.get("labels", {}):
-            said = self.served(record, state)
-            return f"{said} ({state})" if said else ""
+            what = self.served(record, state)
+            return f"{what} ({state})" if what else ""
         return f"state {state}" if self.is_all else ""
 
 

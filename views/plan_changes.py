@@ -71,15 +71,15 @@ def require_all_states(where: str, match: PlanMatch) -> None:
         CheckpointError: some are not there: names the views and sources.
     """
     if match.lost:
-        said = [f"- {what} is not among its states" for what in match.lost.values()]
-        raise CheckpointError("\n".join([*lost_states(where, said, match), OPEN_ONCE]))
+        missing = [f"- {what} is not among its states" for what in match.lost.values()]
+        raise CheckpointError("\n".join([*lost_states(where, missing, match), OPEN_ONCE]))
 
 
-def lost_states(where: str, said: Iterable[str], match: PlanMatch) -> list[str]:
+def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[str]:
     """The lines of a refusal: what is missing, what is there and belongs to nobody, and the ways out."""
     return [
         f"{where} has not all states of views and sources that are declared as before:",
-        *said,
+        *missing,
         *(f"- {each} is there, and nobody claims it" for each in match.unclaimed),
         "This version keeps them otherwise than the one that wrote the checkpoint. Go on with that version, or begin a new "
         "checkpoint and push all rows into it",
