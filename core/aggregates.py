@@ -11,14 +11,13 @@ from typing import Any, Literal
 import polars as pl
 
 from .schema import Order as Order
+from .tags import not_kept, tagged
 from .user_states import Serializer
-
-NO_PART_OF_IDENTITY = {"identity": False}
-"""Metadata of a field that does not tell what is computed: states go on where it is another."""
 
 AdditiveKind = Literal["len", "count", "null_count", "sum", "mean", "var", "std", "any", "all"]
 
 
+@tagged("core.aggregates:Column")
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column computed row by row: ``expr`` (its output name is ``name``) over the columns of a frame.
@@ -32,6 +31,7 @@ class Column:
     copies: str | None = None
 
 
+@tagged("core.aggregates:Additive")
 @dataclass(frozen=True, slots=True)
 class Additive:
     """An aggregate whose parts add up, so that a retraction is an addition of the negative.
@@ -47,6 +47,7 @@ class Additive:
     ddof: int = 1
 
 
+@tagged("core.aggregates:Pick")
 @dataclass(frozen=True, slots=True)
 class Pick:
     """The value of ``input`` in the first row of the group by ``order``, among rows where ``where`` is true.
@@ -62,6 +63,7 @@ class Pick:
     where: str | None = None
 
 
+@tagged("core.aggregates:Distinct")
 @dataclass(frozen=True, slots=True)
 class Distinct:
     """How many different values ``input`` has in the group; null counts as a value, NaN as one."""
@@ -71,6 +73,7 @@ class Distinct:
     input: str
 
 
+@tagged("core.aggregates:Whole")
 @dataclass(frozen=True, slots=True)
 class Whole:
     """An aggregate computed from all rows of a touched group: ``expr`` over the prepared ``inputs``.
@@ -86,6 +89,7 @@ class Whole:
     order: tuple[Order, ...] = ()
 
 
+@tagged("core.aggregates:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom:
     """A user's aggregate over the prepared column ``input``; values arrive as a Series, a group at a time.
@@ -104,9 +108,10 @@ class Custom:
     merge: Callable[[Any, Any], Any]
     extract: Callable[[Any], Any]
     remove: Callable[[Any, pl.Series], Any] | None = None
-    serializer: Serializer | None = field(default=None, metadata=NO_PART_OF_IDENTITY)
+    serializer: Serializer | None = field(default=None, metadata=not_kept())
 
 
+@tagged("core.aggregates:Told")
 @dataclass(frozen=True, slots=True)
 class Told:
     """A whole number of the group that another node tells, as changes to add up: the end of a session."""
@@ -118,6 +123,7 @@ class Told:
 Aggregate = Additive | Pick | Distinct | Whole | Custom | Told
 
 
+@tagged("core.aggregates:Aggregation")
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """A compiled ``agg(...)``: prepare columns, aggregate them by group, finish the output columns.

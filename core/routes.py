@@ -18,6 +18,7 @@ from .clock import START_OF_TIME
 from .grouping import group
 from .kernels import ROUTED_BITS, Ints, Keys, Words, key_words
 from .saved import INSTANT, KEY, PAYLOAD, SECOND, SPENT, SUM
+from .tags import tagged
 
 MOST_BUCKETS = 1 << ROUTED_BITS
 """So many buckets can be told apart."""
@@ -110,6 +111,7 @@ ONE = Route("one")
 """Of what is kept once for all rows."""
 
 
+@tagged("core.routes:KeyColumns")
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
     """The columns of a key, of which the first ``routed`` tell the bucket of a row; None: all of them do.

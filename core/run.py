@@ -17,6 +17,7 @@ from .grouping import Groups, Segments, differing, group
 from .kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
 from .routes import KeyColumns
 from .schema import DIFF, Order
+from .tags import tagged
 
 LAST_WORD = np.uint64(2**64 - 1)
 
@@ -27,6 +28,7 @@ FEW = 64
 """Up to so many words are looked up without the directory: a search costs less than its steps."""
 
 
+@tagged("core.run:Layout")
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What the entries of a run are, beside their key.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from .errors import PlanError
+from .tags import tagged
 
 DIFF = "_diff"
 """Reserved column: the signed count of the row, Int64, +1 here and -1 gone."""
@@ -83,6 +84,7 @@ def require_characters(what: str, name: str) -> None:
         )
 
 
+@tagged("core.schema:Order")
 @dataclass(frozen=True, slots=True)
 class Order:
     """One column of an order of rows, as in ``polars.DataFrame.sort``. NaN sorts above all numbers."""

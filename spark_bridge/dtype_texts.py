@@ -17,7 +17,7 @@ _TYPES = {dtype.__name__: dtype for dtype in NAMES}
 
 
 def dtype_of_text(text: str) -> pl.DataType:
-    """The inverse of ``evercurrent.views.digests.dtype_text``. Evaluates nothing.
+    """The inverse of ``evercurrent.views.dtype_text.dtype_text``. Evaluates nothing.
 
     >>> dtype_of_text("List(Datetime(time_unit='ms', time_zone='UTC'))")
     List(Datetime(time_unit='ms', time_zone='UTC'))

@@ -19,6 +19,7 @@ from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, 
 from evercurrent.views.checkpoint.pending import require_committed
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.plan import Plan
+from evercurrent.views.plan_changes import require_all_states, warn_of_unclaimed
 from evercurrent.views.reader_notes import read_note
 
 from .clocks import Clocks
@@ -126,6 +127,8 @@ class Epochs:
                 "engine only: open it once with Engine(checkpoint=...) of the same Checkpoint, which fills views from what is "
                 "retained, and then start the query"
             )
+        require_all_states(self.log.store.url, match)
+        warn_of_unclaimed(self.log.store.url, match)
         kept = {
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone
         }

@@ -17,6 +17,7 @@ from evercurrent.views.history import BEFORE_ALL
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.past import BORN, Past, delta_files
 from evercurrent.views.plan import Plan
+from evercurrent.views.plan_changes import require_all_states
 from evercurrent.views.running import LEDGER_ROWS
 from evercurrent.views.store import Store
 from evercurrent.views.view import Snapshot
@@ -154,6 +155,7 @@ class CheckpointReader:
                 "to be read; leave it out, or open the checkpoint once with Engine(checkpoint=...), which fills views "
                 "from what is retained"
             )
+        require_all_states(self.store.url, match)
 
     def _steadily(self, read: Callable[[], Read]) -> Read:
         """What a function reads; once more, if what it was about to read is gone, as it may have been swept since."""

@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from evercurrent.core.tags import refuse_untagged
+
+refuse_untagged()
+
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 settings.register_profile(

@@ -24,6 +24,7 @@ LAYERS = ("core", "views", "spark_bridge")
 LEVELS = {
     "nouns": {
         "allocation",
+        "tags",
         "errors",
         "clock",
         "schema",

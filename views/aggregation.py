@@ -15,9 +15,10 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.aggregates import NO_PART_OF_IDENTITY, Aggregation, Column, Custom
+from evercurrent.core.aggregates import Aggregation, Column, Custom
 from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import listed, require_characters
+from evercurrent.core.tags import not_kept, tagged
 from evercurrent.core.user_states import Serializer
 
 from .aggregate_parts import Parts, name_of
@@ -42,6 +43,7 @@ _PYTHON: Obstacle = (
 )
 
 
+@tagged("views.aggregation:UserAggregate")
 @dataclass(frozen=True, slots=True)
 class UserAggregate:
     """A user's own aggregate, to be called with the expression that it aggregates; see ``aggregate``."""
@@ -52,12 +54,13 @@ class UserAggregate:
     extract: Callable[[Any], Any]
     remove: Callable[[Any, pl.Series], Any] | None
     dtype: pl.DataType
-    serializer: Serializer | None = field(default=None, metadata=NO_PART_OF_IDENTITY)
+    serializer: Serializer | None = field(default=None, metadata=not_kept())
 
     def __call__(self, input: pl.Expr | str) -> "AppliedAggregate":
         return AppliedAggregate(self, input)
 
 
+@tagged("views.aggregation:AppliedAggregate")
 @dataclass(frozen=True, slots=True, eq=False)
 class AppliedAggregate:
     """A user's aggregate of an expression, for ``agg``: it stands alone there, not inside other expressions."""
@@ -71,6 +74,7 @@ class AppliedAggregate:
         return replace(self, name=name)
 
 
+@tagged("views.aggregation:aggregate")
 def aggregate(
     *,
     create: Callable[[], Any],

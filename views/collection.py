@@ -10,6 +10,7 @@ import polars as pl
 from evercurrent.core.aggregates import Column
 from evercurrent.core.errors import PlanError
 from evercurrent.core.operators.join import JoinKind
+from evercurrent.core.tags import tagged
 
 from .event_time_calls import EventTimeCalls
 from .expressions import column_names, row_expressions
@@ -26,6 +27,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+@tagged("views.collection:Collection")
 class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
     """Rows with diffs, declared: what they are is known, and computed once an engine has views on them.
 
@@ -201,6 +203,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         return Collection(self._plan, self._plan.add(node), self._windowing)
 
 
+@tagged("views.collection:GroupedCollection")
 class GroupedCollection:
     """A collection whose rows are brought together by keys, to be aggregated or cut."""
 
@@ -277,6 +280,7 @@ class GroupedCollection:
         return of._then(operation, of.schema, label, of._event_time)
 
 
+@tagged("views.collection:concat")
 def concat(collections: Iterable[Collection]) -> Collection:
     """All rows of all collections (UNION ALL); the columns must be the same."""
     found = list(collections)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -18,6 +18,9 @@ from uuid import UUID
 import numpy as np
 import polars as pl
 
+from evercurrent.core.tags import UntaggedError, kept_fields, tag_of
+
+from .dtype_text import dtype_text
 from .expression_trees import said
 from .expressions import Expression
 from .function_digests import UNSEEN_OBJECT, Known, parts_of
@@ -34,7 +37,8 @@ def digest_of(*values: object) -> str:
 
     Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
     lists and schemas have one; floats count by their bits. Of a dataclass those fields count by which it is
-    compared, unless they are ``NO_PART_OF_IDENTITY``; of functions and other objects what ``parts_of`` says. Never raises.
+    compared, unless they are ``not_kept``; of functions and other objects what ``parts_of`` says. Classes of this library
+    count by their tags. Never raises.
 
     >>> digest_of(("a", 1)) == digest_of(("a", 1)), digest_of(1) == digest_of(1.0), digest_of(0.0) == digest_of(-0.0)
     (True, False, False)
@@ -51,13 +55,14 @@ def told_apart(*values: object) -> bool:
     return not writing.has_unseen
 
 
-def dtype_text(dtype: pl.DataType) -> str:
-    """A type of a column in words: with time unit, time zone, all categories, the types of fields.
+def kind_of(kind: type) -> str:
+    """What stands in digests for a class in front of what an object of it holds: its tag, or its name where it is a user's.
 
-    >>> dtype_text(pl.List(pl.Datetime("ms", "UTC")))
-    "List(Datetime(time_unit='ms', time_zone='UTC'))"
+    Raises:
+        UntaggedError: a class of this library has no tag; in tests only.
     """
-    return repr(dtype)
+    tag = tag_of(kind)
+    return kind.__qualname__ if tag is None else tag.kind
 
 
 class _Writing:
@@ -108,9 +113,8 @@ class _Writing:
             case pl.Series() | pl.DataFrame() | np.ndarray():
                 return self._columns(value)
             case _ if is_dataclass(value) and not isinstance(value, type):
-                compared = [each.name for each in fields(value) if _counts(each, value)]
-                parts = [part for name in compared for part in (name, getattr(value, name, None))]
-                return self.each(type(value).__qualname__, parts)
+                parts = [part for field in kept_fields(value) for part in field]
+                return self.each(kind_of(type(value)), parts)
             case _:
                 return self._object(value)
 
@@ -119,10 +123,12 @@ class _Writing:
             parts = parts_of(value, self._known)
             self.has_unseen |= parts[0] == UNSEEN_OBJECT
             return self.each("object", parts)
+        except UntaggedError:
+            raise
         except Exception:
             # Code of users runs where their objects are looked at, and a plan has to be compiled all the same.
             self.has_unseen = True
-            return _marked("unseen", type(value).__qualname__.encode())
+            return _marked("unseen", kind_of(type(value)).encode())
 
     def _apart(self, value: object) -> bytes:
         """One of several values without an order, whatever came before it."""
@@ -143,13 +149,6 @@ class _Writing:
         file = io.BytesIO()
         value.rechunk().write_ipc(file)
         return self.each("frame", (value.schema, file.getvalue()))
-
-
-def _counts(field: Field[Any], value: object) -> bool:
-    """Whether a field of a dataclass is part of its digest: one that was added later only if it says something."""
-    if not field.compare or not field.metadata.get("identity", True):
-        return False
-    return not field.metadata.get("unsaid", False) or getattr(value, field.name, None) != field.default
 
 
 def _marked(kind: str, content: bytes) -> bytes:
@@ -173,16 +172,16 @@ def _plain(value: Any) -> bytes | None:
     """A value that holds no other, of another class than the plain ones."""
     match value:
         case Enum():
-            return _marked("member", f"{type(value).__qualname__}.{value.name}".encode())
+            return _marked("member", f"{kind_of(type(value))}.{value.name}".encode())
         case np.generic():
             return _marked("number", str(value.dtype).encode() + b" " + value.tobytes())
         case str() | int() | float() | bytes() | bytearray():
-            return _marked(type(value).__qualname__, repr(value).encode("utf-8", "surrogatepass"))
+            return _marked(kind_of(type(value)), repr(value).encode("utf-8", "surrogatepass"))
         case pl.DataType():
             return _marked("type", dtype_text(value).encode())
         case _ if isinstance(value, SAY_ALL):
-            return _marked(type(value).__qualname__, repr(value).encode())
+            return _marked(kind_of(type(value)), repr(value).encode())
         case _ if isinstance(value, type) and issubclass(value, pl.DataType):
-            return _marked("type", value.__name__.encode())
+            return _marked("type", dtype_text(value).encode())
         case _:
             return None

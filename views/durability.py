@@ -32,13 +32,14 @@ from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
 from .epochs import Offered, Passed, Resumed, Standing
 from .filling import fill
-from .identity import check_plan, plan_record
+from .identity import check_plan, is_same_record, plan_record
 from .input_log import InputLog, logged
 from .interrupts import interrupts_deferred
 from .past import BORN, Past, in_bucket_0
 from .past_reading import PastReader
 from .pickled_states import without_pickles
 from .plan import Plan
+from .plan_changes import warn_of_unclaimed
 from .reader_notes import read_note, write_note
 from .residence import Residence
 from .store import Store
@@ -178,6 +179,7 @@ class Durability:
         last = without_pickles(compiled, saver, log, may_commit=not again) or last
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
+        warn_of_unclaimed(store.url, match)
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
         self._open.past.born = self._open.readers.born = born
         heard = read_note(store, last.epoch)
@@ -190,7 +192,8 @@ class Durability:
             filled=filled,
             logged=again,
             acknowledged=0 if said is None else said.logged,
-            is_same_plan=last.plan == plan,
+            is_same_plan=is_same_record(last.plan, plan),
+            is_computed=bool(match.lost),
         )
 
     # An epoch

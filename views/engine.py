@@ -17,6 +17,7 @@ from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.eventtime.watermarks import Watermark
 from evercurrent.core.schema import listed, require_name
+from evercurrent.core.tags import tagged
 
 from .asking import Asking, shown_watermark
 from .builder import Compiled
@@ -40,6 +41,7 @@ from .view import View
 from .windowing import forbid_unused_answers
 
 
+@tagged("views.engine:Engine")
 class Engine:
     """Declares sources and views, takes batches of changes, keeps every view current.
 

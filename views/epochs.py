@@ -177,7 +177,7 @@ class Resumed:
     ``last`` is the last epoch that it knows the time and watermarks of; ``filled`` are views that are new in the
     program: they hold what they would if they had been there, and nobody has been told yet. ``logged`` are epochs after
     the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before. Up to
-    ``acknowledged`` they were done.
+    ``acknowledged`` they were done. ``is_computed``: states that were not there were computed, and are to be written.
     """
 
     epoch: int
@@ -189,3 +189,4 @@ class Resumed:
     logged: Sequence[Logged] = ()
     acknowledged: int = 0
     is_same_plan: bool = True
+    is_computed: bool = False

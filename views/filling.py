@@ -29,6 +29,7 @@ from .builder import Compiled
 from .compiling import compile_plan
 from .identity import PlanMatch, state_ids
 from .plan import Input, Plan, PlanId
+from .plan_changes import lost_states
 from .retained import RetainedRows
 
 TIMELY = (
@@ -45,6 +46,7 @@ def fill(
 ) -> dict[str, Delta]:
     """Give the new states what they would hold had they always been there, and the new views their first delta.
 
+    States of what is declared as it was (``match.lost``) are computed in the same way, or nothing goes on.
     ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources.
     A node is computed from what is nearest upstream of it: a view or a grouping that is kept already, or else the
     rows of sources. They go, all in one step, through a circuit of its own; from that the new states are taken.
@@ -54,16 +56,17 @@ def fill(
         All rows of each view in ``match.to_fill``, as the delta by which it comes to be.
 
     Raises:
-        CheckpointError: a view cannot be filled: a source does not keep its rows, or it depends on when rows came.
-            Nothing has changed.
+        CheckpointError: a view cannot be filled, or a state of one that was there: a source does not keep its rows, or it
+            depends on when rows came. Nothing has changed.
         InputError: a value cannot be computed. Nothing has changed.
     """
-    if not match.to_fill:
+    if not match.to_fill and not match.lost:
         return {}
     filling = _Filling(plan, compiled, match, retained)
     filling.require_fillable()
     fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
     said = filling.run(fresh.circuit)
+    filling.require_same(said)
     _take(compiled, fresh, match, filling.stepped)
     return {name: said[compiled.outputs[plan.views[name]]] for name in match.to_fill}
 
@@ -142,6 +145,43 @@ class _Filling:
             said += [f"- view {name!r} cannot be filled: {reason}" for reason in reasons]
         if said:
             raise CheckpointError("\n".join(["views are new to the checkpoint:", *said]))
+        nodes = {name: NodeId(at) for at in range(len(self._circuit.nodes)) for name in self._states_of(at)}
+        missing = [
+            line for name, what in self._match.lost.items() for line in self._recompute(nodes[name], what)
+        ]
+        if missing:
+            raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
+
+    def _states_of(self, node: int) -> list[str]:
+        return [self._names[id(state)] for state in self._circuit.nodes[node].states]
+
+    def _recompute(self, number: NodeId, what: str) -> list[str]:
+        """Find what has to be computed for a state that is lost; say why it cannot be."""
+        node, reasons = self._circuit.nodes[number], dict[str, None]()
+        if not node.inputs:
+            reasons["it is made of rows as they came, and these are gone"] = None
+        elif isinstance(node.operator, TIMELY):
+            reasons[_depends_on_time(node.name)] = None
+        else:
+            self.stepped.add(number)
+            for source in (*node.inputs, *(NodeId(read) for read in node.placement.reads)):
+                self._need(source, reasons, is_empty=False)
+        return [f"- {what} is not there and cannot be computed: {reason}" for reason in reasons]
+
+    def require_same(self, said: Mapping[NodeId, Delta]) -> None:
+        """Check that what was computed anew gives the rows that are kept, where these are.
+
+        Raises:
+            CheckpointError: it gives others: names the view.
+        """
+        for name, place in self._plan.views.items():
+            output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
+            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._known:
+                continue
+            kept = self._known[kept_at]()
+            if len(_sum(said[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
+                missing = [f"- view {name!r}: the rows that are kept are not those that are computed anew"]
+                raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
     def _need(self, wanted: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
         """Take note of a node that has to be computed, and of all upstream that it takes; of reasons why it cannot be."""
@@ -174,7 +214,7 @@ class _Filling:
             deltas: dict[NodeId, Delta] = {}
             for number in sorted(self.stepped | self._given):
                 node = circuit.nodes[number]
-                if number not in given:
+                if number in self.stepped:
                     deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))
                 else:
                     deltas[number] = given[number] if epoch else Delta.empty(node.operator.schema)

@@ -5,8 +5,8 @@ What is found, and what is not:
 - a function counts by its qualified name, its instructions, its defaults, the values that it closes over and the
   globals that it names: a changed constant or a changed helper function is a change. Lines, files, comments,
   docstrings and names of local variables are none.
-- what is defined in another package than the function, such as a function of polars, counts by its name alone; so
-  do functions without code (those made in C). A plugin of polars counts by its library's name, its symbol and
+- what is defined in another package than the function, such as a function of polars, counts by its name alone, what is
+  of this library by its tag; so do functions without code (those made in C). A plugin of polars counts by its library's name, its symbol and
   its arguments.
 - bound methods, ``functools.partial``, ``functools.lru_cache`` and callable objects count by what they are made of:
   the function, the arguments, the class with its methods, the attributes.
@@ -25,6 +25,8 @@ from functools import partial
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+
+from evercurrent.core.tags import tag_of
 
 Known = dict[int, tuple[int, object]]
 """Functions, classes and objects that were met before, by ``id``: their number, and they themselves, to keep them."""
@@ -87,9 +89,19 @@ def _is_named(defined: Any, home: str) -> bool:
     return (package != home or package in LIBRARIES) and "<" not in defined.__qualname__
 
 
+def _place_and_name(defined: Any) -> tuple[str, str]:
+    """What a function or a class of a library is known by: what is of this one by its tag, a method by that of its class."""
+    owner, _, method = defined.__qualname__.rpartition(".")
+    holder = getattr(sys.modules.get(defined.__module__), owner, None) if owner else None
+    tag = tag_of(defined if holder is None else holder)
+    if tag is None:
+        return defined.__module__, defined.__qualname__
+    return tag.home, tag.kind if holder is None else f"{tag.kind}.{method}"
+
+
 def _function(function: FunctionType, home: str) -> tuple[object, ...]:
     if _is_named(function, home):
-        return "function", function.__module__, function.__qualname__
+        return "function", *_place_and_name(function)
     cells = function.__closure__ or ()
     return (
         "function",
@@ -144,7 +156,7 @@ def _operand(instruction: dis.Instruction) -> object:
 
 def _class(defined: type, home: str) -> tuple[object, ...]:
     if _is_named(defined, home):
-        return "class", defined.__module__, defined.__qualname__
+        return "class", *_place_and_name(defined)
     own = {
         name: getattr(made, "__func__", made)
         for name, made in sorted(vars(defined).items())
@@ -162,7 +174,7 @@ def _object(value: Any, home: str) -> tuple[object, ...]:
         # What is wrapped by a decorator in C, as `functools.lru_cache`, or compiled at run time, as by numba.
         wrapped = _attribute(value, "__wrapped__") or _attribute(value, "py_func")
         function = wrapped if isinstance(wrapped, FunctionType) else None
-        return ("named" if named else UNSEEN_OBJECT), kind.__module__, kind.__qualname__, named, function
+        return ("named" if named else UNSEEN_OBJECT), *_place_and_name(kind), named, function
     slots = [name for each in kind.__mro__ for name in _slots(each)]
     held = {name: _attribute(value, name) for name in slots}
     return "object", kind, {**held, **vars(value)} if hasattr(value, "__dict__") else held

@@ -12,6 +12,7 @@ import polars as pl
 
 from evercurrent.core.errors import EpochGoneError, PlanError
 from evercurrent.core.recent import Recent, Stretch
+from evercurrent.core.tags import tagged
 
 from .epochs import Passed
 
@@ -19,6 +20,7 @@ BEFORE_ALL = -1
 """Before epoch 0, in which a group of nothing gets its row."""
 
 
+@tagged("views.history:Retain")
 @dataclass(frozen=True, slots=True)
 class Retain:
     """How many deltas a view keeps for readers that come later: the newest, up to both limits.

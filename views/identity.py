@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -12,11 +13,13 @@ from evercurrent.core.protocol import State
 from evercurrent.core.spine import Spine
 
 from .builder import Compiled
-from .digests import digest_of, dtype_text, told_apart
+from .digests import digest_of, told_apart
+from .dtype_text import dtype_text
 from .node_identities import plan_identities
 from .plan import Input, Plan, PlanId, PlanNode
 from .plan_changes import PlanMatch as PlanMatch
 from .plan_changes import clock_id, obstacles, versions
+from .state_forms import state_forms
 from .state_labels import state_labels
 
 LEDGER = "ledger"
@@ -42,8 +45,8 @@ def state_ids(compiled: Compiled) -> dict[str, State]:
 def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
 
-    ``spines`` and ``labels`` are for those who have the checkpoint and not the plan, which is compared without them;
-    earlier versions wrote neither.
+    ``spines`` and ``labels`` are for those who have the checkpoint and not the plan; earlier versions wrote neither, and
+    no ``forms``, which stand in the order of ``states``.
 
     Raises:
         CheckpointError: two functions are the same as far as can be seen, and there is more to them.
@@ -51,6 +54,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     identities = plan_identities(plan)
     _require_told_apart(plan, identities)
     states = state_ids(compiled)
+    forms = state_forms(compiled, states)
     named = {id(state): name for name, state in states.items()}
     rows = {name: named[id(retained.spine)] for name, retained in compiled.retained.items()}
     views = {
@@ -72,7 +76,13 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "versions": versions(),
         "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
         "labels": state_labels(plan, compiled, states),
+        "forms": [forms.get(name, "") for name in sorted(states)],
     }
+
+
+def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records are of one plan and one program; those of earlier versions have no forms."""
+    return {**one, "forms": None} == {**other, "forms": None}
 
 
 def check_plan(
@@ -102,7 +112,43 @@ def check_plan(
     )
     if said := obstacles(record, now, plan, match, drop):
         raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
-    return match
+    standing = _Standing.of(record, now, match)
+    kept = replace(standing, sources=standing.sources.difference(drop))
+    return replace(
+        match,
+        lost={name: what for name in sorted(match.new) if (what := standing.served(now, name))},
+        unclaimed=tuple(what for name in sorted(match.gone) if (what := kept.unclaimed(record, name))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """The views and sources that are declared as they were, and whether all are."""
+
+    views: frozenset[str]
+    sources: frozenset[str]
+    is_all: bool
+
+    @staticmethod
+    def of(record: Mapping[str, Any], now: Mapping[str, Any], match: PlanMatch) -> _Standing:
+        views = frozenset(name for name in now["views"] if name in record["views"]) - set(match.changed_views)
+        sources = frozenset(name for name in now["sources"] if name in record["sources"])
+        sources -= {*match.new_sources, *match.gone_sources}
+        return _Standing(views, sources, views == set(record["views"]) and sources == set(record["sources"]))
+
+    def served(self, record: Mapping[str, Any], state: str) -> str:
+        """What a state is, and which of these views and sources it serves; empty if it serves none of them."""
+        what, views, sources = record.get("labels", {}).get(state, ("state", (), ()))
+        served = [f"view {name!r}" for name in views if name in self.views]
+        served += [f"source {name!r}" for name in sources if name in self.sources]
+        return f"{what!r} of {', '.join(served)}" if served else ""
+
+    def unclaimed(self, record: Mapping[str, Any], state: str) -> str:
+        """What a state is that is gone though what it served is not; empty if something accounts for it."""
+        if state in record.get("labels", {}):
+            what = self.served(record, state)
+            return f"{what} ({state})" if what else ""
+        return f"state {state}" if self.is_all else ""
 
 
 def _columns(schema: pl.Schema) -> dict[str, str]:
@@ -172,11 +218,26 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def _states(
     record: Mapping[str, Any], now: Mapping[str, Any], again: Iterable[str]
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The states that are unchanged, new, gone. The clock of a source that begins again is new and gone."""
+    """The states that are unchanged, new, gone. What begins again or is of another form is new and gone."""
     before, after = set(record["states"]), set(now["states"])
-    fresh = {clock_id(name) for name in again}
+    fresh = {clock_id(name) for name in again} | _other_forms(record, now)
     return (
         frozenset(before & after - fresh),
         frozenset((after - before) | (after & fresh)),
         frozenset((before - after) | (before & fresh)),
     )
+
+
+def lost_in(record: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Which of these states a record of the same plan does not have, or has in another form."""
+    others = _other_forms(record, now)
+    return [name for name in names if name not in record["states"] or name in others]
+
+
+def _other_forms(record: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """The states that have other entries now than they had."""
+    if "forms" not in record:
+        return set()
+    were = dict(zip(record["states"], record["forms"], strict=True))
+    forms = zip(now["states"], now["forms"], strict=True)
+    return {name for name, form in forms if were.get(name, form) != form}

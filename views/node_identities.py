@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from .digests import digest_of
+from .digests import digest_of, kind_of
 from .plan import Input, Plan, PlanId, PlanNode
 
 
@@ -40,7 +40,7 @@ class CircuitIdentities:
 
     def of(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
         """The identity of the next node for this purpose behind these."""
-        made = digest_of("node", purpose, kind.__qualname__, list(inputs))
+        made = digest_of("node", purpose, kind_of(kind), list(inputs))
         number, self._numbers[made] = self._numbers[made], self._numbers[made] + 1
         return digest_of(made, number) if number else made
 

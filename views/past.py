@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
 from .compiling import compile_plan
 from .epochs import Noted, Passed
 from .history import BEFORE_ALL
-from .identity import state_ids
+from .identity import lost_in, state_ids
 from .plan import Plan
 
 BORN = "born"
@@ -120,6 +120,9 @@ class Past:
         compiled = compile_plan(self._plan, ledger, allow_pickle=self._allow_pickle)
         saver = Saver(self._pieces)
         node, states = compiled.kept_at[view], state_ids(compiled)
+        self._require_states(
+            view, commit, [node, *compiled.circuit.nodes[node].placement.reads], compiled, states
+        )
         stage = compiled.cut.stages[compiled.cut.stage_of[node]]
         parts = [self._plan[self._plan.views[view]].schema.to_frame()]
         for bucket in range(commit.buckets):
@@ -127,6 +130,21 @@ class Past:
                 saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, commit.states)
                 parts.append(compiled.contents[view].contents())
         return parts[1] if len(parts) == 2 else pl.concat(parts)
+
+    def _require_states(
+        self, view: str, commit: Commit, nodes: Iterable[int], compiled: Compiled, states: Mapping[str, State]
+    ) -> None:
+        """Check that a commit has the states from which a view is read.
+
+        Raises:
+            EpochGoneError: they were kept in another way, by another version.
+        """
+        read = {id(state) for node in nodes for state in compiled.circuit.nodes[node].states}
+        if lost_in(commit.plan, self._record, [name for name, state in states.items() if id(state) in read]):
+            raise EpochGoneError(
+                f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another way; "
+                "read it with that version, or a later epoch"
+            )
 
 
 def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) -> list[DeltaRef]:

@@ -16,6 +16,7 @@ from evercurrent.core.eventtime.watermarks import Watermark
 from evercurrent.core.eventtime.windows import Window
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
+from evercurrent.core.tags import added_later, tagged
 
 from .turns import Guard
 
@@ -28,13 +29,11 @@ STEPS = 4
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
 
-UNSAID = {"unsaid": True}
-"""Of a field that was added when checkpoints were written already: as long as it has its default, no digest has it."""
-
 PlanId = NewType("PlanId", int)
 SourceKind = Literal["append", "diffs", "upsert"]
 
 
+@tagged("views.plan:EventTime")
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """Where the event time of rows stands: in a column, plus a shift in microseconds."""
@@ -43,6 +42,7 @@ class EventTime:
     shift: int = 0
 
 
+@tagged("views.plan:Input")
 @dataclass(frozen=True, slots=True)
 class Input:
     """A source: where changes enter. With ``retained`` its rows are state, which is nothing that it computes."""
@@ -55,7 +55,7 @@ class Input:
     watermark: Watermark | None = None
     bounded: bool = False
     retained: bool = field(default=False, compare=False)
-    sequence: tuple[str, ...] = field(default=(), metadata=UNSAID)
+    sequence: tuple[str, ...] = field(default=(), metadata=added_later())
 
     @property
     def may_retract(self) -> bool:
@@ -63,6 +63,7 @@ class Input:
         return self.kind != "append"
 
 
+@tagged("views.plan:Select")
 @dataclass(frozen=True, slots=True)
 class Select:
     """Columns computed row by row, replacing all; ``keeps_rows_apart`` if no two rows can become one."""
@@ -72,6 +73,7 @@ class Select:
     keeps_rows_apart: bool = field(compare=False)
 
 
+@tagged("views.plan:Filter")
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Rows for which a condition is true."""
@@ -80,6 +82,7 @@ class Filter:
     condition: Column = field(compare=False)
 
 
+@tagged("views.plan:Explode")
 @dataclass(frozen=True, slots=True)
 class Explode:
     """A row per element of list columns."""
@@ -87,6 +90,7 @@ class Explode:
     columns: tuple[str, ...]
 
 
+@tagged("views.plan:Unnest")
 @dataclass(frozen=True, slots=True)
 class Unnest:
     """Struct columns replaced by their fields."""
@@ -94,6 +98,7 @@ class Unnest:
     columns: tuple[str, ...]
 
 
+@tagged("views.plan:Mapped")
 @dataclass(frozen=True, slots=True)
 class Mapped:
     """A user's function over frames, row by row by declaration; equal only to itself."""
@@ -101,21 +106,25 @@ class Mapped:
     function: Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@tagged("views.plan:Concat")
 @dataclass(frozen=True, slots=True)
 class Concat:
     """All rows of all inputs."""
 
 
+@tagged("views.plan:Negate")
 @dataclass(frozen=True, slots=True)
 class Negate:
     """Every row with the opposite diff."""
 
 
+@tagged("views.plan:Unique")
 @dataclass(frozen=True, slots=True)
 class Unique:
     """Each row once."""
 
 
+@tagged("views.plan:Group")
 @dataclass(frozen=True, slots=True)
 class Group:
     """Aggregates by key columns."""
@@ -126,6 +135,7 @@ class Group:
     aggregation: Aggregation = field(compare=False)
 
 
+@tagged("views.plan:Join")
 @dataclass(frozen=True, slots=True)
 class Join:
     """Pairs of rows of two inputs with equal keys."""
@@ -137,6 +147,7 @@ class Join:
     columns: tuple[JoinColumn, ...]
 
 
+@tagged("views.plan:Top")
 @dataclass(frozen=True, slots=True)
 class Top:
     """The first rows of each group by an order."""
@@ -149,6 +160,7 @@ class Top:
 Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
 
 
+@tagged("views.plan:Windowing")
 @dataclass(frozen=True, slots=True)
 class Windowing:
     """The four questions, as far as they are answered for a collection: where, when, how.
@@ -172,6 +184,7 @@ class Windowing:
         return plain and self.mode == "retracting" and self.stamp != "watermark"
 
 
+@tagged("views.plan:Assign")
 @dataclass(frozen=True, slots=True)
 class Assign:
     """Each row with the windows it falls into, in two columns."""
@@ -180,6 +193,7 @@ class Assign:
     event_time: EventTime
 
 
+@tagged("views.plan:WindowedGroup")
 @dataclass(frozen=True, slots=True)
 class WindowedGroup:
     """Aggregates by key columns and window, spoken when a trigger says so.
@@ -197,13 +211,14 @@ class WindowedGroup:
     trigger_inputs: tuple[Column, ...] = field(compare=False)
 
 
+@tagged("views.plan:TooLate")
 @dataclass(frozen=True, slots=True)
 class TooLate:
     """The rows that come too late for all of their windows, or with ``each_window`` for each that they miss."""
 
     windowing: Windowing
     event_time: EventTime
-    each_window: bool = field(default=False, metadata=UNSAID)
+    each_window: bool = field(default=False, metadata=added_later())
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +226,7 @@ class LastPanes:
     """The last pane of each key and window."""
 
 
+@tagged("views.plan:Retimed")
 @dataclass(frozen=True, slots=True)
 class Retimed:
     """Rows with another event time; ``strict``: behind the watermark it is an error."""
@@ -219,6 +235,7 @@ class Retimed:
     event_time: EventTime
 
 
+@tagged("views.plan:InOrder")
 @dataclass(frozen=True, slots=True)
 class InOrder:
     """Rows released in order of event time as the watermark passes them."""

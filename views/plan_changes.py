@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
+from evercurrent.core.errors import CheckpointError
 from evercurrent.core.schema import listed
 
 from .plan import Plan
@@ -24,6 +26,10 @@ class PlanMatch:
     ``new`` states begin empty and ``gone`` ones are no longer looked at. A view that has changed is in ``changed_views``
     alone: its states are told apart by what they hold. A source that was dropped and is declared again, in another
     way, is both in ``gone_sources`` and in ``new_sources``.
+
+    ``lost`` are new states of what is declared as it was, with the views and sources that they serve: they have to be
+    computed before anything goes on, or an empty state would be taken for what came so far. ``unclaimed`` says in words
+    which gone states no change of what is declared accounts for.
     """
 
     unchanged: frozenset[str]
@@ -34,6 +40,8 @@ class PlanMatch:
     gone_views: tuple[str, ...] = ()
     new_sources: tuple[str, ...] = ()
     gone_sources: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
+    unclaimed: tuple[str, ...] = ()
 
     @property
     def to_fill(self) -> tuple[str, ...]:
@@ -54,6 +62,40 @@ class PlanMatch:
         """Whether nothing has changed."""
         parts = (self.new, self.gone, self.to_fill, self.gone_views, self.new_sources, self.gone_sources)
         return not any(parts)
+
+
+def require_all_states(where: str, match: PlanMatch) -> None:
+    """Check that all that is declared as it was has its states in the checkpoint, where none can be computed.
+
+    Raises:
+        CheckpointError: some are not there: names the views and sources.
+    """
+    if match.lost:
+        missing = [f"- {what} is not among its states" for what in match.lost.values()]
+        raise CheckpointError("\n".join([*lost_states(where, missing, match), OPEN_ONCE]))
+
+
+def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[str]:
+    """The lines of a refusal: what is missing, what is there and belongs to nobody, and the ways out."""
+    return [
+        f"{where} has not all states of views and sources that are declared as before:",
+        *missing,
+        *(f"- {each} is there, and nobody claims it" for each in match.unclaimed),
+        "This version keeps them otherwise than the one that wrote the checkpoint. Go on with that version, or begin a new "
+        "checkpoint and push all rows into it",
+    ]
+
+
+OPEN_ONCE = "Or open it once with Engine(checkpoint=...) of the same Checkpoint, which computes states from what is retained"
+
+
+def warn_of_unclaimed(where: str, match: PlanMatch) -> None:
+    """Name the states that are in the checkpoint, and that no change of what is declared accounts for."""
+    if match.unclaimed:
+        warnings.warn(
+            f"{where} has states that nobody claims, and that go with the next commit: {'; '.join(match.unclaimed)}",
+            stacklevel=2,
+        )
 
 
 def clock_id(source: str) -> str:
@@ -128,7 +170,7 @@ def _about_retained(
 ) -> Iterator[str]:
     for name, declared in now["sources"].items():
         was = record["sources"].get(name)
-        if was is None or name in changed:
+        if was is None or name in changed or (was["retained"] and declared["retained"]):
             continue
         if declared["retained"] and declared["retained"] not in record["states"]:
             yield (

@@ -223,7 +223,7 @@ class Running:
             self.log.go_on(resumed.last, resumed.rows, durability.past.passed)
             if resumed.logged:
                 resumed = self._evaluated_again(durability, compiled, resumed)
-            if resumed.filled:
+            if resumed.filled or resumed.is_computed:
                 self._make_real(durability, resumed)
         except BaseException:
             self.epoch, self.positions = 0, {}

@@ -17,6 +17,7 @@ from evercurrent.core.eventtime.watermarks import IngressTime, Watermark
 from evercurrent.core.kernels import Ints
 from evercurrent.core.ownership import owned, owned_arrow
 from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
+from evercurrent.core.tags import tagged
 
 from .collection import Collection
 from .expressions import declared_schema
@@ -28,6 +29,7 @@ DIFF_LIMIT = 2**31
 """Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
 
 
+@tagged("views.sources:Source")
 class Source(Collection):
     """A collection that is fed from outside. Made by ``Engine.source``."""
 

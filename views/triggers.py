@@ -30,6 +30,7 @@ from evercurrent.core.eventtime.triggers import (
 )
 from evercurrent.core.instants import instant_of, spelled
 from evercurrent.core.schema import listed
+from evercurrent.core.tags import tagged
 
 from .durations import microseconds
 
@@ -39,11 +40,13 @@ KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
 """Columns that the hooks of a user's trigger get beside its state."""
 
 
+@tagged("views.triggers:every_epoch")
 def every_epoch() -> Trigger:
     """Speak at the end of every epoch that brought rows: what a view does without a trigger."""
     return EveryEpoch()
 
 
+@tagged("views.triggers:after_watermark")
 def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
     """Speak once when the watermark passes the end of the window; ``early`` before that, ``late`` after it.
 
@@ -59,6 +62,7 @@ def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -
     return AfterWatermark(early, late)
 
 
+@tagged("views.triggers:at_period")
 def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
     """Speak once, when processing time reaches the first multiple of a period after rows came.
 
@@ -76,11 +80,13 @@ def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
     return AtPeriod(length, start % length)
 
 
+@tagged("views.triggers:every")
 def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
     """Speak at every multiple of a period of processing time, if rows came since the last one."""
     return Repeat(at_period(period, aligned_to=aligned_to))
 
 
+@tagged("views.triggers:after_count")
 def after_count(rows: int) -> Trigger:
     """Speak once, after at least so many rows since the last time. Rows of one epoch count together.
 
@@ -92,11 +98,13 @@ def after_count(rows: int) -> Trigger:
     return AfterCount(rows)
 
 
+@tagged("views.triggers:each_row")
 def each_row() -> Trigger:
     """Speak whenever rows came: ``repeat(after_count(1))``."""
     return Repeat(AfterCount(1))
 
 
+@tagged("views.triggers:after_bytes")
 def after_bytes(limit: int, column: str) -> Trigger:
     """Speak once, when the bytes since the last time reach a limit: an integer column, or the length of a text.
 
@@ -108,16 +116,19 @@ def after_bytes(limit: int, column: str) -> Trigger:
     return AfterSum(_column("after_bytes", column), limit)
 
 
+@tagged("views.triggers:punctuation")
 def punctuation(column: str) -> Trigger:
     """Speak once, when a row comes in which a Boolean column is true: a flush, the end of a file."""
     return Punctuation(_column("punctuation", column))
 
 
+@tagged("views.triggers:pattern")
 def pattern(start: str, stop: str) -> Trigger:
     """Speak once, when a row with ``start`` true has come and after it one with ``stop`` true, as they arrive."""
     return Pattern(_column("pattern", start), _column("pattern", stop))
 
 
+@tagged("views.triggers:after_percentile")
 def after_percentile(share: float) -> Trigger:
     """Speak once, when this share of a window's rows may be expected to be there; the others come late.
 
@@ -134,11 +145,13 @@ def after_percentile(share: float) -> Trigger:
     return AfterPercentile(float(share))
 
 
+@tagged("views.triggers:signal")
 def signal() -> Trigger:
     """Speak once, when told to from outside: ``view.fire(...)``."""
     return Signal()
 
 
+@tagged("views.triggers:custom_trigger")
 def custom_trigger(
     *,
     state: Iterable[str],
@@ -179,16 +192,19 @@ def custom_trigger(
     return Custom(name, tuple(names), on_rows, should_fire, on_fire, on_merge)
 
 
+@tagged("views.triggers:any_of")
 def any_of(*parts: Trigger) -> Trigger:
     """Speak once, when one of the parts would."""
     return AnyOf(_parts("any_of", parts))
 
 
+@tagged("views.triggers:all_of")
 def all_of(*parts: Trigger) -> Trigger:
     """Speak once, when each of the parts would, or would have before."""
     return AllOf(_parts("all_of", parts))
 
 
+@tagged("views.triggers:sequence")
 def sequence(*parts: Trigger) -> Trigger:
     """The parts one after the other, each until it finishes.
 
@@ -205,11 +221,13 @@ def sequence(*parts: Trigger) -> Trigger:
     return Sequence(known)
 
 
+@tagged("views.triggers:repeat")
 def repeat(part: Trigger) -> Trigger:
     """The part again and again."""
     return Repeat(_trigger("repeat", part))
 
 
+@tagged("views.triggers:until")
 def until(part: Trigger, end: Trigger) -> Trigger:
     """The part until ``end`` would speak, which then does, and both are over."""
     return Until(_trigger("until", part), _trigger("until", end))

@@ -13,6 +13,7 @@ import polars as pl
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.json_texts import printable
 from evercurrent.core.schema import DIFF, EPOCH, require_columns
+from evercurrent.core.tags import tagged
 
 from .changes import change_rows
 from .collection import Collection
@@ -66,6 +67,7 @@ class Kept(Protocol):
         ...
 
 
+@tagged("views.view:Snapshot")
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The contents of a view at the end of an epoch: follow it with ``view.deltas(since=snapshot.epoch)``."""
@@ -117,6 +119,7 @@ class Deltas:
         return "from the beginning" if self._since == BEFORE_ALL else f"after epoch {self._since}"
 
 
+@tagged("views.view:View")
 class View(Collection):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 

@@ -24,6 +24,7 @@ from evercurrent.core.eventtime.watermarks import (
     Punctuated,
     Watermark,
 )
+from evercurrent.core.tags import tagged
 
 from .durations import microseconds
 
@@ -39,6 +40,7 @@ BY_HAND = ByHand()
 """The watermark of a source that declares none: moved by ``push(..., watermark=...)`` and ``advance`` only."""
 
 
+@tagged("views.watermarks:ascending")
 def ascending(*, future_limit: Duration | None = None) -> Watermark:
     """Rows come in order: the watermark is the highest event time so far. A row behind it is late.
 
@@ -54,6 +56,7 @@ def ascending(*, future_limit: Duration | None = None) -> Watermark:
     return BoundedDelay(0, future_limit=_limit("ascending", future_limit))
 
 
+@tagged("views.watermarks:bounded_delay")
 def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> Watermark:
     """Rows come at most ``delay`` out of order.
 
@@ -71,6 +74,7 @@ def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> W
     )
 
 
+@tagged("views.watermarks:perfect")
 def perfect(*, future_limit: Duration | None = None) -> Watermark:
     """Rows are known to come in order: as ``ascending``, but a batch with a row behind the watermark is refused whole.
 
@@ -83,6 +87,7 @@ def perfect(*, future_limit: Duration | None = None) -> Watermark:
     return Perfect(future_limit=_limit("perfect", future_limit))
 
 
+@tagged("views.watermarks:behind_processing_time")
 def behind_processing_time(delay: Duration) -> Watermark:
     """The watermark follows processing time, whatever the rows say; it moves in every epoch.
 
@@ -94,6 +99,7 @@ def behind_processing_time(delay: Duration) -> Watermark:
     return BehindProcessingTime(microseconds("behind_processing_time()", delay))
 
 
+@tagged("views.watermarks:ingress_time")
 def ingress_time() -> Watermark:
     """Event time is when a row was taken in: the column is stamped with the processing time of the batch.
 
@@ -104,6 +110,7 @@ def ingress_time() -> Watermark:
     return IngressTime()
 
 
+@tagged("views.watermarks:by_partition")
 def by_partition(
     column: str,
     inner: Watermark | None = None,
@@ -154,6 +161,7 @@ def by_partition(
     )
 
 
+@tagged("views.watermarks:percentile_watermark")
 def percentile_watermark(
     share: float, *, window: int = 1000, at_least: int = 1, future_limit: Duration | None = None
 ) -> Watermark:
@@ -188,6 +196,7 @@ def percentile_watermark(
     )
 
 
+@tagged("views.watermarks:punctuated")
 def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermark:
     """Some rows are promises that nothing before them is missing: those in which a Boolean column is true.
 
@@ -202,6 +211,7 @@ def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermar
     return Punctuated(column, future_limit=_limit("punctuated", future_limit))
 
 
+@tagged("views.watermarks:custom_watermark")
 def custom_watermark(
     function: WatermarkFunction, *, state: Any = None, future_limit: Duration | None = None
 ) -> Watermark:

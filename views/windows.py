@@ -22,6 +22,7 @@ from evercurrent.core.eventtime.windows import (
 )
 from evercurrent.core.instants import spelled
 from evercurrent.core.local_days import calendar_step
+from evercurrent.core.tags import tagged
 
 from .durations import microseconds
 
@@ -32,6 +33,7 @@ MOST_COPIES = 1_000_000
 """A row may be in so many sliding windows: more are a slip of the pen, and would fill the memory."""
 
 
+@tagged("views.windows:fixed")
 def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = False) -> Fixed:
     """Windows of one size, side by side; also called tumbling.
 
@@ -55,6 +57,7 @@ def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = 
     return Fixed(length, microseconds("fixed: offset", offset, negative=True) % length, bool(shifted_by_key))
 
 
+@tagged("views.windows:sliding")
 def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sliding:
     """Windows of one size that start once a period: a row is in each of them that holds its event time.
 
@@ -85,6 +88,7 @@ def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sli
     return Sliding(length, period, microseconds("sliding: offset", offset, negative=True) % period)
 
 
+@tagged("views.windows:sessions")
 def sessions(gap: Length) -> Sessions:
     """Rows of a key that are less than a gap apart: [first, last + gap). Rows exactly a gap apart are two sessions.
 
@@ -97,6 +101,7 @@ def sessions(gap: Length) -> Sessions:
     return Sessions(microseconds("sessions: gap", gap, zero=False))
 
 
+@tagged("views.windows:calendar")
 def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
     """Days, weeks from Monday, months, quarters or years, from midnight to midnight; a day may have 23 or 25 hours.
 
@@ -127,6 +132,7 @@ def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
     return Calendar(every, time_zone)
 
 
+@tagged("views.windows:global_window")
 def global_window() -> Global:
     """One window for all of time: it ends with the last row. It adds no columns.
 
@@ -136,6 +142,7 @@ def global_window() -> Global:
     return Global()
 
 
+@tagged("views.windows:count_window")
 def count_window(rows: int) -> Count:
     """The rows of a key in order of event time, then of the whole row, so many at a time; the last may have less.
 
@@ -153,6 +160,7 @@ def count_window(rows: int) -> Count:
     return Count(_number("count_window", rows))
 
 
+@tagged("views.windows:last_rows")
 def last_rows(rows: int) -> LastRows:
     """The last rows of a key by event time, then by the whole row, so many of them; earlier ones are in no window.
 
@@ -167,6 +175,7 @@ def last_rows(rows: int) -> LastRows:
     return LastRows(_number("last_rows", rows))
 
 
+@tagged("views.windows:custom_windows")
 def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custom:
     """Windows of your own: which one each row is in, and which windows of a key become one.
 
@@ -175,8 +184,8 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
             ``window_start`` and ``window_end``.
         merge: gets a frame of the different windows of keys, with the columns of the key, ``window_start`` and
             ``window_end``; those of a key stand together, by start and then by end. It returns a frame of the same
-            height with the bounds of the window that each has become. ``merge_overlapping`` of
-            ``evercurrent.core.eventtime.rewindow`` makes one of windows that have an instant in common.
+            height with the bounds of the window that each has become. ``merge_overlapping``
+            of ``evercurrent`` makes one of windows that have an instant in common.
 
     Both must depend on nothing but the frame: what a row gave is taken back by calling them again.
 

@@ -17,6 +17,7 @@ from ..kernels import Ints, Mask, keep
 from ..ledger import Ledger, Refused
 from ..routes import ONE, Route
 from ..saved import Saved
+from ..tags import tagged
 from .watermarks import Arrived, IngressTime, Perfect, Watermark
 
 NO_TIMES = np.zeros(0, np.int64)
@@ -38,8 +39,14 @@ class _Progress:
     instant: int | None = None
 
 
-FACTS = ("watermark", "highest", "ahead", "promised", "instant")
-"""What is known of a source's event time, without what its specification remembers."""
+FACTS = {
+    "watermark": "watermark",
+    "highest": "highest",
+    "ahead": "ahead",
+    "promised": "promised",
+    "instant": "instant",
+}
+"""What is kept of a source's event time, without what its specification remembers: the fact, and the field of it."""
 
 
 class SourceClock:
@@ -162,13 +169,13 @@ class SourceClock:
         """See ``State``: the facts of the progress, and the pieces of what the specification remembers."""
         latest = self._latest
         memory = self.specification.memory_saved(self._where, latest.memory)
-        facts = {name: getattr(latest, name) for name in FACTS}
+        facts = {fact: getattr(latest, field) for fact, field in FACTS.items()}
         return Saved(memory.pieces, {**facts, "memory": memory.facts})
 
     def restore(self, saved: Saved) -> None:
         """See ``State``."""
         memory = Saved(saved.pieces, saved.facts.get("memory", {}))
-        facts = {name: saved.facts[name] for name in FACTS if name in saved.facts}
+        facts = {field: saved.facts[fact] for fact, field in FACTS.items() if fact in saved.facts}
         self._committed = _Progress(self.specification.memory_restored(memory), **facts)
         self.discard()
 
@@ -207,6 +214,7 @@ class SourceClock:
         return self._committed if self._staged is None else self._staged
 
 
+@tagged("core.eventtime.arrival:Arrive")
 class Arrive:
     """Take note of the event times of a source's rows, and hand the rows on.
 
@@ -294,6 +302,7 @@ class Arrive:
         return Delta(pl.DataFrame(columns))
 
 
+@tagged("core.eventtime.arrival:RefuseUntimed")
 class RefuseUntimed:
     """The rows that come, without those of no event time: in front of a source by key, where they would replace a row.
 

@@ -15,6 +15,7 @@ from ..errors import InputError, first_line
 from ..instants import instant_of, shown, time_of
 from ..plain_values import NotPlainError, decoded, encoded
 from ..saved import Saved, is_plain
+from ..tags import tagged
 from .watermarks import Arrived, Watermark
 
 ENCODED = "encoded state"
@@ -27,6 +28,7 @@ WatermarkFunction = Callable[[Any, pl.DataFrame, datetime], tuple[Any, date | in
 """(state, rows added, processing time) -> (new state, watermark or None for "nothing new")."""
 
 
+@tagged("core.eventtime.custom_watermarks:Custom")
 @dataclass(frozen=True, eq=False)
 class Custom(Watermark):
     """W = what a user's function says, which is called once per epoch; equal only to itself."""

@@ -17,6 +17,7 @@ from ..json_texts import shown_row
 from ..kernels import Ints, Mask, gather, keep, key_words, physical
 from ..ledger import MISSED, Ledger, Refused
 from ..schema import DIFF
+from ..tags import tagged
 
 LastEnd = Callable[[Ints], Ints]
 """Where the last window of a row ends, given its instant: of rows that may stand in several."""
@@ -39,6 +40,7 @@ class Lateness:
     shift: int = 0
 
 
+@tagged("core.eventtime.lateness:DropLate")
 class DropLate:
     """Rows whose window is still open; the others are refused into the ledger, with the windows that they missed.
 
@@ -116,6 +118,7 @@ class DropLate:
         return gather(entries, np.argsort(groups.first_entries))
 
 
+@tagged("core.eventtime.lateness:LateRows")
 class LateRows:
     """The rows of which all windows are closed, in the last of these; or each in each window that it misses.
 
@@ -141,6 +144,7 @@ class LateRows:
         return Delta(keep(delta.frame, late), delta.is_consolidated) if late.any() else self._nothing
 
 
+@tagged("core.eventtime.lateness:HoldAt")
 class HoldAt:
     """Add the instant at which the watermark would be held for a row: its event time, unless it is behind already.
 
@@ -187,6 +191,7 @@ def _instants(frame: pl.DataFrame, lateness: Lateness) -> Ints:
     return instants_in(frame.get_column(lateness.event_time))[0] + lateness.shift
 
 
+@tagged("core.eventtime.lateness:RequireInTime")
 class RequireInTime:
     """The rows as they come; one that is dated behind the watermark is an error."""
 

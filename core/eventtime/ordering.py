@@ -21,6 +21,7 @@ from ..run import Layout, run_of_groups
 from ..saved import INSTANT, PAYLOAD, SPENT, Saved
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -219,6 +220,7 @@ class Buffer:
         return _Version((merged,) if len(merged) else (), 2 * len(merged) if merged.negatives else 0)
 
 
+@tagged("core.eventtime.ordering:ReleaseInOrder")
 class ReleaseInOrder:
     """Keep rows back until the watermark has passed their event time, and hand them on in its order.
 

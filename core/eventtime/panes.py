@@ -20,6 +20,7 @@ from ..routes import KeyColumns
 from ..run import Layout, make_run, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 from .firing import EARLY, Firing, places_among
 
 Mode = Literal["discarding", "accumulating", "retracting"]
@@ -77,6 +78,7 @@ class PaneSpec:
     dated: str | None = None
 
 
+@tagged("core.eventtime.panes:Panes")
 class Panes:
     """Speak for the windows that fire.
 

@@ -16,6 +16,7 @@ from ..run import Layout, Run
 from ..run_columns import columns_of_run, run_of_columns
 from ..saved import NOTHING, PAYLOAD, Saved
 from ..schema import require_columns
+from ..tags import tagged
 from .watermarks import Arrived, BoundedDelay, Punctuated, Watermark
 
 MARK, SEEN = "mark", "seen"
@@ -25,6 +26,7 @@ NAMED = 5
 """So many partitions are named in a description."""
 
 
+@tagged("core.eventtime.partition_watermarks:ByPartition")
 @dataclass(frozen=True)
 class ByPartition(Watermark):
     """W = the least of the partitions' own watermarks, those that are idle left out.

@@ -20,6 +20,7 @@ from ..run import Layout, make_run
 from ..saved import KEY, SECOND, Saved
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 from .firing import NO_KEYS, Merging, places_among
 from .panes import Fired
 
@@ -90,6 +91,7 @@ class Spoken:
         return _Windows(Keys(*words))
 
 
+@tagged("core.eventtime.pending:PendingRows")
 class PendingRows:
     """The rows of each session that came since it last spoke.
 

@@ -12,6 +12,7 @@ from ..clock import START_OF_TIME
 from ..instants import shown, spelled
 from ..kernels import Ints
 from ..saved import NOTHING, Saved
+from ..tags import tagged
 from .watermarks import Arrived, Watermark
 
 
@@ -26,6 +27,7 @@ class Lags:
         return len(self.values)
 
 
+@tagged("core.eventtime.percentile_watermarks:Percentile")
 @dataclass(frozen=True)
 class Percentile(Watermark):
     """W = highest event time - the lag that a share ``share`` of the last ``window`` rows did not exceed.

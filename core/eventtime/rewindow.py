@@ -18,6 +18,7 @@ from ..reading import Found, all_rows_change, first_rows_change
 from ..run import Layout
 from ..schema import Order
 from ..spine import Spine
+from ..tags import tagged
 from .windows import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows, bounds_by_function
 
 
@@ -67,6 +68,7 @@ def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
     return Layout(schema, by_row=True, order=order)
 
 
+@tagged("core.eventtime.rewindow:WindowByKey")
 class WindowByKey:
     """The rows of each key in windows that depend on all rows of the key.
 
@@ -201,6 +203,7 @@ class Merged:
         )
 
 
+@tagged("core.eventtime.rewindow:merge_overlapping")
 def merge_overlapping(windows: pl.DataFrame) -> pl.DataFrame:
     """Windows of a key that have an instant in common become one; of a session, these are its proto-sessions.
 

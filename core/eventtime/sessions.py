@@ -14,6 +14,7 @@ from ..kernels import Ints, expand, stack
 from ..protocol import State
 from ..routes import Route
 from ..run import Run, empty_run
+from ..tags import tagged
 from ..timers import Timers
 from .session_batches import Batch
 from .session_cells import Cells, CellState
@@ -23,6 +24,7 @@ from .session_rows import RowState
 START, END = "window_start", "window_end"
 
 
+@tagged("core.eventtime.sessions:Sessions")
 class Sessions:
     """Every row with the start of the session that it is in.
 
@@ -209,6 +211,7 @@ class Sessions:
         return Delta.empty(self.ids) if self._changes is None else self._changes.ends(self._gap)
 
 
+@tagged("core.eventtime.sessions:SessionEnds")
 class SessionEnds:
     """How far the ends of sessions moved, as the diffs of their ids: what adds up to the end of each.
 

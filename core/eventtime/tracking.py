@@ -16,6 +16,7 @@ from ..protocol import State
 from ..routes import KeyColumns
 from ..run import Layout, run_of_groups
 from ..spine import Spine
+from ..tags import tagged
 from ..timers import Timers
 from .end_timers import ALARM, EndTimers, closing
 from .firing import EARLY, LATE, NO_KEYS, ON_TIME, Firing, Merging
@@ -70,6 +71,7 @@ class _Active:
     places: list[Index]
 
 
+@tagged("core.eventtime.tracking:TrackWindows")
 class TrackWindows:
     """Keep the state of every open window, and decide which of them speak. Rows go through unchanged.
 

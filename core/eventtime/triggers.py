@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ..tags import tagged
 
+
+@tagged("core.eventtime.triggers:EveryEpoch")
 @dataclass(frozen=True, slots=True)
 class EveryEpoch:
     """Speak at the end of every epoch that brought rows. Never finishes."""
 
 
+@tagged("core.eventtime.triggers:AfterWatermark")
 @dataclass(frozen=True, slots=True)
 class AfterWatermark:
     """Speak when the watermark passes the end of the window; with ``early`` also before, with ``late`` also after.
@@ -29,6 +33,7 @@ class AfterWatermark:
     late: Trigger | None = None
 
 
+@tagged("core.eventtime.triggers:AtPeriod")
 @dataclass(frozen=True, slots=True)
 class AtPeriod:
     """Speak when processing time reaches the first multiple of a period after rows came. Finishes.
@@ -40,6 +45,7 @@ class AtPeriod:
     aligned_to: int = 0
 
 
+@tagged("core.eventtime.triggers:AfterCount")
 @dataclass(frozen=True, slots=True)
 class AfterCount:
     """Speak after at least so many rows since the last time. Finishes."""
@@ -47,6 +53,7 @@ class AfterCount:
     count: int
 
 
+@tagged("core.eventtime.triggers:AfterSum")
 @dataclass(frozen=True, slots=True)
 class AfterSum:
     """Speak when a column of the rows since the last time adds up to a limit: bytes, say. Finishes."""
@@ -55,6 +62,7 @@ class AfterSum:
     limit: int
 
 
+@tagged("core.eventtime.triggers:Punctuation")
 @dataclass(frozen=True, slots=True)
 class Punctuation:
     """Speak when a row comes in which a Boolean column is true. Finishes."""
@@ -62,6 +70,7 @@ class Punctuation:
     input: str
 
 
+@tagged("core.eventtime.triggers:Pattern")
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Speak when a row with ``start`` has come and after it one with ``stop``, in order of arrival. Finishes."""
@@ -70,6 +79,7 @@ class Pattern:
     stop: str
 
 
+@tagged("core.eventtime.triggers:AfterPercentile")
 @dataclass(frozen=True, slots=True)
 class AfterPercentile:
     """Speak when a watermark that waits for this share of the rows only passes the end of the window. Finishes."""
@@ -77,11 +87,13 @@ class AfterPercentile:
     share: float
 
 
+@tagged("core.eventtime.triggers:Signal")
 @dataclass(frozen=True, slots=True)
 class Signal:
     """Speak when told to from outside. Finishes."""
 
 
+@tagged("core.eventtime.triggers:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom:
     """A user's trigger: four hooks over frames with a row per window that something has happened to.
@@ -99,6 +111,7 @@ class Custom:
     on_merge: Callable[[pl.DataFrame], pl.DataFrame] | None = None
 
 
+@tagged("core.eventtime.triggers:AnyOf")
 @dataclass(frozen=True, slots=True)
 class AnyOf:
     """Speak when one of the parts would; that finishes it."""
@@ -106,6 +119,7 @@ class AnyOf:
     parts: tuple[Trigger, ...]
 
 
+@tagged("core.eventtime.triggers:AllOf")
 @dataclass(frozen=True, slots=True)
 class AllOf:
     """Speak when each of the parts would or would have; that finishes it."""
@@ -113,6 +127,7 @@ class AllOf:
     parts: tuple[Trigger, ...]
 
 
+@tagged("core.eventtime.triggers:Sequence")
 @dataclass(frozen=True, slots=True)
 class Sequence:
     """The parts one after the other, each until it finishes."""
@@ -120,6 +135,7 @@ class Sequence:
     parts: tuple[Trigger, ...]
 
 
+@tagged("core.eventtime.triggers:Repeat")
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """The part again and again. Never finishes."""
@@ -127,6 +143,7 @@ class Repeat:
     part: Trigger
 
 
+@tagged("core.eventtime.triggers:Until")
 @dataclass(frozen=True, slots=True)
 class Until:
     """The part until ``end`` would speak, which then does, and that finishes both."""

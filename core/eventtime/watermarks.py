@@ -22,6 +22,7 @@ from ..instants import resolution, shown, spelled
 from ..kernels import Ints, Mask, keep
 from ..saved import NOTHING, Saved
 from ..schema import require_columns
+from ..tags import tagged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +116,7 @@ class Watermark(ABC):
         raise AssertionError(f"{type(self).__name__} remembers no pieces")
 
 
+@tagged("core.eventtime.watermarks:ByHand")
 @dataclass(frozen=True)
 class ByHand(Watermark):
     """Moved by whoever pushes, and by nothing else."""
@@ -128,6 +130,7 @@ class ByHand(Watermark):
         return ["it is only moved by hand: push(..., watermark=...) or advance(...)"]
 
 
+@tagged("core.eventtime.watermarks:BoundedDelay")
 @dataclass(frozen=True)
 class BoundedDelay(Watermark):
     """W = highest event time so far - delay: rows are at most ``delay`` out of order."""
@@ -153,6 +156,7 @@ class BoundedDelay(Watermark):
         return [f"it is {spelled(self.delay)} behind the highest event time so far, {shown(highest)}"]
 
 
+@tagged("core.eventtime.watermarks:Perfect")
 @dataclass(frozen=True)
 class Perfect(Watermark):
     """W = highest event time so far, and a row behind it is an error: the source is known to be in order."""
@@ -168,6 +172,7 @@ class Perfect(Watermark):
         return [f"it is the highest event time so far, {shown(highest)}; a row behind it is an error"]
 
 
+@tagged("core.eventtime.watermarks:BehindProcessingTime")
 @dataclass(frozen=True)
 class BehindProcessingTime(Watermark):
     """W = processing time - delay, whatever the rows say: it moves without rows too."""
@@ -183,6 +188,7 @@ class BehindProcessingTime(Watermark):
         return [f"it is {spelled(self.delay)} behind processing time, {shown(instant)}"]
 
 
+@tagged("core.eventtime.watermarks:IngressTime")
 @dataclass(frozen=True)
 class IngressTime(Watermark):
     """Event time is the processing time of the batch, stamped on each row; so W is, and no row is ever late."""
@@ -204,6 +210,7 @@ class IngressTime(Watermark):
             )
 
 
+@tagged("core.eventtime.watermarks:Punctuated")
 @dataclass(frozen=True)
 class Punctuated(Watermark):
     """W = the highest event time among rows in which ``column`` is true: each is a promise."""

@@ -20,16 +20,19 @@ from ..kernels import Index, Ints, Mask, expand, gather, physical
 from ..local_days import calendar_steps
 from ..schema import DIFF, listed
 from ..stable_hash import stable_words
+from ..tags import tagged
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 """The columns that hold the window of a row."""
 
 
+@tagged("core.eventtime.windows:Global")
 @dataclass(frozen=True, slots=True)
 class Global:
     """One window for all of time."""
 
 
+@tagged("core.eventtime.windows:Fixed")
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """Windows of one size, side by side: start = t - (t - offset) mod size.
@@ -42,6 +45,7 @@ class Fixed:
     shifted_by_key: bool = False
 
 
+@tagged("core.eventtime.windows:Sliding")
 @dataclass(frozen=True, slots=True)
 class Sliding:
     """Windows of one size that start once a period; a row is in each of them that holds its instant."""
@@ -51,6 +55,7 @@ class Sliding:
     offset: int = 0
 
 
+@tagged("core.eventtime.windows:Sessions")
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """Rows of a key that are less than a gap apart, [first, last + gap)."""
@@ -58,6 +63,7 @@ class Sessions:
     gap: int
 
 
+@tagged("core.eventtime.windows:Calendar")
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """Days, weeks from Monday, months, quarters, years, or several: "1d", "2w", "1mo", "1q", "1y", from midnight to midnight.
@@ -69,6 +75,7 @@ class Calendar:
     time_zone: str | None = None
 
 
+@tagged("core.eventtime.windows:Count")
 @dataclass(frozen=True, slots=True)
 class Count:
     """The rows of a key in order of event time, ``size`` at a time."""
@@ -76,6 +83,7 @@ class Count:
     size: int
 
 
+@tagged("core.eventtime.windows:LastRows")
 @dataclass(frozen=True, slots=True)
 class LastRows:
     """The last rows of a key by event time, ``size`` of them."""
@@ -83,6 +91,7 @@ class LastRows:
     size: int
 
 
+@tagged("core.eventtime.windows:Given")
 @dataclass(frozen=True, slots=True)
 class Given:
     """The windows that stand in the columns already, as those of the panes of a view do."""
@@ -91,6 +100,7 @@ class Given:
 Assignment = Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@tagged("core.eventtime.windows:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom:
     """Windows by a user's functions from frames to frames of the same height, see ``AssignWindows`` and ``Merged``."""
@@ -198,6 +208,7 @@ def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Sc
     return pl.Schema({**schema, WINDOW_START: bound, WINDOW_END: bound})
 
 
+@tagged("core.eventtime.windows:AssignWindows")
 class AssignWindows:
     """Each row with the windows it falls into, in the columns ``window_start`` and ``window_end``; once for each.
 

@@ -15,8 +15,10 @@ from ..routes import KeyColumns
 from ..run import Layout, empty_run, make_run, run_of_rows
 from ..schema import DIFF
 from ..spine import Spine, Version
+from ..tags import tagged
 
 
+@tagged("core.operators.arrange:Arrange")
 class Arrange:
     """The collection by key: writes the spine that others read, and hands its input on.
 
@@ -60,6 +62,7 @@ class Arrange:
         return delta
 
 
+@tagged("core.operators.arrange:CountKeys")
 class CountKeys:
     """How many rows each key has: the sum of their diffs. Hands its input on."""
 
@@ -81,6 +84,7 @@ class CountKeys:
         return delta
 
 
+@tagged("core.operators.arrange:Keep")
 class Keep:
     """The collection itself, by row: what a view reads. Hands its input on."""
 

@@ -15,8 +15,10 @@ from ..routes import KeyColumns
 from ..run import Layout, run_of_groups
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 
 
+@tagged("core.operators.distinct:Distinct")
 class Distinct:
     """Rows whose diffs add up to more than zero, each with diff 1.
 

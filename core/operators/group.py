@@ -32,6 +32,7 @@ from ..row_values import RowExpressions
 from ..run import Layout, Run, empty_run, run_of_groups
 from ..schema import DIFF, listed
 from ..spine import Spine, Version
+from ..tags import tagged
 from ..user_states import StateRefusedError, StateUnreadableError
 from .group_parts import Change, InputPart, InvertedPart, Part, ReadPart
 from .partial_sums import ENTRIES, SUM, added_up, is_added_up, sums_in
@@ -53,6 +54,7 @@ class GroupSpec:
     finished: tuple[Column, ...]
 
 
+@tagged("core.operators.group:GroupBy")
 class GroupBy:
     """One row per group: its key and its aggregates.
 
@@ -106,6 +108,12 @@ class GroupBy:
     def forgets(self) -> bool:
         """Whether keys expire, so that the state no longer holds all rows that were said."""
         return self._expiry is not None
+
+    @property
+    def kept_sums(self) -> tuple[str, ...]:
+        """What adds up in its state, beside the number of rows: which columns there may be."""
+        others = [part.column for part in self._parts if isinstance(part, InputPart | InvertedPart)]
+        return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *others}))
 
     @property
     def inverted(self) -> list[InvertedPart]:

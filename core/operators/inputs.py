@@ -20,8 +20,10 @@ from ..routes import KeyColumns
 from ..run import Layout, run_of_groups, run_of_rows
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 
 
+@tagged("core.operators.inputs:Append")
 class Append:
     """Rows that are only ever added, or whose retractions are trusted: the delta as it comes. No state."""
 
@@ -41,6 +43,7 @@ def _plain(delta: Delta) -> Delta:
     return Delta(pl.DataFrame(columns), delta.is_consolidated)
 
 
+@tagged("core.operators.inputs:CheckRetractions")
 class CheckRetractions:
     """Accept a retraction only as far as the row is there; the rest is refused.
 
@@ -93,6 +96,7 @@ class CheckRetractions:
         )
 
 
+@tagged("core.operators.inputs:Upsert")
 class Upsert:
     """Rows replace the row of their key; a row with diff -1 deletes it. The engine derives the retractions.
 

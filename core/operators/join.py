@@ -17,6 +17,7 @@ from ..kernels import Index, Ints, Keys, Mask, expand, gather, stack
 from ..run import Run
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 
 LARGEST_DIFF = 2**31
 """Diffs from here on are refused."""
@@ -43,6 +44,7 @@ class JoinSide:
         return np.zeros(len(keys), np.bool_) if counts is None else counts > 0
 
 
+@tagged("core.operators.join:JoinColumn")
 @dataclass(frozen=True, slots=True)
 class JoinColumn:
     """An output column: a column of the left or of the right input, or a key of both: that of the row there is."""
@@ -52,6 +54,7 @@ class JoinColumn:
     right: str | None = None
 
 
+@tagged("core.operators.join:Join")
 class Join:
     """Pairs of rows with equal keys, and rows that have no partner, as the kind demands.
 

@@ -14,10 +14,12 @@ from ..kernels import stack, with_plain_zeros
 from ..ownership import owned
 from ..row_values import twice, written_out
 from ..schema import DIFF
+from ..tags import tagged
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@tagged("core.operators.linear:Linear")
 class Linear:
     """Apply a row by row function to the frame of a delta; ``_diff`` goes along.
 
@@ -54,6 +56,7 @@ class Linear:
         )
 
 
+@tagged("core.operators.linear:MapBatches")
 class MapBatches:
     """Apply a user's function from frames to frames, which is row by row by declaration.
 
@@ -112,6 +115,7 @@ class MapBatches:
         return pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
 
 
+@tagged("core.operators.linear:Concat")
 class Concat:
     """All rows of all inputs: A + B + ..."""
 
@@ -127,6 +131,7 @@ class Concat:
         return given[0] if len(given) == 1 else Delta(stack([delta.frame for delta in given]))
 
 
+@tagged("core.operators.linear:Negate")
 class Negate:
     """Every row with the opposite diff: -A."""
 

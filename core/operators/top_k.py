@@ -11,8 +11,10 @@ from ..grouping import boundaries
 from ..kernels import stack
 from ..reading import first_rows_change
 from ..spine import Spine
+from ..tags import tagged
 
 
+@tagged("core.operators.top_k:TopK")
 class TopK:
     """Keep the first ``count`` rows of each group by an order; a row with diff n is n rows.
 

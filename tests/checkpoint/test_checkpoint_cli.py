@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 import evercurrent as ec
 from commit_cadence import each_epoch_committed
-from durability.test_kept_checkpoint import HASH_NAME, KEPT, KEPT_AT, WRITTEN_WITH, declare, push
+from durability.kept_programs import STATES
+from durability.test_kept_checkpoint import WRITTEN_WITH
+from evercurrent.core.kernels import HASH_NAME
 from evercurrent.views.cli import app
 
 
@@ -91,11 +92,11 @@ def test_a_commit_is_shown(made: Path) -> None:
 def test_states_of_an_earlier_version_are_shown_by_digest(tmp_path: Path) -> None:
     """Until this version commits to the checkpoint."""
     folder = tmp_path / "kept"
-    shutil.copytree(KEPT, folder)
+    STATES.copied(folder)
     assert re.match(r"[0-9a-f]{8}:0 ", lines(run("inspect", folder))[5])
     with ec.Engine(checkpoint=folder) as engine:
-        declare(engine)
-        push(engine, KEPT_AT)
+        STATES.declare(engine)
+        STATES.push(engine, STATES.kept_at)
     said = lines(run("inspect", folder))
     assert any(line.startswith("rows source users ip, name") for line in said)
     assert any(line.startswith("group by name view names name, sum of") for line in said)

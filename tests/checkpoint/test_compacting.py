@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,9 +20,10 @@ from checkpoint.commits_made import a_commit
 from checkpoint.memory_store import MemoryStore
 from checkpoint.test_rebucket import check, positioned, require_cut
 from durability.every_operator import EVERY_OPERATOR
-from durability.test_kept_checkpoint import EPOCHS, HASH_NAME, KEPT, WRITTEN_WITH, declare, push
+from durability.kept_programs import STATES
+from durability.test_kept_checkpoint import WRITTEN_WITH
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.kernels import Keys
+from evercurrent.core.kernels import HASH_NAME, Keys
 from evercurrent.core.run import Layout, make_run
 from evercurrent.core.run_columns import columns_of_run
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord, merging
@@ -206,7 +206,7 @@ def test_runs_that_cancel_leave_no_piece() -> None:
 def test_runs_of_which_the_checkpoint_does_not_tell_the_order_stay(tmp_path: Path) -> None:
     """One of an earlier version is made small otherwise, and goes on; its next commits tell."""
     folder = tmp_path / "checkpoint"
-    shutil.copytree(KEPT, folder)
+    STATES.copied(folder)
     store = LocalStore(folder)
     before = last_of(store)
     commit, _ = compact(store, keep=9, grace=0)
@@ -215,12 +215,12 @@ def test_runs_of_which_the_checkpoint_does_not_tell_the_order_stay(tmp_path: Pat
     }
     assert "spines" not in commit.plan
     steady = ec.Engine()
-    declare(steady)
+    STATES.declare(steady)
     with ec.Engine(checkpoint=folder) as engine:
-        declare(engine)
-        for epoch in range(EPOCHS):
-            push(engine, epoch)
-            push(steady, epoch)
+        STATES.declare(engine)
+        for epoch in range(STATES.epochs):
+            STATES.push(engine, epoch)
+            STATES.push(steady, epoch)
         assert {name: engine.views[name].read().rows() for name in engine.views} == {
             name: view.read().rows() for name, view in steady.views.items()
         }

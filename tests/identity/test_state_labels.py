@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-from durability.test_kept_checkpoint import declare as of_every_kind
+from durability.kept_programs import declare_states as of_every_kind
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.spine import Spine
 from evercurrent.views.compiling import compile_plan

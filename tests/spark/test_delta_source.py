@@ -21,7 +21,7 @@ from evercurrent.spark_bridge.delta_source import ViewDeltas, asked, in_partitio
 from evercurrent.spark_bridge.dtype_texts import NAMES, dtype_of_text
 from evercurrent.spark_bridge.spark_types import rows_from_arrow
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
-from evercurrent.views.digests import dtype_text
+from evercurrent.views.dtype_text import dtype_text
 from evercurrent.views.store import store_at
 
 COLUMNS = pl.Schema(

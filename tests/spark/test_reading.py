@@ -18,10 +18,12 @@ import evercurrent as ec
 from commit_cadence import commits_put_off, each_epoch_committed
 from evercurrent import spark_bridge
 from evercurrent.core.errors import CheckpointError, EpochGoneError, InputError, PlanError
+from evercurrent.core.operators.group import GroupBy
 from evercurrent.spark_bridge.reading import CheckpointReader
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.store import store_at
+from identity.other_compilers import Kind, compiled_by
 from spark.doomed_query import VIEWS, batches, declare
 from spark.offered import Offering, declared, held, said
 from spark.twins import counted
@@ -217,6 +219,28 @@ def test_who_follows_hears_that_the_plan_has_changed(tmp_path: Path) -> None:
     assert sum((counted([frame.drop("_epoch")]) for frame in again.deltas()), counted([])) == counted(
         [again.read()]
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*nobody claims")
+def test_states_that_are_known_by_other_names_are_refused_in_buckets(tmp_path: Path) -> None:
+    """An engine computes them from what is retained, and then they are there for all."""
+    with counting(tmp_path, ["counts"]) as engine:
+        engine.push("rows", {"k": [1, 2]})
+    plan = counting(None, ["counts"]).declared
+    with compiled_by(Kind(renamed=(1, 1.0), of=GroupBy)):
+        for opened in (
+            lambda: Offering(plan, store_at(tmp_path), buckets=1),
+            lambda: spark_bridge.views(counting(None, ["counts"]), tmp_path),
+        ):
+            with pytest.raises(
+                CheckpointError,
+                match=r"(?s)of view 'counts' is not among its states.*nobody claims it.*open it once with Engine",
+            ):
+                opened()
+        with counting(tmp_path, ["counts"]) as engine:
+            engine.ready()
+        assert Offering(plan, store_at(tmp_path), buckets=1).offer(0, {"rows": pl.DataFrame({"k": [1]})})
+        assert held(plan, tmp_path)["counts"] == [(1, 2), (2, 1)]
 
 
 def test_a_view_is_not_renamed_in_buckets(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from os import PathLike
 from pathlib import Path
 
 from evercurrent.core.errors import PlanError
+from evercurrent.core.tags import tagged
 
 from ..durations import microseconds
 from ..store import Store, store_at
 
 
+@tagged("views.checkpoint.options:Checkpoint")
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Where an engine keeps what it knows, and how.
