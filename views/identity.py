@@ -171,7 +171,8 @@ def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | N
         "strict": declared.strict,
         "trusted": declared.trusted,
         "retained": rows,
-        "sequence_by": list(declared.sequence),
+        # Records of earlier versions are without it.
+        **({"sequence_by": list(declared.sequence)} if declared.sequence else {}),
     }
 
 

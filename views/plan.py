@@ -221,6 +221,7 @@ class TooLate:
     each_window: bool = field(default=False, metadata=added_later())
 
 
+@tagged("views.plan:LastPanes")
 @dataclass(frozen=True, slots=True)
 class LastPanes:
     """The last pane of each key and window."""

@@ -137,10 +137,10 @@ def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Itera
         was, declared = record["sources"][name], now["sources"][name]
         aspects = [
             each
-            for each in declared
-            if each not in ("identity", "retained") and declared[each] != was.get(each, [])
+            for each in {**declared, **was}
+            if each not in ("identity", "retained") and declared.get(each, []) != was.get(each, [])
         ]
-        found = "; ".join(_about_aspect(each, was.get(each, []), declared[each]) for each in aspects)
+        found = "; ".join(_about_aspect(each, was.get(each, []), declared.get(each, [])) for each in aspects)
         yield (
             f"- source {name!r} is declared otherwise than when its rows came ({found or 'its columns stand in another order'}): declare it "
             f"as before, or under another name, or give up what came of it with drop=({name!r},) and with the views on it"

@@ -16,10 +16,12 @@ from ..routes import KeyColumns
 from ..run import Layout, Run, empty_run, make_run
 from ..schema import DIFF
 from ..spine import Spine
+from ..tags import tagged
 from .firing import Firing, places_among
 from .panes import Panes
 
 
+@tagged("core.eventtime.latest:LatestPanes")
 class LatestPanes:
     """Of the panes of each window the last one; of accumulating panes, so, what retracting ones would be.
 

@@ -17,11 +17,13 @@ from ..routes import KeyColumns
 from ..run import Layout, Run, make_run, run_of_groups, run_of_rows
 from ..schema import DIFF, Order, with_diff
 from ..spine import Spine
+from ..tags import tagged
 
 STOOD, SUPERSEDED = "stood", "superseded"
 """Additive columns: mark what stood for a key before this epoch; count the rows of a key that came too late to stand."""
 
 
+@tagged("core.operators.sequenced:SequencedUpsert")
 class SequencedUpsert:
     """Rows replace the row of their key if their sequence is greater; a row with diff -1 deletes what is older.
 

@@ -18,6 +18,7 @@ from evercurrent.core.errors import CheckpointError
 from evercurrent.core.kernels import HASH_NAME
 from evercurrent.core.ledger import Ledger
 from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.compiling import compile_plan
 from evercurrent.views.identity import plan_record
 from evercurrent.views.store import LocalStore

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 
 from evercurrent.core.errors import PlanError
-from evercurrent.core.tags import tagged
+from evercurrent.core.tags import added_later, tagged
 
 from ..durations import microseconds
 from ..store import Store, store_at
@@ -48,7 +48,7 @@ class Checkpoint:
     grace: str | timedelta = "10m"
     resident_bytes: int | None = None
     drop: tuple[str, ...] = ()
-    allow_pickle: bool = False
+    allow_pickle: bool = field(default=False, metadata=added_later())
 
     def __post_init__(self) -> None:
         # A store is one too, as it is for ``store_at``.
