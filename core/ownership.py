@@ -25,9 +25,9 @@ def owned_column(column: pl.Series) -> pl.Series:
     if column.dtype in (pl.String, pl.Binary, pl.Null) or not len(column):
         return column
     if len(column) == 1:
-        return pl.concat([column, column], rechunk=True).slice(0, 1)
+        return column.new_from_index(0, 1)
     # To have one chunk of two, polars copies both.
-    return pl.concat([column.slice(0, 1), column.slice(1)], rechunk=True)
+    return column.slice(0, 1).append(column.slice(1)).rechunk()
 
 
 def owned_arrow(columns: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
