@@ -313,9 +313,18 @@ def test_the_ledger_keeps_what_a_commit_would_leave() -> None:
 @pytest.mark.parametrize(
     "state", [(1, 2), {1: 2}, {"at": datetime(2026, 1, 1)}, float("inf"), [np.int64(3)], {"a": {1}}]
 )
+def test_a_watermark_state_of_plain_values_comes_back_with_its_type(state: Any) -> None:
+    again = SourceClock("orders", Custom(latest, None))
+    again.restore(SourceClock("orders", Custom(latest, state)).saved())
+    assert repr(again.saved()) == repr(SourceClock("orders", Custom(latest, state)).saved())
+    (kept, _) = again._committed.memory
+    assert (type(kept), kept) == (type(state), state)
+
+
+@pytest.mark.parametrize("state", [object(), [object()], {"a": {1: latest}}], ids=range(3))
 def test_a_watermark_state_that_cannot_be_kept_is_refused_by_name(state: Any) -> None:
     clock = SourceClock("orders", Custom(latest, state))
-    with pytest.raises(InputError, match=r"source 'orders'.*numbers, texts, lists and dicts"):
+    with pytest.raises(InputError, match=r"source 'orders'.*Keep plain values in the state: numbers, text"):
         clock.saved()
 
 

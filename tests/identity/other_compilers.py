@@ -89,8 +89,8 @@ def compiled_by(kind: Kind) -> Iterator[None]:
 
     compile_plan = compiling.compile_plan
 
-    def compiled(*args: Any) -> Any:
-        made = compile_plan(*args)
+    def compiled(*args: Any, **options: Any) -> Any:
+        made = compile_plan(*args, **options)
         for node in made.circuit.nodes if not kind.spreads else ():
             _rename(kind, node)
         return made

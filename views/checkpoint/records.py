@@ -145,8 +145,8 @@ class Records:
         body = decoded(f"{self.store.url}: {name}", data)
         if not covers(body, first):
             raise CorruptFileError(
-                f"{self.store.url}: {name} has another record, that of epoch {body['epoch']}, in the place of that of "
-                f"epoch {first}; restore it from a copy of the checkpoint"
+                f"{self.store.url}: {name} is another record, that of epoch {body['epoch']}, in the place of that of epoch "
+                f"{first}; restore it from a copy of the checkpoint"
             )
         self._known[first] = Known.of(body)
         return body
