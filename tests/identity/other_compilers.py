@@ -59,8 +59,9 @@ def compiled_by(kind: Kind) -> Iterator[None]:
             *inputs: NodeId,
             states: Sequence[State] = (),
             placement: Placement = ANYWHERE,
+            **options: Any,
         ) -> NodeId:
-            made = super().add(name, operator, *inputs, states=states, placement=placement)
+            made = super().add(name, operator, *inputs, states=states, placement=placement, **options)
             if kind.spreads:
                 _rename(kind, self.compiled.circuit.nodes[made])
             return made

@@ -208,6 +208,9 @@ def test_both_checkpoints_belong_together(spark: Any, feed: Any, checkpoint: Pat
     run(declared(chain), {"events": stream}, checkpoint=checkpoint, trigger=ONCE).await_termination()
     shutil.rmtree(checkpoint / "commits")
     feed([rows["events"] for rows in events(1)])
+    with pytest.raises(CheckpointError, match=r"commits/\d+\.json is missing.*move writer.acknowledged away"):
+        run(declared(chain), {"events": stream}, checkpoint=checkpoint, trigger=ONCE)
+    (checkpoint / "writer.acknowledged").unlink()
     broken = run(declared(chain), {"events": stream}, checkpoint=checkpoint, trigger=ONCE)
     with pytest.raises(Exception, match="belong together"):
         broken.await_termination()
