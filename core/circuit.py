@@ -48,13 +48,17 @@ MOST_LOOKED_UP = 4_096
 class Deltas(dict[NodeId, Delta]):
     """The deltas of the nodes that were visited in an epoch; that of any other node is empty."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], nothing: dict[NodeId, Delta]) -> None:
         super().__init__()
         self._nodes = nodes
+        self._nothing = nothing
 
     def __missing__(self, node: NodeId) -> Delta:
-        """The delta of a node that was not visited."""
-        return Delta.empty(self._nodes[node].operator.schema)
+        """The delta of a node that was not visited. Made once for all epochs."""
+        nothing = self._nothing.get(node)
+        if nothing is None:
+            nothing = self._nothing[node] = Delta.empty(self._nodes[node].operator.schema)
+        return nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class _Links:
     chosen: list[dict[str, dict[int | str, list[NodeId]]]] = field(default_factory=list)
     readers: list[list[NodeId]] = field(default_factory=list)
     entrances: dict[str, list[NodeId]] = field(default_factory=dict)
-    waking: list[NodeId] = field(default_factory=list)
+    waking: set[NodeId] = field(default_factory=set)
 
     def grow(self, nodes: Sequence[Node]) -> None:
         """Take in the nodes that were added since."""
@@ -121,7 +125,7 @@ class _Links:
             if not node.inputs:
                 self.entrances.setdefault(node.name, []).append(place)
             if isinstance(node.operator, Waking):
-                self.waking.append(place)
+                self.waking.add(place)
 
     def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
         """The nodes that have something to do with a change."""
@@ -155,8 +159,9 @@ class Circuit:
     visits_all: bool = False
     _known_states: set[int] = field(default_factory=set)
     _links: _Links = field(default_factory=_Links)
-    _woke: set[NodeId] | None = None
-    """The waking nodes of the last epoch: what they found then is looked at until they are visited again."""
+    _nothing: dict[NodeId, Delta] = field(default_factory=dict)
+    _found: set[NodeId] | None = None
+    """The waking nodes that had something to do in the last epoch: what they found then is there until they are visited again."""
 
     def add(
         self,
@@ -183,10 +188,10 @@ class Circuit:
         ``commit`` or ``discard`` has to follow, the latter also when this raises.
         """
         self._links.grow(self.nodes)
-        evaluated = Evaluated(Deltas(self.nodes), {})
-        deltas, before = evaluated.deltas, self._woke
-        self._woke = None
-        for place in self._visited(now, arrived, deltas, before):
+        evaluated = Evaluated(Deltas(self.nodes, self._nothing), {})
+        deltas, before, found = evaluated.deltas, self._found, set[NodeId]()
+        self._found = None
+        for place in self._visited(now, arrived, deltas, before, found):
             node, begun = self.nodes[place], time.perf_counter()
             if node.inputs:
                 deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
@@ -194,34 +199,49 @@ class Circuit:
                 given = arrived.get(node.name) or Delta.empty(node.operator.schema)
                 deltas[place] = node.operator.step(now, given)
             evaluated.seconds[place] = time.perf_counter() - begun
-        self._woke = {place for place in self._links.waking if place in deltas}
+        self._found = found
         return evaluated
 
     def _visited(
-        self, now: Now, arrived: Mapping[str, Delta], deltas: Deltas, before: Iterable[NodeId] | None
+        self,
+        now: Now,
+        arrived: Mapping[str, Delta],
+        deltas: Deltas,
+        before: Iterable[NodeId] | None,
+        found: set[NodeId],
     ) -> Iterator[NodeId]:
-        """The nodes to visit, in their order; ``deltas`` is filled by whoever steps them."""
+        """The nodes to visit, in their order; ``deltas`` is filled by whoever steps them.
+
+        ``before`` are the waking nodes that had something to do in the last epoch, ``found`` becomes those of this one.
+        """
+        links = self._links
         if now.epoch == 0 or self.visits_all:
+            found |= links.waking
             yield from map(NodeId, range(len(self.nodes)))
             return
-        links = self._links
-        # After a failure, or a start, it is not known what waking nodes found last.
-        due = set(links.waking if before is None else before)
-        due.update(
+        due = {
             place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
-        )
-        asked = [place for place in links.waking if place not in due]
-        waiting = [*due, *asked]
+        }
+        # These have nothing to do but to forget what they found, and so do their readers: one visit, and no more.
+        # After a failure, or a start, it is not known which they are.
+        stale = set(links.waking if before is None else before)
+        waiting = [*(due | stale | links.waking)]
         heapify(waiting)
         while waiting:
             place = heappop(waiting)
-            if place in deltas or not (place in due or self._wakes(place, now)):
-                continue  # It was here twice, or sleeps.
+            if place in deltas:
+                continue  # It was here twice.
+            acts = place in due or (place in links.waking and self._wakes(place, now))
+            if not (acts or place in stale):
+                continue
+            if acts and place in links.waking:
+                found.add(place)
             yield place
-            for other in (*links.reached(place, deltas[place]), *links.readers[place]):
-                if other not in due:
-                    due.add(other)
-                    heappush(waiting, other)
+            reached = list(links.reached(place, deltas[place]))
+            due.update(reached)
+            (due if acts else stale).update(links.readers[place])
+            for other in (*reached, *links.readers[place]):
+                heappush(waiting, other)
 
     def _wakes(self, place: NodeId, now: Now) -> bool:
         return cast(Waking, self.nodes[place].operator).wakes_on_time(now)

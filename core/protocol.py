@@ -36,8 +36,8 @@ class Waking(Protocol):
     """An operator that may have something to do in an epoch that brings it no rows.
 
     An operator that is none of these is visited only in epochs that bring it rows, or in which a node that it reads is
-    visited. What a waking one has found in an epoch, for those that read it, counts for that epoch alone: it is visited
-    in the epoch after as well.
+    visited. What a waking one has found in an epoch, for those that read it, counts for that epoch alone: if it had
+    anything to do, it is visited in the epoch after as well, once.
     """
 
     def wakes_on_time(self, now: Now) -> bool:

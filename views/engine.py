@@ -280,8 +280,10 @@ class Engine:
         if not offered.is_repeated:
             with self._turn:
                 before = self.epoch_number
-                number = self._run(offered, at)
-                block.number = number if number > before else None
+                try:
+                    self._run(offered, at)
+                finally:  # It may be done, and a subscriber have raised.
+                    block.number = before + 1 if self.epoch_number > before else None
 
     def use_checkpoint(self, checkpoint: str | Path | Checkpoint) -> None:
         """Have a checkpoint from now on: what ``Engine(checkpoint=...)`` does, for an engine that somebody else made.

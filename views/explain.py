@@ -134,7 +134,7 @@ def engine_html(epoch: int, sources: Mapping[str, Collection], views: Mapping[st
     rows = [
         f"<tr><td>{kind}</td><td><b>{escape(name)}</b></td><td>{escape(', '.join(found.columns))}</td></tr>"
         for kind, of_kind in (("source", sources), ("view", views))
-        for name, found in of_kind.items()
+        for name, found in list(of_kind.items())
     ]
     head = "<tr><th></th><th>name</th><th>columns</th></tr>"
     return f"<p><b>Engine</b> at epoch {epoch}</p><table>{head}{''.join(rows)}</table>"

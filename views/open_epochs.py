@@ -34,7 +34,7 @@ class OpenEpoch:
         Raises:
             InputError: a position that is none, or a watermark that would move back.
         """
-        with self._guard:
+        with self._guard.lock:
             offered = self._offered
             if offered is None:
                 return None
@@ -45,7 +45,7 @@ class OpenEpoch:
 
     def close(self) -> Offered:
         """End the block: what was taken."""
-        with self._guard:
+        with self._guard.lock:
             offered, self._offered = self._offered, None
         assert offered is not None, "a block ends once"
         return offered

@@ -64,7 +64,7 @@ class PastReader:
 
     def _asked(self, waiting: Sequence[Passed], ask: Callable[[Past], Read]) -> Read:
         """An answer; from a new look at the log, where what was about to be read has been swept."""
-        with self._guard:
+        with self._guard.lock:
             try:
                 return ask(self._now(waiting))
             except MissingFileError:

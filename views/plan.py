@@ -296,7 +296,7 @@ class Plan:
 
     def add(self, node: PlanNode) -> PlanId:
         """The place of this node; an equal one that is already there is that node."""
-        with _adding:  # One for all plans, as these are pickled.
+        with _adding.lock:  # One for all plans, as these are pickled.
             known = self._known.get(node)
             if known is None:
                 known = self._known[node] = PlanId(len(self.nodes))

@@ -30,7 +30,7 @@ class _Rows:
     def of(self, readable: Readable, versions: tuple[Version, ...]) -> pl.DataFrame:
         """The rows of these versions, by reference."""
         if self.made is None:
-            with self._guard:
+            with self._guard.lock:
                 if self.made is None:
                     self.made = readable.contents(versions)
         return self.made

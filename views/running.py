@@ -23,7 +23,7 @@ from .durability import Durability
 from .epochs import Offered, Passed, Resumed, Standing
 from .giving_way import GivingWay
 from .history import BEFORE_ALL
-from .interrupts import interrupts_deferred
+from .interrupts import interruptible, interrupts_deferred
 from .plan import Plan
 from .published import Published, PublishedView
 from .run_log import RunRecorder
@@ -104,19 +104,19 @@ class Running:
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
         """What a function reads of the states as they are. If epochs come in between again and again, after one of them."""
-        compiled = self.published().compiled
         for _ in range(ATTEMPTS):
-            begun = self._commits
+            begun, compiled = self._commits, self.published().compiled
             if begun % 2 == 0:
                 try:
                     answer = read(compiled)
                 except Exception:
-                    if self._commits == begun:
+                    # What is declared meanwhile is in the plan, and in no circuit yet.
+                    if self._commits == begun and compiled is self._compiled and not self._is_outdated:
                         raise
                 if self._commits == begun:
                     return answer
         with self._turn:
-            return read(compiled)
+            return read(self.current())
 
     @property
     def _is_outdated(self) -> bool:
@@ -132,14 +132,16 @@ class Running:
         """
         if self.durability is not None:
             if self._compiled is None:
-                compiled = self._resumed(self.durability)
+                with interruptible():
+                    compiled = self._resumed(self.durability)
                 self._publish(compiled)
                 self._compiled = compiled
             return self._compiled
         if self._compiled is None or self._is_outdated:
             size = (len(self._plan.nodes), len(self._plan.views))
             # What never leaves the memory of this process may be anything.
-            compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
+            with interruptible():
+                compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
             for view in self._views.values():
                 view._history.clear()
             self.log.clear()
@@ -283,10 +285,26 @@ class Running:
             raise InputError(
                 "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
             )
+        with (
+            interrupts_deferred()
+        ):  # But for the first half: what has become real is all there, and nobody misses it.
+            self._is_stepping = True
+            try:
+                return self._real(compiled, now, offered, silent)
+            except BaseException:
+                compiled.circuit.discard()
+                if self.durability is not None:
+                    self.durability.discard()
+                raise
+            finally:
+                self._is_stepping = False
+
+    def _real(
+        self, compiled: Compiled, now: Now, offered: Offered, silent: Container[str] | None
+    ) -> dict[str, pl.DataFrame]:
         circuit, durability = compiled.circuit, self.durability
         changed: dict[str, pl.DataFrame] = {}
-        self._is_stepping = True
-        try:
+        with interruptible():
             for source, watermark in offered.watermarks.items():
                 compiled.clocks[source].promise(watermark)
             arrived = offered.arrived()
@@ -305,24 +323,16 @@ class Running:
             if durability is not None:
                 passed = Passed(now.epoch, now.instant, marks, changed)
                 durability.write(passed, self._standing(positions, rows))
-            with interrupts_deferred():
-                if durability is not None:
-                    durability.append()
-                with self._committing():
-                    circuit.commit(evaluated)
-                    self.epoch, self.positions = now.epoch, positions
-                    for name, frame in changed.items():
-                        self._views[name]._history.append(now.epoch, frame)
-                    if now.epoch:
-                        self.log.note(now.epoch, now.processing_time, marks, rows)
-                    self._publish(compiled, changed, evaluated.deltas)
-        except BaseException:
-            circuit.discard()
-            if durability is not None:
-                durability.discard()
-            raise
-        finally:
-            self._is_stepping = False
+        if durability is not None:
+            durability.append()
+        with self._committing():
+            circuit.commit(evaluated)
+            self.epoch, self.positions = now.epoch, positions
+            for name, frame in changed.items():
+                self._views[name]._history.append(now.epoch, frame)
+            if now.epoch:
+                self.log.note(now.epoch, now.processing_time, marks, rows)
+            self._publish(compiled, changed, evaluated.deltas)
         return changed
 
     @contextmanager

@@ -11,6 +11,8 @@ import polars as pl
 from evercurrent.core.errors import PlanError, SubscriberError
 from evercurrent.core.schema import require_characters
 
+from .interrupts import interruptible
+
 Callback = Callable[[pl.DataFrame], Any]
 
 
@@ -58,7 +60,8 @@ class Subscription:
             self.catch_up()
             return
         self.heard = epoch
-        self._callback(frame.clone())
+        with interruptible():
+            self._callback(frame.clone())
 
     def catch_up(self) -> None:
         """Call back with every delta that was not heard yet, in order; what raises is told again the next time."""
@@ -69,7 +72,8 @@ class Subscription:
             while self.heard < self._view.epoch:
                 until = self._view.epoch
                 for frame in self._view.deltas(self.heard):
-                    self._callback(frame)
+                    with interruptible():
+                        self._callback(frame)
                     self.heard = int(frame["_epoch"][0])
                 self.heard = max(self.heard, until)
         finally:
@@ -141,11 +145,12 @@ class Readers:
 
         Raises:
             SubscriberError: one of them raised; all others have heard.
+            BaseException: one of them was interrupted, or has ended the program; all others have heard.
         """
         self._unheard.append((epoch, published))
         if self._is_calling_back:
             return
-        failed: list[tuple[int, str, Exception]] = []
+        failed: list[tuple[int, str, BaseException]] = []
         self._is_calling_back = True
         try:
             while self._unheard:
@@ -153,6 +158,9 @@ class Readers:
                 failed += self._told(epoch, published)
         finally:
             self._is_calling_back = False
+        for _, _, error in failed:
+            if not isinstance(error, Exception):
+                raise error
         if failed:
             epoch, name, error = failed[0]
             raise SubscriberError(
@@ -160,14 +168,18 @@ class Readers:
                 f"raised {type(error).__name__}: {error}"
             ) from error
 
-    def _told(self, epoch: int, published: Mapping[str, pl.DataFrame]) -> list[tuple[int, str, Exception]]:
-        failed: list[tuple[int, str, Exception]] = []
+    def _told(
+        self, epoch: int, published: Mapping[str, pl.DataFrame]
+    ) -> list[tuple[int, str, BaseException]]:
+        failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
         for name, frame in published.items():
             for subscription in self._views[name]._subscriptions:
                 try:
                     subscription.hear(epoch, frame)
-                except Exception as raised:
+                except (
+                    BaseException
+                ) as raised:  # Nobody else misses the epoch; it is raised when all have it.
                     failed.append((epoch, name, raised))
                     behind.append(subscription)
         for known in self._named.values():

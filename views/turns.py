@@ -13,6 +13,8 @@ from weakref import WeakSet
 
 from evercurrent.core.errors import InputError
 
+from .interrupts import Deferred, defer, interruptible
+
 PATIENCE = 1.0
 """After so many seconds of waiting it is looked whether whose turn it is waits for us."""
 
@@ -21,7 +23,7 @@ _forks = 0
 
 
 class Guard:
-    """A lock for a few steps, of which a child made by ``fork`` finds a free one."""
+    """A lock for a few steps, of which a child made by ``fork`` finds a free one: ``with guard.lock``."""
 
     __slots__ = ("_forks", "_lock")
 
@@ -29,19 +31,18 @@ class Guard:
         self._lock = threading.Lock()
         self._forks = _forks
 
-    def __enter__(self) -> None:
-        """Wait until it is free, and take it."""
+    @property
+    def lock(self) -> threading.Lock:
+        """The lock itself: an interrupt cannot come between taking it and the block that gives it back."""
         if self._forks != _forks:
             self._lock, self._forks = threading.Lock(), _forks
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        """Let others have it."""
-        self._lock.release()
+        return self._lock
 
 
 class Turn:
     """A lock that goes to whoever has waited longest, and that its thread may take again.
+
+    Who has it is not interrupted by Ctrl-C, but where he allows that (``interruptible``), so that it is always handed on.
 
     ``is_lost``: this process was forked off while another thread had the turn. What that thread was about to do is left
     half done here, and nobody goes on with it.
@@ -52,6 +53,7 @@ class Turn:
         self._waiting: deque[tuple[int, threading.Lock]] = deque()
         self._owner: int | None = None
         self._depth = 0
+        self._deferred: list[Deferred | None] = []
         self.is_lost = False
         _turns.add(self)
 
@@ -61,6 +63,16 @@ class Turn:
         Raises:
             InputError: it would never come: whose turn it is waits for this thread to end, or it was lost in a fork.
         """
+        deferred = defer()
+        try:
+            self._take()
+        except BaseException:
+            if deferred is not None:
+                deferred.end()
+            raise
+        self._deferred.append(deferred)
+
+    def _take(self) -> None:
         me = threading.get_ident()
         if self._owner == me:
             self._depth += 1
@@ -83,9 +95,12 @@ class Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Hand the turn on."""
+        deferred = self._deferred.pop()
         self._depth -= 1
         if not self._depth:
             self._hand_on()
+        if deferred is not None:
+            deferred.end()
 
     def _hand_on(self) -> None:
         with self._guard:
@@ -98,13 +113,15 @@ class Turn:
 
     def _wait(self, me: int, gate: threading.Lock) -> None:
         try:
-            while not gate.acquire(timeout=PATIENCE):
-                owner = self._owner
-                if owner is not None and _waits_for(owner, me):
-                    raise InputError(
-                        "a subscriber waits for this thread, and this thread for the end of the epoch that the subscriber "
-                        "is called for: let the subscriber push itself, or hand the rows to a queue and return"
-                    )
+            with interruptible():
+                while not gate.acquire(timeout=PATIENCE):
+                    owner = self._owner
+                    if owner is not None and _waits_for(owner, me):
+                        raise InputError(
+                            "a subscriber waits for this thread, and this thread for the end of the epoch that the "
+                            "subscriber is called for: let the subscriber push itself, or hand the rows to a queue and "
+                            "return"
+                        )
         except BaseException:
             with self._guard:
                 is_ours = (me, gate) not in self._waiting
@@ -120,6 +137,7 @@ class Turn:
         self._waiting.clear()
         if self._owner not in (None, threading.get_ident()):
             self._owner, self._depth, self.is_lost = None, 0, True
+            self._deferred.clear()
 
 
 _turns: WeakSet[Turn] = WeakSet()

@@ -18,6 +18,7 @@ from evercurrent.core.tags import tagged
 from .changes import change_rows
 from .collection import Collection
 from .history import BEFORE_ALL, History, Retain
+from .interrupts import interruptible
 from .plan import Plan, PlanId, Windowing
 from .published import Published
 from .readers import Reader, check_reader
@@ -245,7 +246,8 @@ class View(Collection):
             while since is not None and since < self.epoch:
                 missed = self.deltas(since)
                 for frame in missed:
-                    callback(frame)
+                    with interruptible():
+                        callback(frame)
                 since = missed.last_epoch
             subscription = Subscription(self, callback, self.epoch)
             self._subscriptions = with_another(self, subscription)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -156,6 +157,51 @@ def test_a_row_visits_the_one_filter_that_its_value_is_for(count: int) -> None:
     engine.push("rows", {"k": [0], "s": ["yes"]})
     visited = [node.name for node in circuit_of(engine).nodes if node.rows_in]
     assert len(visited) == 3, visited
+
+
+def windowed(count: int) -> ec.Engine:
+    """So many views of windows with triggers, each of the rows of one key, and one of sessions."""
+    engine = ec.Engine()
+    columns = {"k": pl.Int64, "at": pl.Datetime("us")}
+    rows = engine.source("rows", columns, event_time="at", watermark=ec.bounded_delay("1m"))
+    trigger = ec.after_watermark(early=ec.every("1m"), late=ec.each_row())
+    for number in range(count):
+        kinds = [ec.fixed("10m"), ec.sessions("10m")]
+        for kind, window in enumerate(kinds):
+            view = rows.filter(pl.col("k") == number).window(window).trigger(trigger).lateness("1h")
+            engine.view(f"v{number} {kind}", view.accumulate("retracting").group_by("k").agg(n=pl.len()))
+    return engine
+
+
+def test_windows_of_others_are_visited_once_after_the_start_and_not_again() -> None:
+    def visited_by_a_row(count: int) -> int:
+        engine = windowed(count)
+        circuit = circuit_of(engine)
+        at = datetime(2024, 1, 1, tzinfo=UTC)
+        visited = 0
+        for number in range(4):
+            before = [node.seconds for node in circuit.nodes]
+            engine.push(
+                "rows", {"k": [0], "at": [at.replace(tzinfo=None)]}, at=at + timedelta(seconds=number)
+            )
+            visited = sum(node.seconds > then for node, then in zip(circuit.nodes, before, strict=True))
+        return visited
+
+    assert visited_by_a_row(20) == visited_by_a_row(1)
+
+
+def test_a_window_that_has_fired_is_visited_once_more_and_then_sleeps() -> None:
+    engine = windowed(1)
+    circuit = circuit_of(engine)
+    at = datetime(2024, 1, 1, tzinfo=UTC)
+    engine.push("rows", {"k": [0], "at": [at.replace(tzinfo=None)]}, at=at)
+    visits = []
+    for minute in (1, 2, 3, 4):
+        before = [node.seconds for node in circuit.nodes]
+        engine.tick(at=at + timedelta(minutes=minute, seconds=minute))
+        visits.append(sum(node.seconds > then for node, then in zip(circuit.nodes, before, strict=True)))
+    # The timer of a minute; what was found then is forgotten; the clock of the source goes on alone.
+    assert visits[0] > visits[2] == visits[3] == 1
 
 
 @pytest.mark.parametrize("most", [0, 3, 4_096])

@@ -303,3 +303,32 @@ class TestFork:
         again, counts = words(checkpoint=tmp_path / "here")
         with again:
             assert contents(counts) == {"a": 1, "b": 1}
+
+
+def test_a_block_knows_its_epoch_also_when_a_subscriber_raises() -> None:
+    engine, view = words()
+
+    def failing(frame: pl.DataFrame) -> None:
+        raise ValueError("full")
+
+    view.subscribe(failing)
+    with pytest.raises(ec.SubscriberError), engine.epoch() as block:
+        engine.push("words", {"word": ["a"]})
+    assert block.number == engine.epoch_number == 1
+
+
+def test_the_engine_explains_itself_while_views_are_declared() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64})
+    first = engine.view("first", rows)
+    first.read()
+    compiled = engine._current()
+    # As if the thread that asks had looked at the circuit just before another one declared this.
+    engine.view("second", rows.filter(pl.col("k") > 1))
+    running, asked = engine._running, []
+
+    def explained(known: object) -> str:
+        asked.append(known)
+        return engine._explained(compiled if len(asked) == 1 else engine._current())
+
+    assert "second" in running.steadily(explained)
