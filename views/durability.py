@@ -74,6 +74,8 @@ class _Open:
     commits: int = 0
     committed_at: float = field(default_factory=time.monotonic)
     inputs: InputLog | None = None
+    may_log: bool = False
+    """Whether there is a record that an earlier version refuses: it would take the log of this one for empty."""
     waits: bool = False
     """Whether the epoch is durable without a commit, as its input is."""
     is_logging: bool = False
@@ -173,7 +175,7 @@ class Durability:
         if last.buckets > 1:
             last = rebucket(store, 1)  # Another driver has cut it, and can cut it again.
             log.refresh()
-        self._open.writer, self._open.facts = last.writer, last.facts
+        self._open.writer, self._open.facts, self._open.may_log = last.writer, last.facts, log.refuses_earlier
         unchanged = {f"{name}/0" for name in match.unchanged}
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
         last = without_pickles(compiled, saver, log, may_commit=not again) or last
@@ -204,6 +206,7 @@ class Durability:
         with interrupts_deferred():  # What is begun has to be known, or it could not be taken back.
             opened.is_logging = opened.waits = (
                 opened.inputs is not None
+                and opened.may_log
                 and len(opened.past.waiting) + 1 < MOST_WAITING
                 and time.monotonic() - opened.committed_at < MOST_SECONDS
                 and opened.inputs.begin(now, offered, arrived, heard)
@@ -250,6 +253,7 @@ class Durability:
         opened.committed_at = time.monotonic()
         if opened.inputs is not None:
             opened.inputs.restart()
+        opened.may_log = True
         opened.saver.keep(begun)
         opened.residence.committed(commit.states)
 

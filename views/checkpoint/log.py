@@ -83,6 +83,14 @@ class CommitLog:
             self._look()  # Others are so far ahead that what we know is swept.
         return self._last
 
+    @property
+    def refuses_earlier(self) -> bool:
+        """Whether versions that do not know the files that this one writes beside the records refuse the last record.
+
+        Cost: reading it.
+        """
+        return self.last is not None and self._records.is_latest_form(self._records.firsts[-1])
+
     def append(self, commit: Commit, items: Sequence[Item] = (), *, whole: bool = False) -> None:
         """Make a commit, the next after ``last``. It is done when this returns. ``whole``: not as a difference.
 

@@ -47,6 +47,11 @@ def encoded(body: JsonObject, form: int = FORMAT) -> bytes:
     return data + TAIL % zlib.crc32(data)
 
 
+def is_latest_form(data: bytes) -> bool:
+    """Whether a record says what records say today, so that versions that do not know all of it refuse it."""
+    return data.startswith(b'{"format":%d,' % RECORD_FORMAT)
+
+
 def is_intact(data: bytes) -> bool:
     """Whether the bytes end in their own checksum."""
     return data[-TAIL_SIZE:] == TAIL % zlib.crc32(data[:-TAIL_SIZE])

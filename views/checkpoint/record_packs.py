@@ -65,7 +65,7 @@ def open_pack(store: Store, name: str) -> Pack:
         MissingFileError, CorruptFileError: by name.
     """
     content = store.read(name).to_pybytes()
-    head = content[: content.find(b"\n") + 1]
+    head = content[: content.find(b"\n") + 1] or content
     records = decoded(f"{store.url}: {name}", head)["records"]
     starts = list(accumulate([size for _, size in records], initial=len(head)))
     firsts = [first for first, _ in records]

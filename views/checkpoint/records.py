@@ -12,7 +12,7 @@ from ..store import Store
 from .commits import Commit, JsonObject
 from .differences import Rebuilt, refs_in
 from .marker import COMMITS
-from .record_files import decoded
+from .record_files import decoded, is_latest_form
 from .record_packs import PACK, Pack, open_pack, write_pack
 
 RECORD = re.compile(rf"{COMMITS}(\d{{12}})\.json")
@@ -150,6 +150,10 @@ class Records:
             )
         self._known[first] = Known.of(body)
         return body
+
+    def is_latest_form(self, first: int) -> bool:
+        """Whether an earlier version of evercurrent refuses a record, by its form."""
+        return is_latest_form(self._content(first, is_next=False))
 
     def _content(self, first: int, is_next: bool) -> bytes:
         pack = self._packs.get(first)

@@ -194,7 +194,8 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
     entries: list[memoryview] = []
     tokens = {each.token for each in (first, known) if each is not None}
     at, head, last = 0, first, number
-    while head is not None and (not at or head.number == last + 1):
+    # A log is of one writer: what follows the entries of another is left of earlier days, whatever number it has.
+    while head is not None and first is not None and (not at or _follows(head, first, last)):
         entry = content[at + head.length : at + head.length + head.size]
         if len(entry) < head.size or zlib.crc32(entry) != head.crc:
             break
@@ -225,6 +226,11 @@ class _Head:
     size: int
     crc: int
     length: int = HEAD_SIZE
+
+
+def _follows(head: _Head, first: _Head, last: int) -> bool:
+    """Whether an entry is the next after one of this number, in the log that begins with ``first``."""
+    return head.number == last + 1 and head.token == first.token
 
 
 def _head_at(content: memoryview, at: int) -> _Head | None:

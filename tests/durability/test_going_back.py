@@ -1,0 +1,90 @@
+"""Who goes back to an earlier version is refused by it, and loses nothing that a later one has acknowledged.
+
+An earlier version knows a record of a later form, and refuses it by its number. It does not know the log of inputs of a
+later one, and takes it for empty: so input waits in that log only behind a record that it refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from commit_cadence import commits_put_off
+from durability.kept_programs import PROGRAMS, KeptProgram, contents
+from durability.test_damaged_logs import in_the_former_layout
+from durability.test_input_log import copied
+from durability.test_options import crash, feed, records, started
+from evercurrent.views.checkpoint.record_files import RECORD_FORMAT
+
+
+@pytest.fixture(autouse=True)
+def put_off():
+    """Commits wait for many epochs."""
+    with commits_put_off():
+        yield
+
+
+def newest_form(path: Path) -> int:
+    """The number by which a version tells whether it reads the newest record of a checkpoint."""
+    form: int = json.loads((path / "commits" / f"{records(path)[-1]}.json").read_bytes())["format"]
+    return form
+
+
+def as_of_an_earlier_version(path: Path) -> None:
+    """Have the records say the number of the form before, as far as the file goes."""
+    for record in (path / "commits").iterdir():
+        said = record.read_bytes().replace(
+            b'"format":%d' % RECORD_FORMAT, b'"format":%d' % (RECORD_FORMAT - 1)
+        )
+        body = said[: said.rindex(b',"crc"')]
+        record.write_bytes(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.folder)
+def test_what_is_pushed_after_an_earlier_version_is_not_taken_for_nothing_by_it(
+    program: KeptProgram, tmp_path: Path
+) -> None:
+    folder = program.copied(tmp_path / "kept")
+    engine = program.opened(folder, range(program.kept_at, program.kept_at + 1))
+    left = copied(folder, tmp_path / "left")
+    crash(engine)
+    assert newest_form(left) == RECORD_FORMAT
+    with program.opened(left, range(0)) as again:
+        assert contents(again) == contents(engine)
+
+
+def test_only_the_first_epoch_after_an_earlier_version_has_a_commit_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    with started(folder) as engine:
+        feed(engine, range(1, 3))
+    as_of_an_earlier_version(folder)
+    before = records(folder)
+    with started(folder) as engine:
+        assert engine.epoch_number == 2
+        assert records(folder) == before, "to read writes nothing"
+        feed(engine, range(3, 4))
+        assert len(records(folder)) == len(before) + 1
+        assert newest_form(folder) == RECORD_FORMAT
+        feed(engine, range(4, 8))
+        assert len(records(folder)) == len(before) + 1
+
+
+def test_what_is_left_of_another_writer_is_no_input_of_this_one(tmp_path: Path) -> None:
+    """As where an earlier version has written the first entries of a log anew, over those of a later one."""
+    engine = started(tmp_path / "kept")
+    feed(engine, range(1, 4))
+    left = copied(tmp_path / "kept", tmp_path / "left")
+    crash(engine)
+    (left / "writer.acknowledged").unlink()
+    log = (left / "writer.inputs").read_bytes()
+    head = struct.Struct("<8s16sQQI")
+    second = next(at for at in range(4096, len(log), 4096) if log[at:].startswith(b"evcrlog2"))
+    (left / "writer.inputs").write_bytes(in_the_former_layout(log[:second]) + log[second:])
+    assert head.unpack(log[second : second + head.size])[2] == 2
+    with started(left) as again:
+        assert again.epoch_number == 1
+        assert again.positions == {"a": 1}
