@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from evercurrent.core.allocation import expect_large_arrays
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.eventtime.watermarks import Watermark
+from evercurrent.core.ledger import Refused
 from evercurrent.core.schema import listed, require_name
 from evercurrent.core.tags import tagged
 
@@ -464,6 +465,14 @@ class Engine:
     def published(self, view: str | None = None) -> Published:
         """What there is to be read, of one epoch: no later one changes it. ``view``: somebody reads this one."""
         return self._running.published() if view is None else self._running.shown_to_reader(view)
+
+    def ready(self) -> None:
+        """See to it that views hold what they hold before any input, or held when the engine was last open."""
+        self.published()
+
+    def refused(self) -> Iterable[Refused]:
+        """The entries of the ledger, as they are."""
+        return self.published().refused
 
     @property
     def turn(self) -> Turn:
