@@ -7,12 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pyarrow import parquet
 
 import evercurrent as ec
 from evercurrent.core.errors import CheckpointError, InputError
 from evercurrent.spark_bridge import run, run_batch
 from evercurrent.spark_bridge.frames import from_polars
-from evercurrent.spark_bridge.spark_types import spark_schema
+from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
 from spark.conftest import write_one_file
 from spark.test_query import ONCE, assert_same, declared, pushed
 from spark.twins import counted
@@ -84,13 +85,41 @@ def test_without_one_several_files_are_refused_with_the_ways_out(
     # The second epoch knows how many rows to expect: a few are taken in the driver process.
     for number, frame in enumerate((NEW, OLD[:3]), 1):
         write_one_file(frame, tmp_path / "in" / f"more{number}.parquet", number)
-    for stream, what in ((feed, "files"), (feed.coalesce(1), "files"), (feed.union(feed), "partitions")):
+    for stream, what in ((feed, "files"), (feed.coalesce(1), "files")):
         with pytest.raises(Exception, match=rf"(?s)source 'orders'.*rows of 2 {what}.*sequence_by="):
             ran(stream)
     engine = ec.Engine(checkpoint=tmp_path / "checkpoint")
     by_arrival(engine)
     with engine:
         assert engine.views["now"].read().rows() == [(1, "paid", 1_000), (3, "late", 1_999)]
+
+
+@pytest.mark.parametrize("driver_rows", [0, 200_000])
+def test_a_file_that_spark_reads_in_several_partitions_is_refused(
+    spark: Any, tmp_path: Path, driver_rows: int
+) -> None:
+    feed = two_files(spark, tmp_path / "in", NEW)
+    checkpoint, size = tmp_path / "checkpoint", "spark.sql.files.maxPartitionBytes"
+
+    def ran() -> None:
+        run(
+            declared(by_arrival),
+            {"orders": feed},
+            checkpoint=checkpoint,
+            trigger=ONCE,
+            driver_rows=driver_rows,
+        ).await_termination()
+
+    ran()
+    usual = spark.conf.get(size)
+    spark.conf.set(size, "2000")
+    try:
+        large = frame_to_spark_arrow(OLD.with_columns(state=pl.col("at").hash().cast(pl.String)))
+        parquet.write_table(large, tmp_path / "in" / "large.parquet", row_group_size=300)
+        with pytest.raises(Exception, match=r"(?s)source 'orders'.*rows of 2 partitions.*sequence_by="):
+            ran()
+    finally:
+        spark.conf.set(size, usual)
 
 
 def test_a_batch_of_one_partition_goes_through(spark: Any) -> None:
