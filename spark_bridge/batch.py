@@ -14,6 +14,7 @@ from evercurrent.views.engine import Engine
 from .arguments import require_declarations, require_flag
 from .inputs import check_sources, tagged
 from .micro_batches import OnEpoch
+from .origins import require_no_shuffle
 from .query import BUCKETS, DRIVER_ROWS, prepared
 from .reading import CheckpointReader
 from .session import require_spark
@@ -41,7 +42,8 @@ def run_batch(
     Args:
         engine: sources and views; nothing pushed.
         sources: a DataFrame for every source.
-        checkpoint: where views and states are kept; without, in a folder that goes with the result. It has to be new.
+        checkpoint: where views and states are kept; without, in a folder that goes with the result and
+            its views. It has to be new.
         buckets: into how many parts states are cut.
         on_epoch: as for ``run``.
         driver_rows: as for ``run``.
@@ -54,6 +56,7 @@ def run_batch(
     require_declarations(engine)
     require_flag("is_all", is_all)
     check_sources(engine, sources, is_streaming=False)
+    require_no_shuffle(sources, engine.sources)
     folder: Any = None
     if checkpoint is None:
         folder = tempfile.TemporaryDirectory(prefix="evercurrent-", ignore_cleanup_errors=True)
@@ -67,4 +70,5 @@ def run_batch(
     batches.run(tagged(sources, engine.sources), 0, promised)
     setup = batches.setup
     reader = CheckpointReader(setup.unpickled(), batches.store, allow_pickle=setup.allow_pickle)
-    return SparkViews(engine, reader, InSpark(spark, setup), keeps=folder)
+    reader.keeps = folder
+    return SparkViews(engine, reader, InSpark(spark, setup))

@@ -2,12 +2,15 @@
 
 In an upsert source without ``sequence_by`` the last row of a key stands. Spark says nothing of the order of partitions, and
 packs files into them by size: only rows of one partition, and there of one file, are in an order that somebody meant.
+Behind a shuffle, as ``repartition(1)`` is one, rows of several partitions and files look like those of one: that is found in
+the plan of the DataFrame, before anything runs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 PARTITION, FILE = "evercurrent:partition", "evercurrent:file"
 """Columns beside those of rows: the number of their partition; a hash of the name of their file, of nothing where it is none."""
 
+_STEP = re.compile(r"^[\s:+*|-]*(?:\(\d+\) )?([A-Za-z]+)", re.MULTILINE)
+"""The operator of each line of a plan that Spark explains."""
+
 Origins = Mapping[str, frozenset[tuple[int, int]]]
 """Of which partitions and files the rows of sources are."""
 
@@ -31,6 +37,34 @@ Origins = Mapping[str, frozenset[tuple[int, int]]]
 def sources_in_order(sources: Mapping[str, Source]) -> list[str]:
     """The sources in which it matters in which order rows come."""
     return [name for name, source in sources.items() if source.kind == "upsert" and not source.sequence_by]
+
+
+def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, Source]) -> None:
+    """Check that no rows are shuffled on their way into a source in which it matters in which order they come.
+
+    Rows that are sorted behind the shuffle are in an order that somebody meant.
+
+    Raises:
+        InputError: names the source, and the ways out.
+    """
+    for name in sources_in_order(sources):
+        steps = _STEP.findall(_explained(frames[name]))
+        if "Exchange" in steps and "Sort" not in steps[: steps.index("Exchange")]:
+            raise InputError(
+                f"source {name!r}: its rows are shuffled on their way (by repartition, a join, a grouping or the like), "
+                "after which Spark does not tell in which order they came, and the last row of a key is to stand. Declare "
+                "the source with sequence_by=, a column that tells which change is the later one, or leave the shuffle "
+                "out: .coalesce(1) makes one partition without it"
+            )
+
+
+def _explained(frame: DataFrame) -> str:
+    """The physical plan of a DataFrame, as ``explain`` prints it."""
+    given: Any = frame
+    if hasattr(given, "_jdf"):
+        utils = given.sparkSession._jvm.PythonSQLUtils
+        return str(utils.explainString(given._jdf.queryExecution(), "simple"))
+    return str(given._explain_string(mode="simple"))
 
 
 def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:

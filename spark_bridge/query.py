@@ -32,6 +32,7 @@ from .arguments import (
 from .inputs import check_sources, heartbeat, tagged
 from .jobs import Setup
 from .micro_batches import MicroBatches, OnEpoch, Options
+from .origins import require_no_shuffle
 from .reading import CheckpointReader
 from .requirements import check_picklable, check_shared
 from .session import require_spark
@@ -97,6 +98,7 @@ def run(
     require_trigger(trigger)
     require_name(name)
     check_sources(engine, sources, is_streaming=True)
+    require_no_shuffle(sources, engine.sources)
     first = next(iter(sources.values()))
     require_start(first, trigger, name)
     spark = first.sparkSession

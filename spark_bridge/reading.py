@@ -28,12 +28,14 @@ Read = TypeVar("Read")
 class CheckpointReader:
     """The commits of a checkpoint in any number of buckets, as far as they are of a plan, and as they come.
 
-    Each question is answered from what is committed by then. May be asked by several threads.
+    Each question is answered from what is committed by then. May be asked by several threads. ``keeps`` is what has to
+    live as long as somebody can ask: a temporary folder.
     """
 
     def __init__(
         self, plan: Plan, store: Store, drop: Sequence[str] = (), *, allow_pickle: bool = False
     ) -> None:
+        self.keeps: object = None
         self.store = store
         self.pieces = Pieces.of(store)
         self._plan = plan

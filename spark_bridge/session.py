@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.errors import EvercurrentError
 
+from .early_worker import as_program
 from .java import ensure_java
 
 if TYPE_CHECKING:
@@ -79,12 +84,31 @@ def local_session(
     if running is not None:
         return running
     ensure_java()
-    # Read from the environment when the session starts; without it workers run the first python3 on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name)
     for name, value in {**local_settings(cores), **(settings or {}), **conf}.items():
         builder = builder.config(name, _setting(value))
-    return builder.getOrCreate()
+    with patient_workers():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def patient_workers() -> Iterator[None]:
+    """Have a session that starts meanwhile wait for its workers as long as they take: see ``early_worker``.
+
+    Workers run this Python, unless ``PYSPARK_PYTHON`` names another: then that one, as it is.
+    """
+    # Read from the environment when the session starts; without it workers run the first python3 on the PATH.
+    if os.environ.setdefault("PYSPARK_PYTHON", sys.executable) != sys.executable:
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="evercurrent-python-")
+    # Not before this process ends: for as long Java may start workers.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["PYSPARK_PYTHON"] = as_program(folder)
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def _setting(value: Any) -> str:

@@ -78,14 +78,11 @@ def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None)
 class SparkViews:
     """The views of an engine in a checkpoint, by name, and what stands there beside them."""
 
-    def __init__(
-        self, engine: Engine, reader: CheckpointReader, in_spark: InSpark, *, keeps: object = None
-    ) -> None:
+    def __init__(self, engine: Engine, reader: CheckpointReader, in_spark: InSpark) -> None:
         self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
         self._sources = dict(engine.sources)
         self._reader = reader
         self._in_spark = in_spark
-        self._keeps = keeps
 
     def view(self, name: str) -> SparkView:
         """A view, to be read as of its last epoch or an older one.

@@ -254,24 +254,11 @@ class Arrive:
             delta = self._stamped(now, delta)
         times, usable = instants_in(delta.frame.get_column(self._event_time))
         if usable is not None:
-            self._refuse(now, delta, ~usable)
+            _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, ~usable)
             delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
         if isinstance(self.clock.specification, Perfect):
             self._require_in_order(delta, times)
         return delta, times
-
-    def _refuse(self, now: Now, delta: Delta, refused: Mask) -> None:
-        name = repr(self._event_time)
-        nulls = delta.frame.get_column(self._event_time).is_null().to_numpy()
-        far = refused & ~nulls
-        if nulls.any():
-            reason = _without_time(self._event_time)
-            self._ledger.stage(Refused(now.epoch, self._source, reason, keep(delta.frame, nulls)))
-        if far.any():
-            reason = (
-                f"event time {name} is too far from 1970 to count with; mend the time and push the row again"
-            )
-            self._ledger.stage(Refused(now.epoch, self._source, reason, keep(delta.frame, far)))
 
     def _require_in_order(self, delta: Delta, times: Ints) -> None:
         behind = np.flatnonzero((times < self.clock.before) & (delta.diffs > 0))
@@ -304,7 +291,7 @@ class Arrive:
 
 @tagged("core.eventtime.arrival:RefuseUntimed")
 class RefuseUntimed:
-    """The rows that come, without those of no event time: in front of a source by key, where they would replace a row.
+    """The rows that come, without those that ``Arrive`` would refuse: in front of a source by key, where they would replace a row.
 
     Deletions name their key only, and go on.
     """
@@ -318,17 +305,30 @@ class RefuseUntimed:
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change without what was refused."""
         (delta,) = deltas
-        column = delta.frame.get_column(self._event_time)
-        if not column.has_nulls():
+        _, usable = instants_in(delta.frame.get_column(self._event_time))
+        refused = None if usable is None else ~usable & (delta.diffs > 0)
+        if refused is None or not refused.any():
             return delta
-        refused = column.is_null().to_numpy() & (delta.diffs > 0)
-        if not refused.any():
-            return delta
-        self._ledger.stage(
-            Refused(now.epoch, self._source, _without_time(self._event_time), keep(delta.frame, refused))
-        )
+        _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, refused)
         return Delta(keep(delta.frame, ~refused), delta.is_consolidated)
 
 
-def _without_time(name: str) -> str:
-    return f"event time {name!r} is null; give the row a time, for example with .fill_null(...), and push it again"
+def _refuse_untimed(
+    now: Now, source: str, event_time: str, ledger: Ledger, delta: Delta, refused: Mask
+) -> None:
+    """Enter rows into the ledger: those of no event time, and those too far from 1970 to count with."""
+    nulls = refused & delta.frame.get_column(event_time).is_null().to_numpy()
+    far = refused & ~nulls
+    name = repr(event_time)
+    for rows, reason in (
+        (
+            nulls,
+            f"event time {name} is null; give the row a time, for example with .fill_null(...), and push it again",
+        ),
+        (
+            far,
+            f"event time {name} is too far from 1970 to count with; mend the time and push the row again",
+        ),
+    ):
+        if rows.any():
+            ledger.stage(Refused(now.epoch, source, reason, keep(delta.frame, rows)))

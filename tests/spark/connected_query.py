@@ -8,11 +8,9 @@ Reads what is in ``FOLDER/input`` and says what it sees of the views, as JSON; i
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import polars as pl
@@ -20,10 +18,9 @@ import polars as pl
 import evercurrent as ec
 from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.java import ensure_java
-from evercurrent.spark_bridge.session import local_settings
+from evercurrent.spark_bridge.session import local_settings, patient_workers
 from evercurrent.spark_bridge.spark_types import spark_schema
 from spark.doomed_query import HITS, VIEWS, declare
-from spark.early_worker import as_program
 
 
 @dataclass
@@ -36,23 +33,23 @@ class Sink:
         pl.DataFrame(delta.toArrow()).write_parquet(self.folder / f"{view}-{epoch}.parquet")
 
 
-def connected(folder: Path) -> Any:
+def connected() -> Any:
     """A session with a server on this machine."""
     from pyspark.sql import SparkSession
 
     ensure_java()
-    os.environ["PYSPARK_PYTHON"] = as_program(Path(mkdtemp(dir=folder)))
     builder = SparkSession.builder.remote("local[2]")
     for name, value in local_settings().items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with patient_workers():
+        return builder.getOrCreate()
 
 
 def main(folder: Path) -> None:
     """Run what is there, finish, and print what can be seen."""
     engine = ec.Engine()
     declare(engine)
-    spark = connected(folder)
+    spark = connected()
     stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
     query = run(
         engine,

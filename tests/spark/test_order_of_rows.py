@@ -7,12 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pyarrow import parquet
 
 import evercurrent as ec
 from evercurrent.core.errors import CheckpointError, InputError
 from evercurrent.spark_bridge import run, run_batch
 from evercurrent.spark_bridge.frames import from_polars
-from evercurrent.spark_bridge.spark_types import spark_schema
+from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
 from spark.conftest import write_one_file
 from spark.test_query import ONCE, assert_same, declared, pushed
 from spark.twins import counted
@@ -84,7 +85,7 @@ def test_without_one_several_files_are_refused_with_the_ways_out(
     # The second epoch knows how many rows to expect: a few are taken in the driver process.
     for number, frame in enumerate((NEW, OLD[:3]), 1):
         write_one_file(frame, tmp_path / "in" / f"more{number}.parquet", number)
-    for stream, what in ((feed, "files"), (feed.coalesce(1), "files"), (feed.repartition(2), "partitions")):
+    for stream, what in ((feed, "files"), (feed.coalesce(1), "files")):
         with pytest.raises(Exception, match=rf"(?s)source 'orders'.*rows of 2 {what}.*sequence_by="):
             ran(stream)
     engine = ec.Engine(checkpoint=tmp_path / "checkpoint")
@@ -93,12 +94,65 @@ def test_without_one_several_files_are_refused_with_the_ways_out(
         assert engine.views["now"].read().rows() == [(1, "paid", 1_000), (3, "late", 1_999)]
 
 
+@pytest.mark.parametrize("driver_rows", [0, 200_000])
+def test_a_file_that_spark_reads_in_several_partitions_is_refused(
+    spark: Any, tmp_path: Path, driver_rows: int
+) -> None:
+    feed = two_files(spark, tmp_path / "in", NEW)
+    checkpoint, size = tmp_path / "checkpoint", "spark.sql.files.maxPartitionBytes"
+
+    def ran() -> None:
+        run(
+            declared(by_arrival),
+            {"orders": feed},
+            checkpoint=checkpoint,
+            trigger=ONCE,
+            driver_rows=driver_rows,
+        ).await_termination()
+
+    ran()
+    usual = spark.conf.get(size)
+    spark.conf.set(size, "2000")
+    try:
+        large = frame_to_spark_arrow(OLD.with_columns(state=pl.col("at").hash().cast(pl.String)))
+        parquet.write_table(large, tmp_path / "in" / "large.parquet", row_group_size=300)
+        with pytest.raises(Exception, match=r"(?s)source 'orders'.*rows of 2 partitions.*sequence_by="):
+            ran()
+    finally:
+        spark.conf.set(size, usual)
+
+
 def test_a_batch_of_one_partition_goes_through(spark: Any) -> None:
     rows = from_polars(spark, "orders", NEW)
     with pytest.raises(InputError, match=r"partitions.*nothing has changed.*sequence_by=.*coalesce\(1\)"):
-        run_batch(declared(by_arrival), {"orders": rows.repartition(2)}, buckets=2)
+        run_batch(declared(by_arrival), {"orders": rows.union(rows)}, buckets=2)
     done = run_batch(declared(by_arrival), {"orders": rows.coalesce(1)}, buckets=2)
     assert_same(done, pushed(by_arrival, [{"orders": NEW}]))
+
+
+def test_a_shuffle_hides_where_rows_came_from_and_is_refused_before_anything_runs(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Of ``repartition(1)`` rows of both files come as one partition of no file, the older ones last."""
+    feed = two_files(spark, tmp_path / "in", NEW, OLD[:3])
+    shuffled = (feed.repartition(1), feed.repartition(2, "id").coalesce(1), feed.dropDuplicates(["id", "at"]))
+    for stream in shuffled:
+        with pytest.raises(InputError, match=r"source 'orders'.*shuffled.*sequence_by=.*coalesce\(1\)"):
+            run(declared(by_arrival), {"orders": stream}, checkpoint=tmp_path / "checkpoint", trigger=ONCE)
+    assert not (tmp_path / "checkpoint").exists()
+    run(
+        declared(by_sequence), {"orders": shuffled[0]}, checkpoint=tmp_path / "checkpoint", trigger=ONCE
+    ).await_termination()
+
+
+def test_rows_that_are_sorted_behind_a_shuffle_are_in_an_order(spark: Any) -> None:
+    rows = from_polars(spark, "orders", NEW).repartition(3)
+    with pytest.raises(InputError, match="shuffled"):
+        run_batch(declared(by_arrival), {"orders": rows.repartition(1)}, buckets=2)
+    ordered = rows.repartition(1).sortWithinPartitions("at")
+    # What is asked of a view by itself is there too: the folder of a result goes with its views.
+    view = run_batch(declared(by_arrival), {"orders": ordered}, buckets=2).view("now")
+    assert sorted(view.read().rows()) == [(1, "paid", 1_000), (3, "late", 1_999)]
 
 
 def test_beside_other_sources_only_the_rows_of_that_source_count(spark: Any) -> None:

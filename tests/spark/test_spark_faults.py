@@ -27,7 +27,7 @@ LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 HITS = batches(5 if LONG else 3, 16)
 SHORT = HITS if LONG else HITS[:2]
 """Where there are many operations."""
-DRIVEN = batches(5, 16)
+DRIVEN = batches(6, 16)
 """Where an epoch has few: a commit is a file and its record."""
 MORE = batches(12, 6)
 WHENS: tuple[When, ...] = ("before", "after", "torn")
@@ -303,16 +303,17 @@ class Swept(FailingStore):
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["driver", "elsewhere"])
 def test_what_an_epoch_goes_on_from_is_not_swept_away_under_it(elsewhere: bool, tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere)
+    frames = HITS if elsewhere else DRIVEN
+    expected = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames)
     folder = tmp_path / "swept"
-    for number, frame in enumerate(HITS):
+    for number, frame in enumerate(frames):
         opened(Swept(LocalStore(folder)), elsewhere=elsewhere, full_every=1).offer(number, {"hits": frame})
         age(folder)
     before = len(list(folder.rglob("*.arrow")))
     CommitLog(LocalStore(folder), full_every=1).sweep(keep=1, grace=3600)
     assert len(list(folder.rglob("*.arrow"))) < before
-    found = seen_since(folder, len(HITS) - 1)
-    assert found == {name: {len(HITS): told[len(HITS)]} for name, told in expected["said"].items()}
+    found = seen_since(folder, len(frames) - 1)
+    assert found == {name: {len(frames): told[len(frames)]} for name, told in expected["said"].items()}
     assert held(PLAN, LocalStore(folder)) == expected["held"]
 
 

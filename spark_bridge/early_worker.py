@@ -1,0 +1,58 @@
+"""A Python for workers of Spark that connects to Spark before it imports anything that takes long.
+
+Spark gives a worker that it starts by itself 10 seconds to connect, and no setting says otherwise: so it is with those of
+a heartbeat, and of ``foreachBatch`` under Spark Connect. On a busy machine the imports of pyspark alone take longer. Once
+connected, it waits. Workers of jobs are forked by a daemon, which has no such limit.
+
+The workers' Python runs this file by its path, so it imports no more than it has to, and nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+PORT, SECRET = "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET"
+"""Variables of the environment by which Spark says how a worker that it has started is to connect."""
+
+
+def as_program(folder: str, python: str = sys.executable) -> str:
+    """A program in this folder, for ``PYSPARK_PYTHON``: this Python, with this file before a worker that has to connect."""
+    import shlex
+    import stat
+
+    program = os.path.join(folder, "python")
+    early, plain = shlex.join([python, os.path.abspath(__file__)]), shlex.quote(python)
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\n[ -n "${PORT}" ] && [ "$1" = -m ] && exec {early} "$@"\nexec {plain} "$@"\n')
+    os.chmod(program, os.stat(program).st_mode | stat.S_IXUSR)
+    return program
+
+
+def main() -> None:
+    """Connect, and then be ``python -m MODULE ARGUMENTS``."""
+    import socket
+
+    host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "false").lower() == "true" else "127.0.0.1"
+    connection = socket.create_connection((host, int(os.environ[PORT])))
+    file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", "65536")))
+    secret = os.environ[SECRET].encode()
+    file.write(len(secret).to_bytes(4, "big") + secret)
+    file.flush()
+    answer = file.read(int.from_bytes(file.read(4), "big"))
+    if answer != b"ok":
+        raise SystemExit(f"Spark did not take the secret of its worker: {answer!r}")
+
+    import runpy
+
+    sys.path[0] = os.getcwd()
+    import pyspark.worker_util
+
+    pyspark.worker_util.local_connect_and_auth = lambda *_: (file, connection)
+    _, module, *arguments = sys.argv[1:]
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Spark waits 10 seconds for a worker that it starts by itself: so the worker connects first, and imports then."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evercurrent.spark_bridge.early_worker import PORT, SECRET, as_program
+from evercurrent.spark_bridge.session import patient_workers
+
+SLOW = """
+import time
+from pathlib import Path
+
+for _ in range(6000):
+    if Path("go").exists():
+        break
+    time.sleep(0.05)
+
+from pyspark.worker_util import get_sock_file_to_executor
+
+with get_sock_file_to_executor(timeout=None) as file:
+    file.write(b"here")
+"""
+
+SOON = 300.0
+"""Seconds after which something hangs, however busy the machine is."""
+
+
+def test_a_worker_connects_before_it_imports_what_takes_long(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    (tmp_path / "slow.py").write_text(SLOW)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(SOON)
+        said = {PORT: str(server.getsockname()[1]), SECRET: "secret", "SPARK_PREFER_IPV6": "false"}
+        command = [as_program(str(tmp_path)), "-m", "slow"]
+        worker = subprocess.Popen(command, cwd=tmp_path, env=os.environ | said)
+        try:
+            connection, _ = server.accept()
+            connection.settimeout(SOON)
+            with connection, connection.makefile("rwb") as file:
+                assert file.read(4 + len("secret")) == b"\0\0\0\x06secret"
+                file.write(b"\0\0\0\x02ok")
+                file.flush()
+                (tmp_path / "go").touch()
+                assert int.from_bytes(file.read(4), "big") == worker.pid
+                assert file.read() == b"here"
+            assert worker.wait(SOON) == 0
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+def test_whatever_is_no_such_worker_is_run_as_it_is(tmp_path: Path) -> None:
+    program = as_program(str(tmp_path))
+    for environment in (dict(os.environ), os.environ | {PORT: "1"}):
+        command = [program, "-c", "import sys; print(sys.executable)"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SOON)
+        assert done.stdout.split() == [sys.executable], done.stderr
+
+
+def test_a_python_that_somebody_has_named_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/another")
+    with patient_workers():
+        assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/another"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    with patient_workers():
+        program = Path(os.environ["PYSPARK_PYTHON"])
+        assert program.name == "python"
+        assert "early_worker" in program.read_text()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
