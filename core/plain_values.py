@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
@@ -27,6 +27,9 @@ import polars as pl
 
 DEEPEST = 100
 """So deep values may be nested in others."""
+
+MANY = 4
+"""From so many values on it pays to look whether all are of one type."""
 
 LEAST, MOST = -(1 << 63), (1 << 64) - 1
 """Whole numbers that are written as digits; others are written in base 16, of which Python reads any length."""
@@ -71,11 +74,15 @@ def decoded(data: bytes) -> Any:
         ValueError: these bytes are not what ``encoded`` gives.
     """
     try:
-        return DECODER.decode(data.decode())
+        text = data.decode()
+        value, end = DECODER.raw_decode(text)
     except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, OSError) as error:
         raise ValueError(f"no plain value ({type(error).__name__}: {error})") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"no plain value ({error})") from error
+    if end != len(text):
+        raise ValueError(f"no plain value (there is more behind character {end})")
+    return value
 
 
 def type_name(value: object) -> str:
@@ -94,6 +101,8 @@ def _json(value: Any, depth: int) -> str:
         raise NotPlainError(f"a {type_name(value)} that is nested more than {DEEPEST} deep, or holds itself,")
     if kind is list:
         return _array(value, depth)
+    if kind is tuple:
+        return f'{{"tuple":{_array(value, depth)}}}'
     nested = NESTED.get(kind)
     if nested is not None:
         return f'{{"{kind.__name__}":{nested(value, depth)}}}'
@@ -103,20 +112,30 @@ def _json(value: Any, depth: int) -> str:
 
 
 def _array(values: Any, depth: int) -> str:
-    """Several values in their order; many numbers of one type in one go."""
-    kinds = set(map(type, values))
-    if kinds == {float} and all(map(math.isfinite, values)):
-        return f"[{','.join(map(float.__repr__, values))}]"
-    return f"[{','.join([_json(value, depth + 1) for value in values])}]"
+    """Several values in their order."""
+    return f"[{','.join(_texts(values, depth))}]"
+
+
+def _texts(values: Collection[Any], depth: int) -> list[str]:
+    """Each value of several as JSON; many of one type that holds no others in one go."""
+    if len(values) >= MANY:
+        kinds = set(map(type, values))
+        if kinds == {int} and LEAST <= min(values) and max(values) <= MOST:
+            return list(map(int.__repr__, values))
+        if kinds == {float} and all(map(math.isfinite, values)):
+            return list(map(float.__repr__, values))
+        if kinds == {str}:
+            return list(map(encode_basestring_ascii, values))
+    return [_json(value, depth + 1) for value in values]
 
 
 def _in_order(values: Any, depth: int) -> str:
     """Several values that have no order, in that of their texts."""
-    return f"[{','.join(sorted([_json(value, depth + 1) for value in values]))}]"
+    return f"[{','.join(sorted(_texts(values, depth)))}]"
 
 
 def _pairs(values: dict[Any, Any], depth: int) -> str:
-    pairs = sorted([(_json(key, depth + 1), _json(value, depth + 1)) for key, value in values.items()])
+    pairs = sorted(zip(_texts(values.keys(), depth), _texts(values.values(), depth), strict=True))
     return f"[{','.join([f'[{key},{value}]' for key, value in pairs])}]"
 
 
@@ -220,7 +239,6 @@ SCALARS: dict[type, Callable[[Any], str]] = {
 """What is written of a value that holds no others."""
 
 NESTED: dict[type, Callable[[Any, int], str]] = {
-    tuple: _array,
     dict: _pairs,
     Counter: _pairs,
     set: _in_order,

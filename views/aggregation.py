@@ -35,6 +35,7 @@ from .expressions import (
     output_trees,
     row_expressions,
 )
+from .known_schemas import known_schema, selected_schema
 from .row_by_row import Obstacle
 
 _PYTHON: Obstacle = (
@@ -198,11 +199,17 @@ def _check_not_keys(where: str, parts: Parts, names: Iterable[str]) -> None:
 def _polars_schema(parts: Parts, expr: pl.Expr) -> pl.Schema:
     """The columns that polars makes of an expression in this ``agg``."""
     # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
-    whole = evaluated(parts.about, parts.schema, lambda frame: frame.select(expr))
-    keys = [pl.col(key) if key in parts.schema else pl.lit(0).alias(key) for key in parts.keys]
+    schema = parts.schema
+    whole = selected_schema(parts.about, schema, expr)
+    keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
     if not keys:
         return whole
-    grouped = evaluated(parts.about, parts.schema, lambda frame: frame.group_by(keys).agg(expr))
+    grouped = known_schema(
+        ("agg", tuple(parts.keys)),
+        schema,
+        expr,
+        lambda: evaluated(parts.about, schema, lambda frame: frame.group_by(keys).agg(expr)),
+    )
     return pl.Schema(list(grouped.items())[len(keys) :])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import polars as pl
 
 from evercurrent.core.clock import Epoch, Now
@@ -18,6 +19,16 @@ Noted = tuple[int, int, Mapping[str, int]]
 
 MOST_POSITION = 2**63 - 1
 """Positions are counted in 64 bits, as rows of any log are."""
+
+
+def require_epoch(view: str, name: str, epoch: object) -> None:
+    """Check that this is the number of an epoch.
+
+    Raises:
+        InputError: it is something else.
+    """
+    if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
+        raise InputError(f"view {view!r}: {name}={epoch!r}; give the number of an epoch")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

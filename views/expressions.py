@@ -20,10 +20,8 @@ from .expression_trees import (
     cannot_be_rebuilt,
     columns_of,
     copied,
-    evaluated,
     expanded,
     rebuilt,
-    resolved,
     shown,
     tree,
     variant,
@@ -31,6 +29,7 @@ from .expression_trees import (
     without_renaming,
     written,
 )
+from .known_schemas import planned_schema, selected_schema
 from .row_by_row import PYTHON, Obstacle, obstacle
 
 _T = TypeVar("_T")
@@ -174,8 +173,7 @@ def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "se
     def dtype(column: Column) -> pl.DataType:
         if column.copies is not None and column.copies in schema:
             return schema[column.copies]
-        made = evaluated(f"{where}: column {column.name!r}", schema, lambda frame: frame.select(column.expr))
-        return made.dtypes()[0]
+        return selected_schema(f"{where}: column {column.name!r}", schema, column.expr).dtypes()[0]
 
     return pl.Schema({column.name: dtype(column) for column in columns})
 
@@ -369,7 +367,7 @@ def _with_room(where: str, expr: pl.Expr, ask: Callable[[pl.Expr], _T]) -> _T:
 
 def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
     """Check that polars knows the type whatever the rows are: a day or a number would depend on the branch they take."""
-    made = resolved(f"{where}: {shown(expr)}", lambda: schema.to_frame().lazy().select(expr))
+    made = planned_schema(f"{where}: {shown(expr)}", schema, expr)
     if open_types := [name for name, dtype in made.items() if dtype == pl.Unknown]:
         raise PlanError(
             f"{where}: {shown(expr)}: the type of {listed(open_types)} depends on the rows, as its parts have types that "
@@ -386,7 +384,7 @@ def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Colum
     for found in filter(None, (obstacle(node, schema) for node in trees)):
         about = "" if found.startswith(shown(expr)) else f"{shown(expr)}: "
         raise PlanError(f"{where}: {about}{found}")
-    outputs = evaluated(f"{where}: {shown(expr)}", schema, lambda frame: frame.select(expr))
+    outputs = selected_schema(f"{where}: {shown(expr)}", schema, expr)
     check_expansion(where, expr, len(trees), outputs)
     _check_typed(where, schema, expr)
     if not expr.meta.has_multiple_outputs():

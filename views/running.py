@@ -20,7 +20,7 @@ from evercurrent.core.ledger import Ledger
 from .builder import Compiled
 from .compiling import compile_plan
 from .durability import Durability
-from .epochs import Offered, Passed, Resumed, Standing
+from .epochs import Offered, Passed, Resumed, Standing, require_epoch
 from .giving_way import GivingWay
 from .history import BEFORE_ALL
 from .interrupts import interruptible, interrupts_deferred
@@ -402,8 +402,7 @@ class Running:
             self.log.go_on((epoch, instant, marks), resumed.rows, durability.past.passed)
 
     def _contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
-        if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise InputError(f"view {view!r}: epoch={epoch!r}; give the number of an epoch")
+        require_epoch(view, "epoch", epoch)
         if epoch > now.epoch:
             raise InputError(
                 f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {now.epoch}"

@@ -22,6 +22,7 @@ from evercurrent.core.tags import tagged
 from .collection import Collection
 from .expressions import declared_schema
 from .plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from .text_bytes import require_utf8
 from .watermarks import declared_watermark
 from .windowing import require_time
 
@@ -132,7 +133,10 @@ def _sequence(
     Raises:
         PlanError: they are not there, have no order that lasts, or the source is of another kind.
     """
-    names = (given,) if isinstance(given, str) else tuple(given or ())
+    names = (given,) if isinstance(given, str) else given or ()
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise PlanError(f"{where}: sequence_by={given!r}; give the name of a column, or several in a list")
+    names = tuple(names)
     if names and kind != "upsert":
         raise PlanError(
             f"{where}: sequence_by= goes with kind='upsert', where rows replace the row of their key"
@@ -171,6 +175,7 @@ def accepted(source: Source, data: Any) -> Delta:
         dtype = source.schema[source.event_time]
         frame = frame.with_columns(pl.lit(None, dtype).alias(source.event_time))
     _check_columns(where, source.schema, frame)
+    require_utf8(where, frame)
     for key in source.key:
         if frame.get_column(key).has_nulls():
             row = int(frame.get_column(key).is_null().arg_max() or 0)

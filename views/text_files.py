@@ -238,6 +238,8 @@ def _json_columns(block: bytes, types: Mapping[str, pa.DataType], without_others
     schema = pa.schema(types.items())
     if not block.strip():
         return schema.empty_table()
+    if not block.isascii() and _not_utf8(block) is not None:
+        raise pa.ArrowInvalid("not UTF-8")  # pyarrow would take it as it is
     return pa_json.read_json(
         pa.BufferReader(block),
         pa_json.ReadOptions(block_size=len(block) + 1),
@@ -262,6 +264,8 @@ def _first_bad_line(lines: Sequence[bytes], types: dict[str, pa.DataType]) -> in
 
 def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -> str:
     """What is wrong with a line that was refused."""
+    if (place := _not_utf8(line)) is not None:
+        return f"byte {place} of the line is not UTF-8 text; save the file as UTF-8"
     try:
         row = json.loads(line)
     except ValueError:
@@ -275,7 +279,23 @@ def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -
             _json_table(json.dumps({name: value}).encode(), {name: types[name]})
         except pa.ArrowInvalid:
             return unreadable(name, json.dumps(value), schema[name])
+        if _is_beyond_floats(line, value):
+            return f'column {name!r}: a number is greater than any Float64; correct it, or write "Infinity"'
     return f"a key stands twice in the line ({_short(line.decode())}); remove one"
+
+
+def _not_utf8(data: bytes) -> int | None:
+    """The place of the first byte that is not UTF-8 text; None where all of it is."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
+
+
+def _is_beyond_floats(line: bytes, value: object) -> bool:
+    """Whether a value that was read of a line is infinite, and the line has no infinity in it."""
+    return b"Infinity" not in line and "Infinity" in json.dumps(value)
 
 
 def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:

@@ -17,6 +17,7 @@ from evercurrent.core.tags import tagged
 
 from .changes import change_rows
 from .collection import Collection
+from .epochs import require_epoch
 from .history import BEFORE_ALL, History, Retain
 from .interrupts import interruptible
 from .plan import Plan, PlanId, Windowing
@@ -174,8 +175,10 @@ class View(Collection):
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
-            InputError: the epoch is still to come, as one remembered from another engine is.
+            InputError: it is no number, or the epoch is still to come, as one remembered from another engine is.
         """
+        if since is not None:
+            require_epoch(self.name, "since", since)
         now = self._engine.published(self.name)
         if since is not None and since > now.epoch:
             raise InputError(
@@ -239,6 +242,8 @@ class View(Collection):
             raise PlanError(
                 f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
             )
+        if since is not None:
+            require_epoch(self.name, "since", since)
         with self._engine.turn:
             if name is not None:
                 return self._subscribe_again(callback, since, name)

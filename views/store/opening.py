@@ -37,6 +37,10 @@ def store_at(where: str | Path | Store) -> Store:
         return where
     if not where:
         raise CheckpointError("'' is no place for a checkpoint; give a folder")
+    if odd := next((each for each in where if each == "\0" or "\ud800" <= each <= "\udbff"), None):
+        raise CheckpointError(
+            f"{where!r}: U+{ord(odd):04X} is no character that a path can hold; give another folder"
+        )
     if A_FILE.match(where):
         return LocalStore(unquote(A_FILE.sub("", where)))
     return FsspecStore(where) if A_URL.match(where) else LocalStore(where)

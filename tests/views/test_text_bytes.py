@@ -1,0 +1,88 @@
+"""What is not UTF-8 is refused where it enters, by the name of its column and row: later on nobody could read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.text_bytes import require_utf8
+from evercurrent.views.text_files import json_rows
+
+BAD = pa.StringArray.from_buffers(
+    3, pa.py_buffer(b"\x00\0\0\0\x01\0\0\0\x02\0\0\0\x04\0\0\0"), pa.py_buffer(b"ab\xff\xfe")
+)
+"""Two texts, and in row 2 bytes that are none."""
+
+FRAMES = {
+    "text": (pa.table({"x": BAD}), pl.String()),
+    "list": (pa.table({"x": pa.ListArray.from_arrays(pa.array([0, 1, 2, 3]), BAD)}), pl.List(pl.String())),
+    "struct": (pa.table({"x": pa.StructArray.from_arrays([BAD], ["a"])}), pl.Struct({"a": pl.String()})),
+    "category": (
+        pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), BAD)}),
+        pl.Categorical(),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_bytes_that_are_no_text_change_nothing(kind: str) -> None:
+    table, dtype = FRAMES[kind]
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"x": dtype}))
+    with pytest.raises(
+        ec.InputError, match=r"source 's': column 'x' holds bytes in row 2 that are not UTF-8 .*pl\.Binary"
+    ):
+        engine.push("s", table)
+    assert view.epoch == 0
+    engine.push("s", table.slice(0, 2))
+    assert view.read().height == 2
+
+
+def test_all_other_text_passes() -> None:
+    texts = pl.Series("x", ["", "é", "𝄞" * 20, "\x00", None, "\ufffd"])
+    frame = pl.DataFrame(
+        [texts, texts.implode().new_from_index(0, 6).alias("y"), texts.cast(pl.Categorical).alias("z")]
+    )
+    require_utf8("source 's'", frame)
+    require_utf8("source 's'", frame.clear())
+
+
+def test_lines_of_json_that_are_not_utf8_are_named() -> None:
+    lines = b'{"x":"\xc3\xa9"}\n{"x":"b\xff"}\n{"x":"c"}\n'
+    rows, fault = json_rows(lines, pl.Schema({"x": pl.String()}))
+    assert rows.rows() == [("é",)]
+    assert fault is not None
+    assert fault.row == 1
+    assert fault.message == "byte 7 of the line is not UTF-8 text; save the file as UTF-8"
+
+
+def test_a_number_beyond_all_floats_is_named() -> None:
+    _, fault = json_rows(b'{"x":1e999}\n', pl.Schema({"x": pl.Float64()}))
+    assert fault is not None
+    assert fault.message.startswith("column 'x': a number is greater than any Float64")
+
+
+@pytest.mark.parametrize("since", ["1", 1.5, True])
+def test_since_is_the_number_of_an_epoch(since: object) -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"x": pl.Int64}))
+    for ask in (view.deltas, lambda given: view.subscribe(print, given)):
+        with pytest.raises(ec.InputError, match=r"view 'v': since=.* give the number of an epoch"):
+            ask(since)
+
+
+def test_a_sequence_is_named_by_columns() -> None:
+    with pytest.raises(ec.PlanError, match=r"source 's': sequence_by=5; give the name of a column"):
+        ec.Engine().source("s", {"x": pl.Int64}, kind="upsert", key="x", sequence_by=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_a_path_of_no_characters_is_refused(name: str, tmp_path: Path) -> None:
+    engine = ec.Engine(checkpoint=f"{tmp_path}/{name}")
+    engine.view("v", engine.source("s", {"x": pl.Int64}))
+    with pytest.raises(ec.CheckpointError, match="is no character that a path can hold"):
+        engine.push("s", {"x": [1]})
