@@ -120,7 +120,7 @@ def _texts(values: Collection[Any], depth: int) -> list[str]:
     """Each value of several as JSON; many of one type that holds no others in one go."""
     if len(values) >= MANY:
         kinds = set(map(type, values))
-        if kinds == {int} and LEAST <= min(values) and max(values) <= MOST:
+        if kinds == {int} and min(values) >= LEAST and max(values) <= MOST:
             return list(map(int.__repr__, values))
         if kinds == {float} and all(map(math.isfinite, values)):
             return list(map(float.__repr__, values))
