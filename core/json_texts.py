@@ -111,12 +111,12 @@ def _shown(value: pl.Series) -> Any:
 
 def is_far(column: pl.Series) -> bool:
     """Whether a value, at any depth, is a time that polars can neither write nor print."""
-    return _any_leaf(column, _beyond)
+    return any_leaf(column, _beyond)
 
 
 def _is_ours(column: pl.Series) -> bool:
     """Whether polars would lose something of these values, or panic."""
-    return _any_leaf(column, _is_lost)
+    return any_leaf(column, _is_lost)
 
 
 def _is_lost(column: pl.Series) -> bool:
@@ -136,15 +136,15 @@ def _beyond(column: pl.Series) -> bool:
     return int(numbers.min()) < -most or int(numbers.max()) > most  # type: ignore[arg-type]
 
 
-def _any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
+def any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
     """Whether something holds of any part of the column that is not nested."""
     dtype = column.dtype
     if isinstance(dtype, pl.Struct):
-        return any(_any_leaf(column.struct.field(field.name), holds) for field in dtype.fields)
+        return any(any_leaf(column.struct.field(field.name), holds) for field in dtype.fields)
     if isinstance(dtype, pl.Array):
-        return _any_leaf(column.arr.to_list(), holds)
+        return any_leaf(column.arr.to_list(), holds)
     if isinstance(dtype, pl.List):
-        return _any_leaf(column.explode(), holds)
+        return any_leaf(column.explode(), holds)
     return holds(column)
 
 

@@ -6,9 +6,9 @@ Arrow and polars take the bytes of a text column as they are. Nothing goes wrong
 from __future__ import annotations
 
 import polars as pl
-from polars.datatypes import DataTypeClass
 
 from evercurrent.core.errors import InputError
+from evercurrent.core.json_texts import any_leaf
 
 
 def require_utf8(where: str, frame: pl.DataFrame) -> None:
@@ -18,45 +18,42 @@ def require_utf8(where: str, frame: pl.DataFrame) -> None:
         InputError: names the column and the row.
     """
     for column in frame.get_columns():
-        as_bytes = _with_bytes(column.dtype)
-        if as_bytes != column.dtype and not _is_utf8(column, as_bytes):
-            row = _first_row(column, as_bytes)
+        if any_leaf(column, _is_no_text):
             raise InputError(
-                f"{where}: column {column.name!r} holds bytes in row {row} that are not UTF-8 text; decode them with the "
-                "encoding that they are in, or declare the column pl.Binary"
+                f"{where}: column {column.name!r} holds bytes in row {_first_row(column)} that are not UTF-8 text; decode them "
+                "with the encoding that they are in, or declare the column pl.Binary"
             )
 
 
-def _with_bytes(dtype: pl.DataType) -> pl.DataType:
-    """The type with bytes where it has texts."""
-    if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: _with_bytes(_instance(field.dtype)) for field in dtype.fields})
-    if isinstance(dtype, pl.List):
-        return pl.List(_with_bytes(_instance(dtype.inner)))
-    if isinstance(dtype, pl.Array):
-        return pl.Array(_with_bytes(_instance(dtype.inner)), dtype.size)
-    return pl.Binary() if isinstance(dtype, pl.String | pl.Categorical) else dtype
-
-
-def _is_utf8(column: pl.Series, as_bytes: pl.DataType) -> bool:
-    texts = column.cast(pl.String) if isinstance(column.dtype, pl.Categorical) else column
-    try:
-        texts.cast(as_bytes).cast(texts.dtype)
-    except pl.exceptions.ComputeError:
+def _is_no_text(column: pl.Series) -> bool:
+    """Whether a text in it is none. What stands behind nulls does not matter."""
+    if column.dtype == pl.Categorical:
+        column = column.cast(pl.String)
+    if column.dtype != pl.String:
         return False
-    return True
+    texts = column.cast(pl.Binary)
+    try:
+        texts.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return any(first_odd_byte(text) is not None for text in texts.drop_nulls().to_list())
+    return False
 
 
-def _first_row(column: pl.Series, as_bytes: pl.DataType) -> int:
+def first_odd_byte(data: bytes) -> int | None:
+    """The place of the first byte that is not UTF-8 text; None where all of it is."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
+
+
+def _first_row(column: pl.Series) -> int:
     good, bad = 0, len(column)
     while bad - good > 1:
         middle = (good + bad) // 2
-        if _is_utf8(column.slice(good, middle - good), as_bytes):
-            good = middle
-        else:
+        if any_leaf(column.slice(good, middle - good), _is_no_text):
             bad = middle
+        else:
+            good = middle
     return good
-
-
-def _instance(dtype: pl.DataType | DataTypeClass) -> pl.DataType:
-    return dtype if isinstance(dtype, pl.DataType) else dtype()

@@ -22,6 +22,7 @@ from evercurrent.core.errors import FileError
 from evercurrent.core.schema import DIFF
 
 from .json_numbers import QUOTED, with_odd_numbers
+from .text_bytes import first_odd_byte
 
 BLOCK_BYTES = 4 << 20
 """So many bytes of a text file are in memory at once, more only where one line is longer."""
@@ -193,13 +194,12 @@ def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow])
 
 def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, error: Exception) -> Parsed:
     """The rows before the line that pyarrow cannot read at all, which is text that is not UTF-8."""
-    try:
-        block.decode()
-    except UnicodeDecodeError as wrong:
-        start = block.rfind(b"\n", 0, wrong.start) + 1
+    place = first_odd_byte(block)
+    if place is not None:
+        start = block.rfind(b"\n", 0, place) + 1
         frame, fault = csv_rows(block[:start], names, schema) if start else (_empty(schema, names), None)
         return frame, fault or Fault(
-            frame.height, f"byte {wrong.start - start} of the line is not UTF-8 text; save the file as UTF-8"
+            frame.height, f"byte {place - start} of the line is not UTF-8 text; save the file as UTF-8"
         )
     return _empty(schema, names), Fault(0, f"the lines cannot be read as CSV ({error})")
 
@@ -238,7 +238,7 @@ def _json_columns(block: bytes, types: Mapping[str, pa.DataType], without_others
     schema = pa.schema(types.items())
     if not block.strip():
         return schema.empty_table()
-    if not block.isascii() and _not_utf8(block) is not None:
+    if not block.isascii() and first_odd_byte(block) is not None:
         raise pa.ArrowInvalid("not UTF-8")  # pyarrow would take it as it is
     return pa_json.read_json(
         pa.BufferReader(block),
@@ -264,7 +264,7 @@ def _first_bad_line(lines: Sequence[bytes], types: dict[str, pa.DataType]) -> in
 
 def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -> str:
     """What is wrong with a line that was refused."""
-    if (place := _not_utf8(line)) is not None:
+    if (place := first_odd_byte(line)) is not None:
         return f"byte {place} of the line is not UTF-8 text; save the file as UTF-8"
     try:
         row = json.loads(line)
@@ -282,15 +282,6 @@ def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -
         if _is_beyond_floats(line, value):
             return f'column {name!r}: a number is greater than any Float64; correct it, or write "Infinity"'
     return f"a key stands twice in the line ({_short(line.decode())}); remove one"
-
-
-def _not_utf8(data: bytes) -> int | None:
-    """The place of the first byte that is not UTF-8 text; None where all of it is."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return None
 
 
 def _is_beyond_floats(line: bytes, value: object) -> bool:

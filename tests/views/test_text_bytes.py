@@ -51,6 +51,14 @@ def test_all_other_text_passes() -> None:
     require_utf8("source 's'", frame.clear())
 
 
+def test_what_stands_behind_a_null_does_not_matter() -> None:
+    hidden = pa.StringArray.from_buffers(3, BAD.buffers()[1], BAD.buffers()[2], pa.py_buffer(b"\x03"))
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"x": pl.String}))
+    engine.push("s", pa.table({"x": hidden}))
+    assert sorted(view.read()["x"].drop_nulls()) == ["a", "b"]
+
+
 def test_lines_of_json_that_are_not_utf8_are_named() -> None:
     lines = b'{"x":"\xc3\xa9"}\n{"x":"b\xff"}\n{"x":"c"}\n'
     rows, fault = json_rows(lines, pl.Schema({"x": pl.String()}))
