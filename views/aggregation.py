@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.aggregates import Aggregation, Column, Custom
+from evercurrent.core.aggregates import Aggregation, Column, Custom, Whole
 from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import listed, require_characters
 from evercurrent.core.tags import not_kept, tagged
@@ -24,6 +24,7 @@ from evercurrent.core.user_states import Serializer
 from .aggregate_parts import Parts, name_of
 from .aggregate_rules import RULES
 from .deep_expressions import naming, with_room
+from .elementwise import elementwise
 from .expression_trees import evaluated, resolved, shown, tree
 from .expressions import (
     Expression,
@@ -188,6 +189,8 @@ def _taken_apart(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, 
         _check_not_keys(where, parts, map(name_of, trees))
     outputs = _polars_schema(parts, expr)
     check_expansion(where, expr, len(finished), outputs)
+    for each in (*finished, *(part.expr for part in parts.aggregates.values() if isinstance(part, Whole))):
+        elementwise(each, where)  # Here, since what is compiled can no longer be refused.
     return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
 
 

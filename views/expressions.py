@@ -15,6 +15,7 @@ from evercurrent.core.errors import PlanError
 from evercurrent.core.schema import forbid_reserved, listed, require_characters, require_columns
 
 from .deep_expressions import DEEPEST, naming, require_shallow, with_room
+from .elementwise import elementwise
 from .expression_trees import (
     Node,
     cannot_be_rebuilt,
@@ -124,7 +125,7 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
     ]
     conditions = [_condition(where, schema, expr) for expr in required]
     condition = _all_of(conditions)
-    require_shallow(where, condition)
+    _with_room(where, condition, lambda one: elementwise(one, where))
     return Column("condition", condition.alias("condition"), Expression(condition).copies)
 
 
@@ -375,6 +376,13 @@ def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
         )
 
 
+def _check_elementwise(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
+    """Check, where a view is defined, what it is compiled to: that can no longer be refused."""
+    computed = elementwise(expr, where)
+    if computed is not expr:
+        evaluated(f"{where}: {shown(expr)}", schema, lambda frame: frame.select(computed))
+
+
 def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
     return _with_room(where, expr, lambda one: _columns_of_rows(where, schema, one))
 
@@ -387,6 +395,7 @@ def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Colum
     outputs = selected_schema(f"{where}: {shown(expr)}", schema, expr)
     check_expansion(where, expr, len(trees), outputs)
     _check_typed(where, schema, expr)
+    _check_elementwise(where, schema, expr)
     if not expr.meta.has_multiple_outputs():
         return [Column(name, expr, copied(node)) for name, node in zip(outputs, trees, strict=True)]
     columns = [

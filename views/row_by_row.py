@@ -62,9 +62,9 @@ _GUESSED: Obstacle = (
 )
 
 
-_SINGLE_FLOATS: Obstacle = (
-    "polars adds up Float32 in another order where some list of the column holds a null",
-    "make wider floats of them first, as with .cast(pl.List(pl.Float64))",
+_INSTANTS: Obstacle = (
+    "dates and times do not add up",
+    "take the differences first, or .list.mean(), .list.min() or .list.max()",
 )
 
 
@@ -141,8 +141,8 @@ def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
         return NEIGHBOURS
     if name in LOOKING_UP and not _looks_up_constants(node, schema):
         return _LOOKED_UP
-    if name in ("ListExpr.Mean", "ListExpr.Sum") and _holds_single_floats(node, schema):
-        return _SINGLE_FLOATS
+    if name in ("ArrayExpr.Sum", "ListExpr.Sum") and _holds_instants(node, schema):
+        return _INSTANTS
     return _function_obstacle(node)
 
 
@@ -179,11 +179,13 @@ def _stand_in(child: Node) -> Node:
     return child if plain else {"Column": "x"}
 
 
-def _holds_single_floats(node: Node, schema: pl.Schema) -> bool:
+def _holds_instants(node: Node, schema: pl.Schema) -> bool:
+    """Whether lists are of dates or times, of which polars has no sum, and gives null for one within ``list.agg``."""
     rows = schema.to_frame().lazy()
     values = rebuilt(children(node)[0])
     ((_, dtype),) = resolved(text(node), lambda: rows.select(values)).items()
-    return isinstance(dtype, pl.List) and dtype.inner == pl.Float32
+    inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else None
+    return inner is not None and inner.is_temporal() and not isinstance(inner, pl.Duration)
 
 
 def _looks_up_constants(node: Node, schema: pl.Schema) -> bool:

@@ -223,8 +223,11 @@ class WholePart(ReadPart):
         self._aggregate = aggregate
         self._twice = twice
         self._spine = arrangement
-        nothing = arrangement.layout.payload.to_frame().select(aggregate.expr.alias(aggregate.output))
-        self._of_nothing = nothing.to_series().cast(aggregate.dtype) if keyless else None
+        self._of_nothing = self._computed_of_nothing() if keyless else None
+
+    def _computed_of_nothing(self) -> pl.Series:
+        aggregate, rows = self._aggregate, self._spine.layout.payload.to_frame()
+        return rows.select(aggregate.expr.alias(aggregate.output)).to_series().cast(aggregate.dtype)
 
     def _values(self, found: Found, height: int) -> pl.Series:
         frame, owners = _repeated_rows(found)

@@ -32,13 +32,14 @@ VALUES: dict[pl.DataType, list[Any]] = {
     pl.Decimal(20, 4): [*map(Decimal, ("0.0000", "-1.2501", "5.0000", "9999999999999999.9999", "0.0001")), None],
     pl.Int8(): [-128, 127, 0, 1, None],
     pl.Int16(): [-(2**15), 2**15 - 1, 0, 49, None],
-    pl.Int32(): [-(2**31), 2**31 - 1, 0, 49, None],
-    pl.Int64(): [-(2**62), 2**61, 0, 49, None],
+    pl.Int32(): [-(2**26), 2**26 - 1, 0, 49, None],
+    pl.Int64(): [-(2**58), 2**57, 0, 49, None],
     pl.UInt8(): [255, 0, 1, None],
-    pl.UInt32(): [2**32 - 1, 0, 49, None],
-    pl.UInt64(): [2**61, 0, 49, None],
+    pl.UInt32(): [2**27 - 1, 0, 49, None],
+    pl.UInt64(): [2**58, 0, 49, None],
     pl.Boolean(): [True, False, None],
 }  # fmt: skip
+"""Of whole numbers as large as 24 of them add up to: a sum that does not fit its type is refused."""
 
 X, B = pl.col("x"), pl.col("b")
 AGGREGATES: dict[str, pl.Expr] = {
@@ -50,6 +51,8 @@ AGGREGATES: dict[str, pl.Expr] = {
     "of_quotient": (X / 49).sum(), "share": X.sum() / pl.len(), "quotient": X.sum() / 49, "whole": X.sum() // 0.3, "rest": X.mean() % 0.7,
     "power": 0.1 ** pl.len(), "branch": X.sum() / pl.when(pl.len() > 1).then(49.0).otherwise(7.0), "where": X.filter(B > 1).sum(),
     "of_filtered": (X.filter(B > 1).sort() / 49).implode(), "of_mean": ((X - X.mean()) / 49).sort().implode(), "top": X.top_k(2).implode(),
+    "skew_where": X.filter(B > 1).skew(), "kurtosis_of_known": X.drop_nulls().kurtosis(), "skew_of_top": X.top_k(3).skew(),
+    "squares_where": (X.filter(B > 1) * X.filter(B > 1)).sum(), "above": (X.filter(X > X.median() * 0.9) / 49).std(), "zeroth": X.sort().get(0),
     "of_branch": (X / pl.when(B > 1).then(49.0).otherwise(7.0)).sum(), "branch_of_rows": (X.sort() / pl.when(X.max() > 5).then(49.0).otherwise(7.0)).implode(),
 }  # fmt: skip
 
