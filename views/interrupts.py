@@ -11,15 +11,22 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class Deferred:
-    """The handler of interrupts while they are put off: it takes note of them for ``handler``, which was there before."""
+    """The handler of interrupts while they are put off: it takes note of them for ``handler``, which was there before.
+
+    ``lets_through``: for now they take effect at once.
+    """
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
-        self._came: list[tuple[int, FrameType | None]] = []
+        self.lets_through = False
+        self.came: list[tuple[int, FrameType | None]] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """An interrupt has come."""
-        self._came.append((number, frame))
+        if self.lets_through:
+            self.handler(number, frame)
+        else:
+            self.came.append((number, frame))
 
     def end(self) -> None:
         """Interrupts take effect from now on, also one that has come meanwhile.
@@ -27,20 +34,51 @@ class Deferred:
         Raises:
             KeyboardInterrupt: one has, and the handler is Python's own.
         """
-        signal.signal(signal.SIGINT, self.handler)
-        if self._came:
-            self.handler(*self._came[0])
+        global _current
+        _current = None
+        known = signal.signal(signal.SIGINT, self.handler)
+        if known is not self and callable(known):
+            signal.signal(signal.SIGINT, known)  # A subscriber has set it.
+        if self.came:
+            self.handler(*self.came[0])
 
 
-def defer() -> Deferred | None:
+class _Again:
+    """Interrupts are put off again, within what lets them through."""
+
+    def __init__(self, within: Deferred) -> None:
+        self._within = within
+        self._before = len(within.came)
+        within.lets_through = False
+
+    def end(self) -> None:
+        """See ``Deferred.end``."""
+        within = self._within
+        within.lets_through = True
+        if len(within.came) > self._before:
+            within.handler(*within.came.pop())
+
+
+Ends = Deferred | _Again
+"""What is to be ended, so that interrupts take effect again."""
+
+_current: Deferred | None = None
+"""The handler by which the main thread puts interrupts off."""
+
+
+def defer() -> Ends | None:
     """Put interrupts off until ``end``. None: they are put off already, or never come: only the main thread has any."""
+    global _current
     if threading.current_thread() is not threading.main_thread():
         return None
+    if _current is not None:
+        return _Again(_current) if _current.lets_through else None
     handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or isinstance(handler, Deferred):
+    if not callable(handler):
         return None
     deferred = Deferred(handler)
     signal.signal(signal.SIGINT, deferred)
+    _current = deferred
     return deferred
 
 
@@ -62,25 +100,19 @@ class interrupts_deferred:  # noqa: N801 - read as a function
 class interruptible:  # noqa: N801 - read as a function
     """Let an interrupt that comes meanwhile take effect at once, though they are put off; one of before still waits.
 
-    No generator: one that an interrupt has left half done is finished when it is collected, and would put off all
-    interrupts from then on.
+    No generator: one that an interrupt has left half done is finished when it is collected, whatever goes on then.
     """
 
     __slots__ = ("_deferred",)
 
     def __enter__(self) -> None:
-        """Put back the handler of before, if it is our turn to be interrupted at all."""
-        self._deferred: Deferred | None = None
-        if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
-            if isinstance(handler, Deferred):
-                self._deferred = handler
-                signal.signal(signal.SIGINT, handler.handler)
+        """Let them through, if it is our turn to be interrupted at all."""
+        is_ours = threading.current_thread() is threading.main_thread()
+        self._deferred = _current if is_ours and _current is not None and not _current.lets_through else None
+        if self._deferred is not None:
+            self._deferred.lets_through = True
 
     def __exit__(self, *_: object) -> None:
         """Put interrupts off again."""
-        deferred = self._deferred
-        if deferred is not None:
-            now = signal.signal(signal.SIGINT, deferred)
-            if callable(now) and not isinstance(now, Deferred):
-                deferred.handler = now  # A subscriber may have another one from now on.
+        if self._deferred is not None:
+            self._deferred.lets_through = False

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from evercurrent.core.errors import InputError
 
-from .interrupts import Deferred, defer, interruptible
+from .interrupts import Ends, defer, interruptible
 
 PATIENCE = 1.0
 """After so many seconds of waiting it is looked whether whose turn it is waits for us."""
@@ -53,7 +53,7 @@ class Turn:
         self._waiting: deque[tuple[int, threading.Lock]] = deque()
         self._owner: int | None = None
         self._depth = 0
-        self._deferred: list[Deferred | None] = []
+        self._deferred: list[Ends | None] = []
         self.is_lost = False
         _turns.add(self)
 
