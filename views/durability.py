@@ -23,11 +23,13 @@ from evercurrent.core.clock import Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import CheckpointError
 from evercurrent.core.protocol import State
+from evercurrent.core.spine import Spine
 
 from .builder import Compiled
 from .checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
 from .checkpoint.marker import is_checkpoint
 from .checkpoint.pending import pending_inputs
+from .checkpoint.piece_files import require_arrow
 from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
 from .epochs import Offered, Passed, Resumed, Standing
@@ -139,6 +141,7 @@ class Durability:
             CheckpointError: another one writes there, what is there is no checkpoint, is of another plan or damaged.
         """
         self.require_open()
+        _require_arrow(compiled)
         self._process = os.getpid()
         store = self._checkpoint.store
         is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
@@ -442,3 +445,15 @@ class Durability:
     @property
     def _where(self) -> str:
         return self._checkpoint.store.url
+
+
+def _require_arrow(compiled: Compiled) -> None:
+    """Check that all rows that are kept can be, before any are taken: in the log of inputs they would be, and no commit.
+
+    Raises:
+        CheckpointError: a column of a type that Arrow does not have.
+    """
+    for state in in_bucket_0(compiled).values():
+        if isinstance(state, Spine):
+            for name, dtype in state.layout.payload.items():
+                require_arrow(name, dtype)

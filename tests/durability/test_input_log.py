@@ -31,6 +31,7 @@ from durability.test_options import crash, feed, records, started
 from durability.timed import Timed, moment
 from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
+from evercurrent.core.errors import CheckpointError
 from evercurrent.views import durability, input_log
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
@@ -433,3 +434,14 @@ def test_an_engine_that_is_collected_in_the_middle_of_anything(tmp_path: Path) -
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "kept")]
     subprocess.run(command, check=True, timeout=900)
+
+
+def test_rows_that_no_commit_could_keep_are_not_taken(tmp_path: Path) -> None:
+    """The log of inputs could hold them, and then nobody could open the checkpoint any more."""
+    for cast in (pl.Int128, pl.UInt128, pl.List(pl.Int128)):
+        engine = ec.Engine(checkpoint=tmp_path / str(cast))
+        rows = engine.source("rows", {"k": pl.Int64, "big": cast}, kind="upsert", key="k")
+        engine.view("now", rows)
+        with pytest.raises(CheckpointError, match=r"column 'big' is .*cannot be kept in Arrow files"):
+            engine.push("rows", pl.DataFrame({"k": [1], "big": [None]}, {"k": pl.Int64, "big": cast}))
+        assert not list((tmp_path / str(cast)).rglob("*.json"))
