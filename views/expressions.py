@@ -380,7 +380,7 @@ def _check_elementwise(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
     """Check, where a view is defined, what it is compiled to: that can no longer be refused."""
     computed = elementwise(expr, where)
     if computed is not expr:
-        evaluated(f"{where}: {shown(expr)}", schema, lambda frame: frame.select(computed))
+        selected_schema(f"{where}: {shown(expr)}", schema, computed)
 
 
 def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:

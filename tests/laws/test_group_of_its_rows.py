@@ -52,7 +52,7 @@ AGGREGATES: dict[str, pl.Expr] = {
     "power": 0.1 ** pl.len(), "branch": X.sum() / pl.when(pl.len() > 1).then(49.0).otherwise(7.0), "where": X.filter(B > 1).sum(),
     "of_filtered": (X.filter(B > 1).sort() / 49).implode(), "of_mean": ((X - X.mean()) / 49).sort().implode(), "top": X.top_k(2).implode(),
     "skew_where": X.filter(B > 1).skew(), "kurtosis_of_known": X.drop_nulls().kurtosis(), "skew_of_top": X.top_k(3).skew(),
-    "squares_where": (X.filter(B > 1) * X.filter(B > 1)).sum(), "above": (X.filter(X > X.median() * 0.9) / 49).std(), "zeroth": X.sort().get(0),
+    "squares_where": (X.filter(B > 1) * X.filter(B > 1)).sum(), "above": (X.filter(X.median() * 0.9 < X) / 49).std(), "zeroth": X.sort().get(0),
     "of_branch": (X / pl.when(B > 1).then(49.0).otherwise(7.0)).sum(), "branch_of_rows": (X.sort() / pl.when(X.max() > 5).then(49.0).otherwise(7.0)).implode(),
 }  # fmt: skip
 
