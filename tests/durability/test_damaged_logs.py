@@ -255,7 +255,8 @@ def test_two_records_that_were_swapped(tmp_path: Path) -> None:
         second.write_bytes(data)
         assert f"commits/{names[other]}.json" in verified(left)
         with pytest.raises(
-            ec.CheckpointError, match=rf"commits/({names[one]}|{names[other]})\.json has another record, that of epoch"
+            ec.CheckpointError,
+            match=rf"commits/({names[one]}|{names[other]})\.json has another record, that of epoch",
         ):
             _ = started(left).epoch_number
 

@@ -59,8 +59,9 @@ def compiled_by(kind: Kind) -> Iterator[None]:
             *inputs: NodeId,
             states: Sequence[State] = (),
             placement: Placement = ANYWHERE,
+            only: tuple[str, int | str] | None = None,
         ) -> NodeId:
-            made = super().add(name, operator, *inputs, states=states, placement=placement)
+            made = super().add(name, operator, *inputs, states=states, placement=placement, only=only)
             if kind.spreads:
                 _rename(kind, self.compiled.circuit.nodes[made])
             return made
@@ -89,8 +90,8 @@ def compiled_by(kind: Kind) -> Iterator[None]:
 
     compile_plan = compiling.compile_plan
 
-    def compiled(*args: Any) -> Any:
-        made = compile_plan(*args)
+    def compiled(*args: Any, **named: Any) -> Any:
+        made = compile_plan(*args, **named)
         for node in made.circuit.nodes if not kind.spreads else ():
             _rename(kind, node)
         return made
