@@ -179,7 +179,7 @@ def test_an_engine_of_another_plan_is_refused_as_when_it_is_opened(
         engine.push("rows", {"k": [1, 2]})
     opened = counting(tmp_path, names, at_least)
     with pytest.raises(CheckpointError, match="of another plan") as refused:
-        opened.ready()
+        opened._current()
     with pytest.raises(CheckpointError) as refused_here:
         spark_bridge.views(counting(None, names, at_least), tmp_path)
     assert str(refused_here.value) == str(refused.value)
@@ -238,7 +238,7 @@ def test_states_that_are_known_by_other_names_are_refused_in_buckets(tmp_path: P
             ):
                 opened()
         with counting(tmp_path, ["counts"]) as engine:
-            engine.ready()
+            engine._current()
         assert Offering(plan, store_at(tmp_path), buckets=1).offer(0, {"rows": pl.DataFrame({"k": [1]})})
         assert held(plan, tmp_path)["counts"] == [(1, 2), (2, 1)]
 
@@ -253,7 +253,7 @@ def test_a_view_is_not_renamed_in_buckets(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="view 'tallies' is new to the checkpoint"):
         Offering(plan, store_at(tmp_path), buckets=1, drop=("counts",))
     with counting(tmp_path, ["tallies"], drop=["counts"]) as engine:
-        engine.ready()
+        engine._current()
     assert Offering(plan, store_at(tmp_path), buckets=1).offer(0, {"rows": pl.DataFrame({"k": [1]})})
     deltas = said(tmp_path, ["tallies"])["tallies"]
     assert sorted(row[:2] for row in deltas[2]) == [(1, 1), (2, 1)]
@@ -286,7 +286,7 @@ def test_views_of_a_query_that_runs(spark: Any, feed: Any, checkpoint: Path) -> 
         query.process_all_available()
         views = spark_bridge.views(made(), checkpoint, spark)
         with pytest.raises(CheckpointError, match="another"):
-            made(checkpoint=checkpoint).ready()
+            made(checkpoint=checkpoint)._current()
         assert_read_elsewhere(checkpoint, 2)
         first = views["by_user"].to_spark()
         feed(FRAMES[2:3])

@@ -104,7 +104,7 @@ def test_the_undisturbed_run_is_what_the_embedded_engine_says(tmp_path: Path) ->
             assert found["said"][name] == own
             assert found["held"][name] == sorted(view.read().rows(), key=repr)
         assert found["ledger"], "some rows are too late"
-        assert entered(engine.refused()) == found["ledger"]
+        assert entered(engine._current().ledger.refused) == found["ledger"]
 
 
 # The store fails once
