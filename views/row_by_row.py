@@ -68,6 +68,12 @@ _INSTANTS: Obstacle = (
 )
 
 
+_NESTED_ANGLE: Obstacle = (
+    "an angle is that of two numbers, and of anything else polars ends the process",
+    "take the fields or elements",
+)
+
+
 def _use(call: str) -> Obstacle:
     return "it changes how many rows there are", f"use {call} of the collection"
 
@@ -143,6 +149,8 @@ def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
         return _LOOKED_UP
     if name in ("ArrayExpr.Sum", "ListExpr.Sum") and _holds_instants(node, schema):
         return _INSTANTS
+    if name == "Atan2" and any(_type_of(child, schema).is_nested() for child in children(node)):
+        return _NESTED_ANGLE
     return _function_obstacle(node)
 
 
@@ -181,9 +189,7 @@ def _stand_in(child: Node) -> Node:
 
 def _holds_instants(node: Node, schema: pl.Schema) -> bool:
     """Whether lists are of dates or times, of which polars has no sum, and gives null for one within ``list.agg``."""
-    rows = schema.to_frame().lazy()
-    values = rebuilt(children(node)[0])
-    ((_, dtype),) = resolved(text(node), lambda: rows.select(values)).items()
+    dtype = _type_of(children(node)[0], schema)
     inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else None
     return inner is not None and inner.is_temporal() and not isinstance(inner, pl.Duration)
 
@@ -195,6 +201,10 @@ def _looks_up_constants(node: Node, schema: pl.Schema) -> bool:
     columns = [inputs[place] for place in LOOKING_UP[name] if variant(inputs[place])[0] != "Literal"]
     if not columns or name.startswith("Replace") or obstacle(columns[0], schema):
         return not columns
+    return isinstance(_type_of(columns[0], schema), pl.List | pl.Array)
+
+
+def _type_of(node: Node, schema: pl.Schema) -> pl.DataType:
     rows = schema.to_frame().lazy()
-    ((_, dtype),) = resolved(text(node), lambda: rows.select(rebuilt(columns[0]))).items()
-    return isinstance(dtype, pl.List | pl.Array)
+    ((_, dtype),) = resolved(text(node), lambda: rows.select(rebuilt(node))).items()
+    return dtype

@@ -7,6 +7,7 @@ held to that of an engine which has this group alone, bit for bit, and the varia
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -41,6 +42,10 @@ VALUES: dict[pl.DataType, list[Any]] = {
 }  # fmt: skip
 """Of whole numbers as large as 24 of them add up to: a sum that does not fit its type is refused."""
 
+QUICK = os.environ.get("EVERCURRENT_TEST_PROFILE", "quick") == "quick"
+ALIKE = (pl.Int16(), pl.Int32(), pl.UInt8(), pl.UInt32(), pl.Int8())
+"""Types that have a like among the others: for the long profile."""
+
 X, B = pl.col("x"), pl.col("b")
 AGGREGATES: dict[str, pl.Expr] = {
     "len": pl.len(), "count": X.count(), "nulls": X.null_count(), "has_nulls": X.has_nulls(), "sum": X.sum(), "mean": X.mean(),
@@ -52,7 +57,7 @@ AGGREGATES: dict[str, pl.Expr] = {
     "power": 0.1 ** pl.len(), "branch": X.sum() / pl.when(pl.len() > 1).then(49.0).otherwise(7.0), "where": X.filter(B > 1).sum(),
     "of_filtered": (X.filter(B > 1).sort() / 49).implode(), "of_mean": ((X - X.mean()) / 49).sort().implode(), "top": X.top_k(2).implode(),
     "skew_where": X.filter(B > 1).skew(), "kurtosis_of_known": X.drop_nulls().kurtosis(), "skew_of_top": X.top_k(3).skew(),
-    "squares_where": (X.filter(B > 1) * X.filter(B > 1)).sum(), "above": (X.filter(X.median() * 0.9 < X) / 49).std(), "zeroth": X.sort().get(0),
+    "squares_where": (X.filter(B > 1) * X.filter(B > 1)).sum(), "above": (X.filter(X.median() < X) / 49).std(), "zeroth": X.sort().get(0),
     "of_branch": (X / pl.when(B > 1).then(49.0).otherwise(7.0)).sum(), "branch_of_rows": (X.sort() / pl.when(X.max() > 5).then(49.0).otherwise(7.0)).implode(),
 }  # fmt: skip
 
@@ -102,9 +107,9 @@ def groups_of(view: ec.View) -> dict[int, dict[str, str]]:
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 3)), max_size=12)
 
 
-@pytest.mark.parametrize("dtype", VALUES, ids=str)
+@pytest.mark.parametrize("dtype", [dtype for dtype in VALUES if not (QUICK and dtype in ALIKE)], ids=str)
 @given(kept=ROWS, gone=ROWS)
-@settings(max_examples=settings().max_examples // 40)
+@settings(max_examples=3 if QUICK else settings().max_examples // 40)
 def test_a_group_is_what_it_is_alone(dtype: pl.DataType, kept: Rows, gone: Rows) -> None:
     engine = ec.Engine()
     view = view_of(engine, dtype)

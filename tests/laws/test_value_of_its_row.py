@@ -29,6 +29,8 @@ ALIKE = (
     pl.Int16(), pl.Int32(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt128(), pl.Decimal(12, 4), pl.Datetime("ms"), pl.Datetime("us"),
     pl.Datetime("ms", "Asia/Kolkata"), pl.Duration("us"), pl.Duration("ms"), pl.List(pl.Int8()), pl.List(pl.Datetime("us")),
     pl.List(pl.Duration("us")), pl.Array(pl.Int64(), 2), pl.Array(pl.Boolean(), 2), pl.List(pl.Boolean()),
+    pl.Int8(), pl.List(pl.Float32()), pl.List(pl.Int64()), pl.Array(pl.Float64(), 1), pl.Array(pl.String(), 2),
+    pl.Struct({"a": pl.Float64(), "b": pl.String()}),
 )  # fmt: skip
 """Types that have a like among the others: for the long profile."""
 
@@ -37,8 +39,8 @@ NOT_FUNCTIONS = {"arr", "bin", "cat", "dt", "ext", "list", "meta", "name", "str"
 
 def calls(dtype: pl.DataType, *, quick: bool) -> Iterator[tuple[str, pl.Expr]]:
     """All calls of all functions that polars can write down, over a column ``x`` of this type; some, where quick."""
-    beside = ("f", "i") if quick else tuple(BESIDE)
-    constants = (49, 0.1, "a") if quick else LITERALS
+    beside = ("f",) if quick else tuple(BESIDE)
+    constants = (49, 0.1) if quick else LITERALS
     x = pl.col("x")
     made: Iterator[tuple[str, Callable[[], pl.Expr]]] = chain(
         ((name, lambda call=call: call(x)) for name, some in SINGLE.items() for call in some),
@@ -88,7 +90,7 @@ class Asked:
                 return f"{name}: {expected[name].to_list()} where polars gives {polars[name].to_list()}"
         if minus := [name for name in expected.columns if has_minus_zero(expected[name])]:
             return f"{minus}: a zero below zero"
-        for where, frame, places in companies(self.rows):
+        for where, frame, places in companies(self.rows, quick=QUICK):
             try:
                 found = self.compute(frame).cast(
                     self.made
@@ -152,10 +154,16 @@ def fails(rows: pl.DataFrame, expr: pl.Expr) -> bool:
 def departures(dtype: pl.DataType, *, quick: bool) -> Iterator[str]:
     """What the law finds over a column of this type, by name of the call."""
     rows = rows_of(dtype)
-    known = [(name, expr) for name, expr in calls(dtype, quick=quick) if accepted(rows, expr)]
+    known = [
+        (name, expr)
+        for name, expr in calls(dtype, quick=quick)
+        if not (name == "cast" and "Struct" in str(dtype)) and accepted(rows, expr)
+    ]  # A struct that is cast to a number is one to polars' types, and a struct of numbers to its rows.
     together: dict[bool, list[tuple[str, pl.Expr]]] = {False: [], True: []}
     for name, expr in known:
         if fails(rows, expr):
+            if quick:
+                continue  # What fails is loud: the long profile looks at what is left of it.
             yield from ((f"{name}: {where}") for where in [failing_alike(rows, expr)] if where)
         else:
             together[has_element_expression(expr)].append((name, expr))

@@ -97,3 +97,29 @@ def test_a_wide_expression_is_not_deep() -> None:
     view = engine.view("v", engine.source("rows", COLUMNS).select(y=wide))
     engine.push("rows", {"x": [1], "k": [1]})
     assert view.read().item() == reduce(add, range(1, 501))
+
+
+BRANCH = pl.when(pl.col("x") > 1).then(49.0)
+TAKEN_APART: dict[str, pl.Expr] = {
+    "divided often": reduce(lambda expr, _: expr / BRANCH.otherwise(7.0), range(200), pl.col("x")),
+    "divided by a deep one": pl.col("x")
+    / reduce(lambda expr, _: BRANCH.otherwise(expr), range(280), pl.col("x")),
+    "holds NaN": pl.col("x") / BRANCH.otherwise(float("nan")),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_APART)
+def test_what_cannot_be_taken_apart_is_refused_where_it_is_defined(name: str) -> None:
+    engine = ec.Engine()
+    rows = engine.source("s", {"x": pl.Float64, "k": pl.Int64})
+    uses: tuple[Callable[[pl.Expr], object], ...] = (
+        lambda expr: rows.with_columns(y=expr),
+        lambda expr: rows.filter(expr > 0),
+        lambda expr: rows.group_by("k").agg(y=expr.sum()),
+    )
+    for use in uses:
+        with pytest.raises(PlanError, match=r"on source 's'"):
+            use(TAKEN_APART[name])
+    view = engine.view("v", rows.with_columns(y=pl.col("x") / 49))
+    engine.push("s", {"x": [4.9], "k": [1]})
+    assert view.read().height == 1
