@@ -157,6 +157,7 @@ def test_others_have_the_epoch_of_a_subscriber_that_is_interrupted(error: type[B
 
 def test_a_subscriber_that_does_not_end_can_be_interrupted() -> None:
     follower = Followed(None)
+    handler = signal.getsignal(signal.SIGINT)  # Python's own, or that of a Spark session in this process
 
     def endless(frame: pl.DataFrame) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -168,4 +169,4 @@ def test_a_subscriber_that_does_not_end_can_be_interrupted() -> None:
         follower.engine.push("rows", {"k": [1]})
     subscription.close()
     follower.require_whole()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
