@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -464,9 +464,13 @@ class Engine:
         now = self.published()
         return Asking(self._plan, now.compiled, view).watermark(now.watermarks)
 
-    def published(self, view: str | None = None) -> Published:
-        """What there is to be read, of one epoch: no later one changes it. ``view``: somebody reads this one."""
-        return self._running.published() if view is None else self._running.shown_to_reader(view)
+    def published(self) -> Published:
+        """What there is to be read, of one epoch: no later one changes it."""
+        return self._running.published()
+
+    def reading(self, view: str) -> AbstractContextManager[Published]:
+        """The same, for somebody who reads this view inside of it."""
+        return self._running.reading(view)
 
     def ready(self) -> None:
         """See to it that views hold what they hold before any input, or held when the engine was last open."""

@@ -1,49 +1,67 @@
-"""Threads that read again and again what they have read already, while an epoch is being evaluated.
+"""Threads that read a view again and again while epochs run: they take turns with the epochs.
 
-Python runs one thread at a time. Who reads without pause keeps it to itself for five milliseconds at a stretch, and an
-epoch lets go of it a hundred times: four such readers made epochs of 10,000 rows fifteen times as long. What they got for
-that was what they had. So who asks for it once more, and only then, sleeps a little before the answer.
+Python runs one thread at a time. A thread that reads without pause keeps the interpreter for five milliseconds at a
+stretch, and an epoch hands it over a hundred times: four such readers made epochs of 10,000 rows fifteen times as long.
+So a thread that polls while others write, reading a view again as soon as it has read it, sleeps until the next period
+begins. All of them wake at the same instants: the rows of a version are made once for all, and the epochs have the time
+in between. A thread that waits or works between two reads, as one that answers requests, never sleeps here.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-FIRST, LONGEST = 0.00005, 0.001
-"""Seconds of the first pause, and of any: each is twice as long as the one before while there is nothing new."""
+AT_ONCE, IDLE = 0.005, 0.000_05
+"""Seconds. A thread polls which reads a view again so soon after its last read, and has worked no longer than ``IDLE``
+in between: it may have waited for the interpreter for the rest, which others keep for five milliseconds at most."""
+
+PERIOD = 0.02
+"""Seconds. Threads that poll read once in each period, until one period after the last epoch."""
 
 
-class _Seen(threading.local):
-    """What a thread has read last, by view, and how long it has slept before that."""
+class _LastReads(threading.local):
+    """When this thread last read, by view: on the clock, and in the time that it has worked."""
 
     def __init__(self) -> None:
-        self.last: dict[str, tuple[object, float]] = {}
+        self.ended: dict[str, tuple[float, float]] = {}
 
 
 class GivingWay:
-    """Lets those who write go on, where others ask for nothing new. Whoever writes does so inside of it."""
+    """Leaves the interpreter to epochs while other threads poll. Whoever writes does so inside of it."""
 
     def __init__(self) -> None:
-        self._writing: list[int] = []
-        self._seen = _Seen()
+        self._writers: list[int] = []
+        self._last_write = 0, float("-inf")
+        self._last_reads = _LastReads()
 
     def __enter__(self) -> None:
         """This thread writes from now on."""
-        self._writing.append(threading.get_ident())
+        self._writers.append(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
         """It has written."""
-        self._writing.remove(threading.get_ident())
+        thread = threading.get_ident()
+        self._last_write = thread, time.monotonic()
+        self._writers.remove(thread)
 
-    def before(self, view: str, answer: object) -> None:
-        """A thread is about to get this answer about a view; it is the same object for as long as there is nothing new."""
-        if not self._writing or threading.get_ident() in self._writing:
-            return
-        last = self._seen.last
-        known = last.get(view)
-        if known is None or known[0] is not answer:
-            last[view] = answer, FIRST
-            return
-        time.sleep(known[1])
-        last[view] = answer, min(2 * known[1], LONGEST)
+    @contextmanager
+    def reading(self, view: str) -> Iterator[None]:
+        """This thread reads the view inside of it; if it polls the view while others write, from the next period on."""
+        now, ended = time.monotonic(), self._last_reads.ended
+        if view in ended and self._others_write(now):
+            last, worked = ended[view]
+            if now < last + AT_ONCE and time.thread_time() < worked + IDLE:
+                time.sleep(PERIOD - now % PERIOD)
+        try:
+            yield
+        finally:
+            ended[view] = time.monotonic(), time.thread_time()
+
+    def _others_write(self, now: float) -> bool:
+        if self._writers:
+            return threading.get_ident() not in self._writers
+        thread, ended = self._last_write
+        return now < ended + PERIOD and thread != threading.get_ident()

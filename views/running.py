@@ -91,11 +91,11 @@ class Running:
         assert known is not None, "what is compiled is published"
         return known
 
-    def shown_to_reader(self, view: str) -> Published:
-        """What is there to be read of a view. Who has read it already makes room for an epoch that is under way."""
-        now = self.published()
-        self.giving_way.before(view, now)
-        return now
+    @contextmanager
+    def reading(self, view: str) -> Iterator[Published]:
+        """What is there to be read, for somebody who reads this view inside of it. Who polls makes room for epochs."""
+        with self.giving_way.reading(view):
+            yield self.published()
 
     def shown(self) -> tuple[int, Mapping[str, int]]:
         """The last epoch and the positions, without compiling or opening anything."""
@@ -182,10 +182,10 @@ class Running:
             EpochGoneError: the checkpoint has no commit of that epoch.
             InputError: the epoch is still to come, or there is no checkpoint.
         """
-        now = self.shown_to_reader(view)
-        if epoch is not None and epoch != now.epoch:
-            return self._contents_then(now, view, epoch)
-        return now.rows(view)
+        with self.reading(view) as now:
+            if epoch is not None and epoch != now.epoch:
+                return self._contents_then(now, view, epoch)
+            return now.rows(view)
 
     def flush(self) -> None:
         """Write what is not yet on disk.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -43,8 +44,12 @@ class Kept(Protocol):
         """Who is told of changes, and how far those with a name have heard."""
         ...
 
-    def published(self, view: str | None = None) -> Published:
-        """What there is to be read, of one epoch: no later one changes it. ``view``: somebody reads this one."""
+    def published(self) -> Published:
+        """What there is to be read, of one epoch: no later one changes it."""
+        ...
+
+    def reading(self, view: str) -> AbstractContextManager[Published]:
+        """The same, for somebody who reads this view inside of it."""
         ...
 
     @property
@@ -165,8 +170,8 @@ class View(Collection):
 
     def snapshot(self) -> Snapshot:
         """The contents and the epoch they are of."""
-        now = self._engine.published(self.name)
-        return Snapshot(now.epoch, now.rows(self.name))
+        with self._engine.reading(self.name) as now:
+            return Snapshot(now.epoch, now.rows(self.name))
 
     def deltas(self, since: int | None = None) -> Deltas:
         """The changes after epoch ``since``; None: from the very beginning.
@@ -179,13 +184,13 @@ class View(Collection):
         """
         if since is not None:
             require_epoch(self.name, "since", since)
-        now = self._engine.published(self.name)
-        if since is not None and since > now.epoch:
-            raise InputError(
-                f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
-                "a new engine begins anew: read view.snapshot() first"
-            )
-        return Deltas(self, BEFORE_ALL if since is None else since, now)
+        with self._engine.reading(self.name) as now:
+            if since is not None and since > now.epoch:
+                raise InputError(
+                    f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
+                    "a new engine begins anew: read view.snapshot() first"
+                )
+            return Deltas(self, BEFORE_ALL if since is None else since, now)
 
     @property
     def earliest(self) -> int:
