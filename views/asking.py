@@ -75,18 +75,18 @@ class Asking:
             watermark=tracker.clock.before,
             processing_time=instant,
             lateness=operation.windowing.lateness,
-            held_by=self._held_by(place),
+            held_by=self._held_by(place, instant),
             percentiles=tracker.percentiles,
         )
         return why_lines(operation, windows, known, asked=key is not None or window is not None)
 
-    def _held_by(self, place: PlanId) -> tuple[str, ...]:
+    def _held_by(self, place: PlanId, instant: int) -> tuple[str, ...]:
         """What holds the watermark of a node, in words: that of its sources that is the least."""
         clocks, sources = self._compiled.clocks, self._sources(place)
         if not sources:
             return ("no source of it has event time, so that there is no watermark",)
         slowest = min(sources, key=lambda name: clocks[name].before)
-        return tuple(clocks[slowest].describe())
+        return tuple(clocks[slowest].describe(instant))
 
     def _sources(self, place: PlanId) -> list[str]:
         """The sources of a node that have event time."""

@@ -93,6 +93,8 @@ class Compiled:
     contents: dict[str, Readable] = field(default_factory=dict)
     kept_at: dict[str, NodeId] = field(default_factory=dict)
     clocks: dict[str, SourceClock] = field(default_factory=dict)
+    arrivals: dict[NodeId, str] = field(default_factory=dict)
+    """The sources with event time, by the nodes that hand on their rows and move their clocks."""
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
     retained: dict[str, RetainedRows] = field(default_factory=dict)
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
@@ -111,6 +113,14 @@ class Compiled:
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
+
+    def arrivals_in(self, visited: Deltas) -> Iterator[str]:
+        """The sources with event time whose rows or clocks an epoch touches."""
+        return (name for node, name in self.arrivals.items() if node in visited)
+
+    def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
+        """What an epoch brings of the sources with event time that it touches."""
+        return {name: deltas[node].frame for node, name in self.arrivals.items() if node in deltas}
 
     def views_at(self, nodes: Iterable[NodeId]) -> Iterator[str]:
         """The names of the views that these nodes are."""

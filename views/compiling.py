@@ -179,13 +179,15 @@ class Compiler(Builder):
         clock = SourceClock(source.name, source.watermark)
         self.compiled.clocks[source.name] = clock
         arrive = Arrive(source.name, node.schema, node.event_time.column, self.ledger, clock)
-        return self.add(
+        added = self.add(
             f"event time of {source.name}",
             arrive,
             place,
             states=[clock, self.ledger],
             placement=_passing(node),
         )
+        self.compiled.arrivals[added] = source.name
+        return added
 
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
         # In a bucket rows come in the order in which they came, but buckets stand side by side.

@@ -375,7 +375,7 @@ class Engine:
     def _explained(self, compiled: Compiled) -> str:
         durability = self._running.durability
         residence = None if durability is None else durability.residence
-        return explain_text(self._plan, compiled, self._running.epoch, residence)
+        return explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
 
     @property
     def plan(self) -> nx.DiGraph[int]:
@@ -453,11 +453,14 @@ class Engine:
         """Why windows of a view do not speak; the same as ``View.why``."""
 
         def lines(compiled: Compiled) -> list[str]:
-            last = self._running.log.now().last
-            instant = 0 if last is None else Now(Epoch(last[0]), last[1]).instant
-            return Asking(self._plan, compiled, view).why(key, window, instant)
+            return Asking(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
 
         return self._running.steadily(lines)
+
+    def _last_instant(self) -> int | None:
+        """The processing time of the last epoch."""
+        last = self._running.log.now().last
+        return None if last is None else Now(Epoch(last[0]), last[1]).instant
 
     def watermark_of(self, view: str) -> datetime | int | None:
         """How far the event time of a view's rows is complete; the same as ``View.watermark``."""

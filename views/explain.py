@@ -41,8 +41,13 @@ def measured(compiled: Compiled, place: PlanId) -> Measured:
     )
 
 
-def explain_text(plan: Plan, compiled: Compiled, epoch: int, residence: Residence | None = None) -> str:
-    """A line per node, inputs by number, then totals, the ledger, and the limit of memory if there is one."""
+def explain_text(
+    plan: Plan, compiled: Compiled, epoch: int, instant: int | None, residence: Residence | None = None
+) -> str:
+    """A line per node, inputs by number, then totals, the ledger, and the limit of memory if there is one.
+
+    ``instant`` is the processing time of the epoch; None: there was none yet.
+    """
     places = plan.needed()
     lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
     rows = [("#", "node", "inputs", "view", "rows out", "entries", "bytes", "seconds")]
@@ -68,7 +73,7 @@ def explain_text(plan: Plan, compiled: Compiled, epoch: int, residence: Residenc
         ]
         lines.append("  ".join(cells).rstrip())
     lines += [_spoken(place, plan[place].operation) for place in places if place in compiled.trackers]
-    lines += [_clock(name, clock) for name, clock in compiled.clocks.items()]
+    lines += [_clock(name, clock, instant) for name, clock in compiled.clocks.items()]
     operations = [plan[place].operation for place in places]
     sources = [source for source in operations if isinstance(source, Input)]
     lines += [_sequenced(source, compiled.sequenced[source.name]) for source in sources if source.sequence]
@@ -102,8 +107,8 @@ def _sequenced(source: Input, rows: SequencedUpsert) -> str:
     )
 
 
-def _clock(name: str, clock: SourceClock) -> str:
-    behind = clock.skew
+def _clock(name: str, clock: SourceClock, instant: int | None) -> str:
+    behind = None if instant is None else clock.skew(instant)
     by = (
         ""
         if behind is None

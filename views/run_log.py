@@ -117,7 +117,7 @@ class RunRecorder:
         self, epoch: int, at: datetime, watermarks: Mapping[str, int], rows: Mapping[str, pl.DataFrame]
     ) -> None:
         """An epoch is done: its processing time, the watermarks after it, and the rows that came, with diffs."""
-        self._epochs.append((epoch, at, dict(watermarks)))
+        self._epochs.append((epoch, at, watermarks))
         while len(self._epochs) > max(1, self._retain.epochs):
             self._epochs.popleft()
         for source, frame in rows.items():

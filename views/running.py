@@ -317,8 +317,8 @@ class Running:
                 delta = delta.consolidate()
                 if len(delta):
                     changed[name] = self._views[name]._published(now.epoch, delta.frame)
-            rows = self._timed_rows(compiled, evaluated.deltas)
-            marks = {name: clock.now for name, clock in compiled.clocks.items()}
+            rows = compiled.timed_rows(evaluated.deltas)
+            marks = self._marks_after(compiled, evaluated.deltas)
             positions = self.positions | offered.positions
             if durability is not None:
                 passed = Passed(now.epoch, now.instant, marks, changed)
@@ -332,8 +332,16 @@ class Running:
                 self._views[name]._history.append(now.epoch, frame)
             if now.epoch:
                 self.log.note(now.epoch, now.processing_time, marks, rows)
-            self._publish(compiled, changed, evaluated.deltas)
+            self._publish(compiled, changed, evaluated.deltas, marks)
         return changed
+
+    def _marks_after(self, compiled: Compiled, visited: Deltas) -> Mapping[str, int]:
+        """The watermarks of the sources after an epoch. Cost: the clocks that it visits, where more is known."""
+        known = self._published
+        if known is None or known.compiled is not compiled:
+            return {name: clock.now for name, clock in compiled.clocks.items()}
+        moved = {name: compiled.clocks[name].now for name in compiled.arrivals_in(visited)}
+        return {**known.watermarks, **moved} if moved else known.watermarks
 
     @contextmanager
     def _committing(self) -> Iterator[None]:
@@ -345,11 +353,15 @@ class Running:
             self._commits += 1
 
     def _publish(
-        self, compiled: Compiled, changed: Container[str] = (), visited: Deltas | None = None
+        self,
+        compiled: Compiled,
+        changed: Container[str] = (),
+        visited: Deltas | None = None,
+        marks: Mapping[str, int] | None = None,
     ) -> None:
         """Show what there is now, in which these views have changed: whoever asks from now on gets that.
 
-        ``visited``: the nodes of the epoch, as no state of others has changed.
+        ``visited``: the nodes of the epoch, as no state of others has changed; ``marks``: the watermarks after it.
         """
         if self._is_opening:
             return
@@ -369,17 +381,12 @@ class Running:
             compiled,
             self.epoch,
             self.positions,
-            {name: clock.before for name, clock in compiled.clocks.items()},
+            {name: clock.before for name, clock in compiled.clocks.items()} if marks is None else marks,
             views,
             compiled.ledger.refused.now(),
             self.log.now(),
             () if self.durability is None else self.durability.waiting,
         )
-
-    def _timed_rows(self, compiled: Compiled, deltas: Deltas) -> dict[str, pl.DataFrame]:
-        """What came of the sources with event time."""
-        places = {name: self._sources[name]._place for name in compiled.clocks}
-        return {name: deltas[compiled.outputs[place]].frame for name, place in places.items()}
 
     def _standing(self, positions: Mapping[str, int], rows: Mapping[str, pl.DataFrame]) -> Standing:
         """What a commit says beside the states: with these positions, and these rows that have come since."""

@@ -36,7 +36,6 @@ class _Progress:
     highest: int = START_OF_TIME
     ahead: int = 0
     promised: int = START_OF_TIME
-    instant: int | None = None
 
 
 FACTS = {
@@ -44,7 +43,6 @@ FACTS = {
     "highest": "highest",
     "ahead": "ahead",
     "promised": "promised",
-    "instant": "instant",
 }
 """What is kept of a source's event time, without what its specification remembers: the fact, and the field of it."""
 
@@ -91,13 +89,15 @@ class SourceClock:
         """How many rows did not move the watermark, being dated beyond the future limit."""
         return self._latest.ahead
 
+    def skew(self, instant: int) -> int | None:
+        """Processing time less the watermark, in microseconds; None while the watermark is not a time."""
+        watermark = self._latest.watermark
+        return instant - watermark if START_OF_TIME < watermark < END_OF_TIME else None
+
     @property
-    def skew(self) -> int | None:
-        """Processing time less the watermark, in microseconds; None while either is not a time."""
-        latest = self._latest
-        if latest.instant is None or not START_OF_TIME < latest.watermark < END_OF_TIME:
-            return None
-        return latest.instant - latest.watermark
+    def wakes_on_time(self) -> bool:
+        """Whether it may move in this epoch without rows: by processing time, or by hand."""
+        return self._promised is not None or self.specification.follows_processing_time
 
     def promise(self, watermark: int) -> None:
         """Make ready to move the watermark by hand, after the rows of this epoch. Before the epoch is evaluated.
@@ -116,6 +116,8 @@ class SourceClock:
     def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
         """Stage what these rows with these event times say. Once per epoch, with or without rows."""
         assert self._staged is None, "advanced twice in one epoch"
+        if not (len(times) or self.wakes_on_time):
+            return
         then, instant = self._committed, now.instant
         added, ahead, diffs = None, 0, NO_TIMES
         if len(times):
@@ -132,7 +134,6 @@ class SourceClock:
             highest=arrived.highest,
             ahead=then.ahead + ahead,
             promised=promised,
-            instant=instant,
         )
 
     def _counting(self, diffs: Ints, times: Ints, instant: int) -> tuple[Mask | None, int]:
@@ -187,11 +188,10 @@ class SourceClock:
         """See ``State``."""
         return self.specification.piece_of(columns)
 
-    def describe(self) -> list[str]:
-        """In words, line by line: where the watermark stands and what holds it there."""
+    def describe(self, instant: int) -> list[str]:
+        """In words, line by line: where the watermark stands at this processing time, and what holds it there."""
         then = self._committed
-        instant = START_OF_TIME if then.instant is None else then.instant
-        lines = [f"the watermark of {self._where} is at {shown(then.watermark)}{self._behind()}"]
+        lines = [f"the watermark of {self._where} is at {shown(then.watermark)}{self._behind(instant)}"]
         if then.watermark > START_OF_TIME and then.watermark == then.promised:
             lines.append("it was moved there by hand")
         lines += self.specification.described(then.memory, then.highest, instant)
@@ -203,8 +203,8 @@ class SourceClock:
             )
         return lines
 
-    def _behind(self) -> str:
-        skew = self.skew
+    def _behind(self, instant: int) -> str:
+        skew = self.skew(instant)
         if skew is None:
             return ""
         return f", {spelled(abs(skew))} {'behind' if skew >= 0 else 'ahead of'} processing time"
@@ -219,7 +219,7 @@ class Arrive:
     """Take note of the event times of a source's rows, and hand the rows on.
 
     A row without event time, or with one too far from 1970 to count with, is refused into the ledger. Retractions do
-    not move the watermark. Steps in every epoch, with rows or without: processing time moves some clocks.
+    not move the watermark. Some clocks move without rows: those that follow processing time, and any by hand.
     Cost: the rows, and what the specification of the watermark takes.
     """
 
@@ -234,8 +234,8 @@ class Arrive:
         self._ledger = ledger
 
     def wakes_on_time(self, now: Now) -> bool:
-        """Always: the clock takes note of processing time."""
-        return True
+        """Whether the clock may move without rows."""
+        return self.clock.wakes_on_time
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change without what was refused; the clock is told of it."""

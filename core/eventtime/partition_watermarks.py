@@ -46,6 +46,11 @@ class ByPartition(Watermark):
     at_least: int
     limit: int
 
+    @property
+    def follows_processing_time(self) -> bool:
+        """Whether partitions become idle."""
+        return self.idle_after is not None
+
     def start(self) -> Run:
         """No partition."""
         none = np.zeros(0, np.int64)

@@ -44,6 +44,11 @@ class Percentile(Watermark):
     at_least: int = 1
 
     @property
+    def follows_processing_time(self) -> bool:
+        """Only rows move it."""
+        return False
+
+    @property
     def heeds_order(self) -> bool:
         """Lags are behind the rows before."""
         return True

@@ -67,6 +67,11 @@ class Watermark(ABC):
     future_limit: int | None = field(default=None, kw_only=True)
 
     @property
+    def follows_processing_time(self) -> bool:
+        """Whether the watermark may move in an epoch that brings no rows."""
+        return True
+
+    @property
     def heeds_order(self) -> bool:
         """Whether it matters in which order the rows of an epoch come."""
         return False
@@ -121,6 +126,11 @@ class Watermark(ABC):
 class ByHand(Watermark):
     """Moved by whoever pushes, and by nothing else."""
 
+    @property
+    def follows_processing_time(self) -> bool:
+        """Only by hand."""
+        return False
+
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
         """No row says anything."""
         return None, START_OF_TIME
@@ -136,6 +146,11 @@ class BoundedDelay(Watermark):
     """W = highest event time so far - delay: rows are at most ``delay`` out of order."""
 
     delay: int = 0
+
+    @property
+    def follows_processing_time(self) -> bool:
+        """Only rows move it."""
+        return False
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
         """The highest event time less the delay."""
@@ -160,6 +175,11 @@ class BoundedDelay(Watermark):
 @dataclass(frozen=True)
 class Perfect(Watermark):
     """W = highest event time so far, and a row behind it is an error: the source is known to be in order."""
+
+    @property
+    def follows_processing_time(self) -> bool:
+        """Only rows move it."""
+        return False
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
         """The highest event time."""
@@ -216,6 +236,11 @@ class Punctuated(Watermark):
     """W = the highest event time among rows in which ``column`` is true: each is a promise."""
 
     column: str = ""
+
+    @property
+    def follows_processing_time(self) -> bool:
+        """Only rows move it."""
+        return False
 
     def start(self) -> int:
         """Nothing promised."""

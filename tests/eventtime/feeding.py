@@ -48,6 +48,7 @@ class Feed:
         self.last = self.circuit.add("arrive", arrive, source, states=[self.clock, self.ledger])
         self._checked = 0
         self.epoch = 0
+        self.instant = us(0)
         self.shown: list[int] = []
 
     def frame(self, rows: Sequence[Sequence[Any]], diffs: Sequence[int] | None = None) -> pl.DataFrame:
@@ -86,6 +87,7 @@ class Feed:
             raise
         self.circuit.commit(evaluated)
         self.epoch += 1
+        self.instant = us(at)
         self.shown.append(self.clock.now)
         return evaluated.deltas[self.last].frame
 
@@ -99,6 +101,15 @@ class Feed:
         self._checked = len(self.circuit.nodes)
         now = Now(Epoch(self.epoch + 1), NOON + timedelta(minutes=at))
         return self.circuit.evaluate(now, {"s": Delta(frame)})
+
+    @property
+    def skew(self) -> int | None:
+        """Processing time less the watermark after the last epoch."""
+        return self.clock.skew(self.instant)
+
+    def described(self) -> list[str]:
+        """The watermark in words, after the last epoch."""
+        return self.clock.describe(self.instant)
 
     @property
     def at(self) -> float:

@@ -33,14 +33,14 @@ histories = st.lists(st.tuples(st.integers(0, 9), times), max_size=10)
 
 def test_a031_skew_is_a_number_over_time() -> None:
     feed, skews = Feed(bounded_delay("5m")), []
-    assert feed.clock.skew is None, "nothing is known yet"
+    assert feed.skew is None, "nothing is known yet"
     for now, batch in [(1, []), (2, [[3, 0]]), (7, []), (8, [[30, 0]])]:
         feed.push(batch, now)
-        skews.append(feed.clock.skew)
+        skews.append(feed.skew)
     minutes = 60_000_000
     assert skews == [None, 4 * minutes, 9 * minutes, -17 * minutes]
     feed.push(promised=END_OF_TIME)
-    assert feed.clock.skew is None, "there is no time any more to differ from"
+    assert feed.skew is None, "there is no time any more to differ from"
 
 
 @pytest.mark.parametrize(
@@ -133,23 +133,23 @@ def test_a060_a061_the_clock_moves_at_the_commit_and_all_of_an_epoch_sees_the_sa
 
 def test_a062_the_clock_says_what_holds_it() -> None:
     feed = Feed(bounded_delay("10m", future_limit="1d"))
-    assert feed.clock.describe() == [
+    assert feed.described() == [
         "the watermark of source 's' is at the start of time",
         "it follows the highest event time by 10m, and no row has come yet",
     ]
     feed.push([[2, 0], [5000, 0]], 4)
-    assert feed.clock.describe() == [
+    assert feed.described() == [
         "the watermark of source 's' is at 2026-01-31 11:52:00 UTC, 12m behind processing time",
         "it is 10m behind the highest event time so far, 2026-01-31 12:02:00 UTC",
         "rows dated more than 1d after the processing time of their batch are kept and do not move it; so far 1",
     ]
     feed.push([], 5, watermark=3)
-    assert feed.clock.describe()[:2] == [
+    assert feed.described()[:2] == [
         "the watermark of source 's' is at 2026-01-31 12:03:00 UTC, 2m behind processing time",
         "it was moved there by hand",
     ]
     feed.push([[20, 0]], 5)
-    assert "by hand" not in " ".join(feed.clock.describe())
+    assert "by hand" not in " ".join(feed.described())
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a062_the_clock_says_what_holds_it() -> None:
 def test_a062_in_words_for_every_kind(watermark: Any, line: str) -> None:
     feed = Feed(watermark)
     feed.push([[8, 0], [7, 1], [6, 2]], 9)
-    assert feed.clock.describe()[1:] == [line]
+    assert feed.described()[1:] == [line]
 
 
 KINDS = [
@@ -334,10 +334,10 @@ def progress_of(feed: Feed) -> tuple[Any, ...]:
         clock.now,
         clock.highest,
         clock.rows_ahead,
-        clock.skew,
+        feed.skew,
         clock.entries,
         clock.nbytes,
-        clock.describe(),
+        feed.described(),
     )
 
 

@@ -201,7 +201,7 @@ def test_a054_rows_with_diffs_count_that_often_and_the_first_few_may_be_left_out
     feed = Feed(percentile_watermark(0.5, window=4, at_least=3))
     feed.push([[10, 1], [4, 2]])
     assert feed.clock.now == START_OF_TIME
-    assert feed.clock.describe()[-1] == "it waits for 3 rows to estimate lag by, and 2 have come"
+    assert feed.described()[-1] == "it waits for 3 rows to estimate lag by, and 2 have come"
     feed.push([[9, 3]], diffs=[2])
     assert feed.at == 10 - 1, "of the lags 0, 6, 1, 1 the half is at most 1"
     feed.push([[3, 3]], diffs=[2**31 - 1])
@@ -284,7 +284,7 @@ def test_a059_an_idle_partition_rejoins_safely():
     assert feed.at == 3, "b holds it"
     feed.push([(30, "a", None)], 5)
     assert feed.at == 30, "b is idle"
-    assert feed.clock.describe() == [
+    assert feed.described() == [
         "the watermark of source 's' is at 2026-01-31 12:30:00 UTC, 25m ahead of processing time",
         "it is the least of the partitions that are not idle (1): p = 'a' at 2026-01-31 12:30:00 UTC, last seen 2026-01-31 12:05:00 UTC",
         "  there it is 0s behind the highest event time so far, 2026-01-31 12:30:00 UTC",
@@ -315,7 +315,7 @@ def test_a059_waits_for_so_many_partitions():
     feed = Feed(by_partition("p", at_least=3), PARTS)
     feed.push([(1, "a", None), (2, None, None)])
     assert feed.clock.now == START_OF_TIME
-    assert feed.clock.describe()[-1] == "it waits for 3 partitions of 'p', and 2 have been seen"
+    assert feed.described()[-1] == "it waits for 3 partitions of 'p', and 2 have been seen"
     feed.push([(9, "b", None)])
     assert feed.at == 1
 
@@ -346,7 +346,7 @@ def test_many_partitions_are_found_again():
 def test_punctuated_the_highest_promise():
     feed = Feed(punctuated("flag"), PARTS)
     feed.push([(9, "a", None), (8, "a", False)])
-    assert feed.clock.describe() == [
+    assert feed.described() == [
         "the watermark of source 's' is at the start of time",
         "it waits for a row in which 'flag' is true",
     ]
@@ -390,7 +390,7 @@ def test_the_function_of_a_user_may_not_move_back_nor_leave_a_trace():
     feed.push([[8, 1], [7, 3]], 3, diffs=[1, -1])
     assert calls[-1] == ([1, 0], [(minute(8), 1)], NOON + timedelta(minutes=3))
     assert feed.at == 8
-    assert feed.clock.describe()[1:] == ["it is what function says, last 2026-01-31 12:08:00 UTC"]
+    assert feed.described()[1:] == ["it is what function says, last 2026-01-31 12:08:00 UTC"]
     feed.push([[8, 1]] * 3, 3)
     assert feed.clock.now == END_OF_TIME
     with pytest.raises(
@@ -418,7 +418,7 @@ def test_rows_from_the_future_do_not_move_it(watermark):
     assert passed.height == 2, "they are kept"
     assert feed.at == 60
     assert feed.clock.rows_ahead == 2
-    assert feed.clock.describe()[-1] == (
+    assert feed.described()[-1] == (
         "rows dated more than 1h after the processing time of their batch are kept and do not move it; so far 2"
     )
     feed.push([(61, "a", True)], 2)
