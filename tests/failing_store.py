@@ -117,6 +117,10 @@ class FailingStore:
         if not (self.has_failed and issubclass(self.error, Killed)):
             self.store.acknowledge(first, epoch)
 
+    def retain_from(self, oldest: int) -> None:
+        if not (self.has_failed and issubclass(self.error, Killed)):
+            self.store.retain_from(oldest)
+
     def acknowledged(self) -> Acknowledged | None:
         return self.store.acknowledged()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
@@ -69,7 +70,11 @@ class MemoryStore:
         return ()
 
     def acknowledge(self, first: int, epoch: int) -> None:
-        self.said = Acknowledged(first, epoch, epoch)
+        self.said = Acknowledged.committed_after(self.said, first, epoch)
+
+    def retain_from(self, oldest: int) -> None:
+        if self.said is not None:
+            self.said = replace(self.said, oldest=oldest)
 
     def acknowledged(self) -> Acknowledged | None:
         return self.said

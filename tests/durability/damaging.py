@@ -18,7 +18,7 @@ import evercurrent as ec
 from durability.timed import moment
 from evercurrent.spark_bridge.reading import CheckpointReader
 from evercurrent.views import durability
-from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint import CommitLog, record_packs
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.store import LocalStore, journal
 
@@ -93,6 +93,7 @@ def fed(path: Path, *, waiting: int, full: int = 32 << 20, sweep: int = 64, **op
         patch.setattr(durability, "MOST_WAITING", waiting)
         patch.setattr(durability, "SWEEP_EVERY", sweep)
         patch.setattr(journal, "FULL", full)
+        patch.setattr(record_packs, "LEAST", 3)
         engine = declared(ec.Checkpoint(path, **options))
         engine.views["totals"].subscribe(lambda delta: None, name="sink")
         for number in range(1, EPOCHS + 1):
@@ -129,6 +130,7 @@ STATES: dict[str, Callable[[Path], Path]] = {
     "swept": lambda folder: left_by_a_killed_process(
         folder, waiting=1, full=60_000, sweep=3, keep=2, grace="0s"
     ),
+    "packed": lambda folder: left_by_a_killed_process(folder, waiting=1, sweep=3, keep=8),
     "closed": lambda folder: closed(folder, waiting=4),
     "compacted": compacted,
     "mapped": lambda folder: left_by_a_killed_process(folder, waiting=1, resident_bytes=1),

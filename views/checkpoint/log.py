@@ -22,7 +22,7 @@ from ..store import Item, Store
 from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
-from .pending import require_acknowledged
+from .pending import lost_oldest, require_acknowledged
 from .record_files import decoded, encoded_record
 from .record_packs import closed_segments
 from .records import Records, record_name
@@ -199,6 +199,8 @@ class CommitLog:
         kept = retained[start:]
         named = set().union(*(known.files for known in records.known_in_order(kept)))
         dropped = [first for first in records.firsts if first < kept[0]]
+        if dropped:
+            self.store.retain_from(kept[0])
         self.store.delete_all([record_name(first) for first in records.leftovers])
         records.leftovers.clear()
         self._drop(dropped)
@@ -231,6 +233,8 @@ class CommitLog:
         if not self._records.firsts:
             return ""
         first = self._records.firsts[0]
+        if lost := lost_oldest(self.store.acknowledged(), first):
+            return f"; {lost}: restore them from a copy of the checkpoint"
         before = self._records.known(first).before
         if self._records.known(first).whole or before is None:
             return ""

@@ -27,6 +27,13 @@ def require_acknowledged(store: Store, said: Acknowledged | None, last: int | No
         )
 
 
+def lost_oldest(said: Acknowledged | None, first: int) -> str:
+    """Which of the oldest records are missing, where the oldest that is there begins with this epoch; "": none."""
+    if said is None or said.oldest is None or said.oldest >= first:
+        return ""
+    return f"{record_name(said.oldest)} and all others before {record_name(first)} are missing"
+
+
 def pending_inputs(store: Store, last: int | None) -> Sequence[memoryview]:
     """The input of the epochs after the last commit, of this epoch: of all that were acknowledged.
 

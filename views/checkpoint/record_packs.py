@@ -66,13 +66,14 @@ def open_pack(store: Store, name: str) -> Pack:
     """
     content = store.read(name).to_pybytes()
     head = content[: content.find(b"\n") + 1] or content
-    records = decoded(f"{store.url}: {name}", head)["records"]
+    records = decoded(f"{store.url}: {name}", head).get("records", [])
     starts = list(accumulate([size for _, size in records], initial=len(head)))
     firsts = [first for first, _ in records]
-    if starts[-1] != len(content) or pack_name(firsts) != name:
+    held = pack_name(firsts) if firsts else "no records"
+    if starts[-1] != len(content) or held != name:
         raise CorruptFileError(
             f"{store.url}: {name} is not what was written: it has {len(content)} bytes, and says {starts[-1]} for "
-            f"{pack_name(firsts)}; restore it from a copy of the checkpoint"
+            f"{held}; restore it from a copy of the checkpoint"
         )
     return Pack(name, {first: (start, size) for (first, size), start in zip(records, starts, strict=False)})
 

@@ -13,7 +13,7 @@ from ..store import Acknowledged, Store
 from .commits import PieceRef
 from .differences import refs_in
 from .marker import MARKER, is_checkpoint
-from .pending import pending_inputs, require_acknowledged
+from .pending import lost_oldest, pending_inputs, require_acknowledged
 from .piece_files import from_bytes
 from .records import Records, record_name
 
@@ -57,6 +57,8 @@ def verify(store: Store) -> Verified:
     faults += [Fault(name, _without_name(error, name)) for name, error in records.survey().items()]
     refs, broken = _named(records)
     faults += broken
+    if records.firsts and (lost := lost_oldest(said, records.firsts[0])):
+        faults.append(Fault(*lost.split(" ", 1)))
     by_file: dict[str, list[PieceRef]] = {}
     for ref in sorted(refs, key=lambda ref: (ref.file, ref.start)):
         by_file.setdefault(ref.file, []).append(ref)

@@ -4,10 +4,11 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .acknowledged import Acknowledged, sealed, unsealed
 from .protocol import ACKNOWLEDGED, JOURNALS
-from .syncing import sync_data
+from .syncing import sync_data, sync_folder
 
 ENDS = struct.Struct("<8s16sQ16sQ")
 """What it is; of both journal files the token of the pass, and how many entries of it are on the disk."""
@@ -39,27 +40,31 @@ class AcknowledgedFile:
 
     def committed(self, first: int, epoch: int) -> None:
         """Note that a record is there."""
-        token = bytes(16) if self.said is None else self.said.token
-        self._say(Acknowledged(first, epoch, epoch, token))
+        self._say(Acknowledged.committed_after(self.said, first, epoch))
+
+    def retained_from(self, oldest: int) -> None:
+        """Have it noted, durably, that no record before the one of this first epoch is needed, if anything is noted."""
+        if self.said is not None and self.said.oldest != oldest:
+            self._say(replace(self.said, oldest=oldest))
+            sync_data(self._opened())
 
     def logged(self, epoch: int, token: bytes) -> None:
         """Note that the input of an epoch is there, and of all that followed the newest record."""
-        said = self.said
-        first, committed = (0, 0) if said is None else (said.first, said.committed)
-        self._say(Acknowledged(first, committed, epoch, token))
+        said = Acknowledged(0, 0, 0) if self.said is None else self.said
+        self._say(replace(said, logged=epoch, token=token))
 
     def take_back(self, epoch: int) -> None:
         """Have it noted, durably, that the input of an epoch is not there, if anything else was noted."""
         said = self.said
         if said is not None and said.logged >= epoch:
-            self._say(Acknowledged(said.first, said.committed, max(epoch - 1, said.committed), said.token))
+            self._say(replace(said, logged=max(epoch - 1, said.committed)))
             sync_data(self._opened())
 
     def forget_inputs(self) -> None:
         """Note that nobody needs the log of inputs."""
         said = self.said
         if said is not None and said.logged > said.committed:
-            self._say(Acknowledged(said.first, said.committed, said.committed, said.token))
+            self._say(replace(said, logged=said.committed))
 
     def end_of_journal(self, which: int, end: JournalEnd) -> None:
         """Note how many entries of a journal file are on the disk."""
@@ -92,8 +97,12 @@ class AcknowledgedFile:
 
     def _opened(self) -> int:
         if self._descriptor is None:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            self._descriptor = os.open(self._path, flags, 0o666)
+            flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            try:
+                self._descriptor = os.open(self._path, flags)
+            except FileNotFoundError:
+                self._descriptor = os.open(self._path, flags | os.O_CREAT, 0o666)
+                sync_folder(os.path.dirname(self._path))  # What is noted durably is nothing without the name.
         return self._descriptor
 
 

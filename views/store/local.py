@@ -172,6 +172,15 @@ class LocalStore:
         except OSError as error:
             not_noted(self.url, error)
 
+    def retain_from(self, oldest: int) -> None:
+        """See ``Store.retain_from``."""
+        with told(self.url, ACKNOWLEDGED, "written"):
+            if self._own_journal() is not None and self._acknowledged is not None:
+                self._acknowledged.retained_from(oldest)
+                return
+            with closing(AcknowledgedFile(self.url)) as acknowledged:
+                acknowledged.retained_from(oldest)
+
     def acknowledged(self) -> Acknowledged | None:
         """See ``Store.acknowledged``."""
         with told(self.url, ACKNOWLEDGED, "read"):

@@ -175,6 +175,13 @@ class Store(Protocol):
         That it cannot be written is a warning: a commit is there without it.
         """
 
+    def retain_from(self, oldest: int) -> None:
+        """Have it noted, durably, that the oldest record is that of the epochs from ``oldest`` on: those before it go.
+
+        Raises:
+            CheckpointError: the store fails; none of them may go.
+        """
+
     def acknowledged(self) -> Acknowledged | None:
         """How far the writer has come, as far as that was noted: there must be that much. None: nothing is known."""
 

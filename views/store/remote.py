@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -81,6 +82,8 @@ class FsspecStore:
         self._opened: tuple[int, Any, str] | None = None
         self._note: Future[None] | None = None
         """Of how far we have come, under way."""
+        self._said: Acknowledged | None = None
+        """The last note that was read or written."""
         self._open()
 
     def __repr__(self) -> str:
@@ -196,9 +199,21 @@ class FsspecStore:
     def acknowledge(self, first: int, epoch: int) -> None:
         """See ``Store.acknowledge``: one more request, while the next epoch is computed."""
         self._end_note()
-        content = Acknowledged(first, epoch, epoch).as_bytes()
-        write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", content)
+        self._write_note(Acknowledged.committed_after(self._said, first, epoch))
+
+    def retain_from(self, oldest: int) -> None:
+        """See ``Store.retain_from``."""
+        self._end_note()
+        said = self.acknowledged()
+        if said is not None and said.oldest != oldest:
+            with told(self.url, ACKNOWLEDGED, "written"):
+                self._write_note(replace(said, oldest=oldest)).result()
+
+    def _write_note(self, said: Acknowledged) -> Future[None]:
+        self._said = said
+        write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", said.as_bytes())
         self._note = one_by_one(write)
+        return self._note
 
     def _end_note(self) -> None:
         """Wait for the last note."""
@@ -221,7 +236,8 @@ class FsspecStore:
     def acknowledged(self) -> Acknowledged | None:
         """See ``Store.acknowledged``."""
         content = self._own(ACKNOWLEDGED)
-        return None if content is None else Acknowledged.from_bytes(content)
+        self._said = None if content is None else Acknowledged.from_bytes(content)
+        return self._said
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
         """See ``Store.own_faults``: no file is the store's own here that commits depend on."""
