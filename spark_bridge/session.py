@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.errors import EvercurrentError
+from evercurrent.core.release import install_command
 
 from .early_worker import as_program
 from .java import ensure_java
@@ -34,7 +35,7 @@ def require_spark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise SparkMissingError(
-            f"views inside Spark need pyspark: pip install 'evercurrent[spark]' ({error})"
+            f"views inside Spark need pyspark ({error}); install it: {install_command('spark')}"
         ) from error
 
 

@@ -17,6 +17,7 @@ from evercurrent.core.errors import (
     SubscriberError,
 )
 from evercurrent.core.eventtime.rewindow import merge_overlapping
+from evercurrent.core.release import VERSION
 from evercurrent.views.aggregation import aggregate
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.collection import Collection, GroupedCollection, concat
@@ -65,7 +66,7 @@ from evercurrent.views.windows import (
     sliding,
 )
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "END_OF_TIME",
