@@ -99,6 +99,14 @@ def test_pages_and_errors_say_what_can_be_typed_today():
         assert sorted(by_name) == []
 
 
+def test_the_changelog_begins_with_this_version():
+    heading = next(
+        line for line in (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines() if line.startswith("## ")
+    )
+    assert heading.split()[1].rstrip(",") == release.VERSION
+    assert heading.endswith("not published yet") != release.PUBLISHED
+
+
 @pytest.mark.parametrize("page", ["README.md"])
 def test_wheels_that_a_page_names_are_of_this_version(page):
     named = re.findall(r"evercurrent-([\w.]+)-py3", (ROOT / page).read_text("utf-8"))
