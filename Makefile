@@ -26,7 +26,7 @@ export PIP_NO_INPUT := 1
 .PHONY: help run test test-long check format bench docs wheel lock setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: $(RUNS) ## keep the retail views current over generated orders; APP=visits for the other; ARGS="..." for `evercurrent run`
 	@$(VENV)/bin/evercurrent run $(APP) $(ARGS)
@@ -36,6 +36,10 @@ test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for o
 
 test-long: $(READY) ## the same with many more generated cases
 	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) $(ARGS)
+
+test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one
+	@$(PY) -m pip install --quiet uv
+	@$(PY) tests/versions/run_sets.py $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, doctests
 	$(PY) -m ruff format --check .
@@ -66,7 +70,7 @@ lock: $(PY) ## renew both locks from pyproject.toml; ARGS="--upgrade" for newer 
 setup: $(READY) ## only the virtual environment
 
 clean: ## remove everything that was made, the virtual environment too
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .versions build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked by running it: a name on the PATH may stand for a Python that is not there, is too old, or has no ensurepip.

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import evercurrent
 
@@ -106,6 +107,31 @@ def test_lock_fits_the_project(name, asked):
     assert requirement.specifier.contains(locked(name)[canonicalize_name(requirement.name)]), (
         "run `make lock`"
     )
+
+
+SETS = tomllib.loads((ROOT / "tests" / "versions" / "sets.toml").read_text("utf-8"))["sets"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+RANGES = {
+    requirement.name: requirement.specifier
+    for asked in (*PROJECT["project"]["dependencies"], *EXTRAS["cli"], *EXTRAS["spark"])
+    if (requirement := Requirement(asked)).name in SETS[0]
+}
+
+
+@pytest.mark.parametrize("library", RANGES)
+def test_each_version_that_is_allowed_is_one_that_is_tested(library):
+    """The first row has the lower bounds; every major or minor version up to the last row's is in some row."""
+    tested = [Version(row[library]) for row in SETS]
+    (lowest,) = [Version(each.version) for each in RANGES[library] if each.operator == ">="]
+    assert tested[0] == lowest
+    assert all(RANGES[library].contains(version) for version in tested)
+    assert max(tested) == tested[-1]
+
+
+def test_the_table_names_what_the_classifiers_do():
+    named = {line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if "Python :: 3." in line}
+    assert named <= {row["python"] for row in SETS}
+    assert {row["tests"] for row in (SETS[0], SETS[-1])} == {"all"}
 
 
 def test_what_runs_is_locked_to_what_is_tested():
