@@ -3,7 +3,10 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
+# Two environments in one folder, each with its stamp: what the command needs, and over it what developing needs.
+RUNS := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
+RUN_LOCK := requirements-run.lock
 LOCK := requirements.lock
 WORKERS ?= 2
 APP ?= retail
@@ -12,6 +15,10 @@ PYTEST := $(PY) -m pytest
 # loadgroup: tests of one group (those of one Spark session) stay in one process.
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
+EXTRAS = --extra cli --extra spark-connect --extra s3
+COMPILE = $(PY) -m uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
+  --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
@@ -19,9 +26,9 @@ export PIP_NO_INPUT := 1
 .PHONY: help run test test-long check format bench docs wheel lock setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: $(READY) ## keep the retail views current over generated orders; APP=visits for the other; ARGS="..." for `evercurrent run`
+run: $(RUNS) ## keep the retail views current over generated orders; APP=visits for the other; ARGS="..." for `evercurrent run`
 	@$(VENV)/bin/evercurrent run $(APP) $(ARGS)
 
 test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for one process
@@ -29,6 +36,10 @@ test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for o
 
 test-long: $(READY) ## the same with many more generated cases
 	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) $(ARGS)
+
+test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one
+	@$(PY) -m pip install --quiet uv
+	@$(PY) tests/versions/run_sets.py $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, doctests
 	$(PY) -m ruff format --check .
@@ -51,16 +62,15 @@ wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 	@rm -rf dist build
 	@$(PY) -m build --quiet --no-isolation --outdir dist
 
-lock: $(PY) ## renew requirements.lock from pyproject.toml; ARGS="--upgrade" for newer versions
+lock: $(PY) ## renew both locks from pyproject.toml; ARGS="--upgrade" for newer versions
 	@$(PY) -m pip install --quiet uv
-	@$(PY) -m uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
-	  --universal --python-version 3.11 --group dev --extra spark-connect --extra s3 --generate-hashes \
-	  --custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file $(LOCK)
+	@$(COMPILE) --group dev $(EXTRAS) --output-file $(LOCK) $(ARGS) pyproject.toml
+	@$(COMPILE) --group install --extra cli --constraint $(LOCK) --no-annotate --output-file $(RUN_LOCK) pyproject.toml
 
 setup: $(READY) ## only the virtual environment
 
 clean: ## remove everything that was made, the virtual environment too
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .versions build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked by running it: a name on the PATH may stand for a Python that is not there, is too old, or has no ensurepip.
@@ -76,8 +86,13 @@ $(PY):
 	exit 1
 
 # The order-only prerequisite: pip touches bin/, which must not make the environment look old.
-$(READY): pyproject.toml $(LOCK) | $(PY)
+$(RUNS): pyproject.toml core/release.py $(RUN_LOCK) | $(PY)
+	@echo "$(VENV): installing $(RUN_LOCK)"
+	@$(PY) -m pip install --quiet --require-hashes --requirement $(RUN_LOCK)
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(READY): $(RUNS) $(LOCK)
 	@echo "$(VENV): installing $(LOCK), with Spark: a minute or two"
 	@$(PY) -m pip install --quiet --require-hashes --requirement $(LOCK)
-	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
+
+from .beat_clocks import RunningClock
+from .spark_versions import limits_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,29 +40,9 @@ class Beats(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """What beats."""
-        return _Clock(float(self.options["seconds"]))
+        seconds = float(self.options["seconds"])
+        if limits_batches():
+            from .bounded_beats import StoppingClock  # It needs what PySpark 4.2 brought.
 
-
-class _Clock(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is the number of beats since 1970, so it goes on across restarts. The first beat comes at once."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._stands_still = False
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        # Asked for more than once in a first micro-batch, so it is no time.
-        return {"beat": 0}
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        now = start["beat"] if self._stands_still else int(time.time() // self._seconds)
-        return {"beat": max(start["beat"], now)}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._stands_still = True
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [InputPartition(end["beat"])] if end["beat"] > start["beat"] else []
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"beat": [partition.value]}, pa.schema([("beat", pa.int64())]))
+            return StoppingClock(seconds)
+        return RunningClock(seconds)

@@ -46,9 +46,16 @@ def main() -> None:
     import runpy
 
     sys.path[0] = os.getcwd()
+    import pyspark.util
     import pyspark.worker_util
 
-    pyspark.worker_util.local_connect_and_auth = lambda *_: (file, connection)
+    connect, early = pyspark.util.local_connect_and_auth, [(file, connection)]
+
+    def connected(conn_info: str | int | None, auth_secret: str | None) -> tuple[object, ...]:
+        return early.pop() if early else connect(conn_info, auth_secret)
+
+    # Workers of PySpark 4.0 and 4.1 take it from the one, those of later ones from the other.
+    pyspark.util.local_connect_and_auth = pyspark.worker_util.local_connect_and_auth = connected
     _, module, *arguments = sys.argv[1:]
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

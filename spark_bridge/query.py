@@ -36,6 +36,7 @@ from .origins import require_no_shuffle
 from .reading import CheckpointReader
 from .requirements import check_picklable, check_shared
 from .session import require_spark
+from .spark_versions import require_bounded_beats
 from .spark_views import InSpark, SparkViews
 from .work import Fire
 from .writer_lock import WriterLock
@@ -102,7 +103,10 @@ def run(
     first = next(iter(sources.values()))
     require_start(first, trigger, name)
     spark = first.sparkSession
-    beat = None if heartbeat_seconds is None else heartbeat(spark, heartbeat_seconds)
+    beat = None
+    if heartbeat_seconds is not None:
+        require_bounded_beats(trigger)
+        beat = heartbeat(spark, heartbeat_seconds)
     batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
     batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)

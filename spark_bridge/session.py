@@ -12,30 +12,37 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.errors import EvercurrentError
+from evercurrent.core.release import install_command
 
 from .early_worker import as_program
 from .java import ensure_java
+from .spark_versions import OLDEST, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class SparkMissingError(EvercurrentError, ImportError):
-    """pyspark is not installed."""
+    """pyspark is not installed, or one on which nothing here runs."""
 
 
 def require_spark() -> None:
-    """Check that pyspark can be imported.
+    """Check that pyspark can be imported, and is not too old.
 
     Raises:
-        SparkMissingError: it cannot; says what to install.
+        SparkMissingError: it cannot, or is; names what to install.
     """
     try:
-        import pyspark  # noqa: F401
+        version = spark_version()
     except ImportError as error:
         raise SparkMissingError(
-            f"views inside Spark need pyspark: pip install 'evercurrent[spark]' ({error})"
+            f"views inside Spark need pyspark ({error}); install it: {install_command('spark')}"
         ) from error
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        raise SparkMissingError(
+            f"views inside Spark need PySpark {'.'.join(map(str, OLDEST))} or newer, and this is {version}; install one: "
+            f"{install_command('spark')}"
+        )
 
 
 def local_settings(cores: int = 2) -> dict[str, str]:

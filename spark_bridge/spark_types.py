@@ -16,6 +16,8 @@ from evercurrent.core.errors import InputError, PlanError, first_line
 from evercurrent.core.schema import EPOCH
 from evercurrent.views.arrow_tables import as_table
 
+from .list_offsets import with_offsets
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
@@ -206,7 +208,9 @@ def rows_from_arrow(
     Raises:
         InputError: a value does not fit its column, such as a negative number in a pl.UInt8; names both.
     """
-    frame = pl.DataFrame(pl.from_arrow(rows.select(list(schema))))
+    taken = rows.select(list(schema))
+    table = pa.Table.from_batches([taken]) if isinstance(taken, pa.RecordBatch) else taken
+    frame = pl.DataFrame(pl.from_arrow(with_offsets(table)))
     return pl.DataFrame(
         [_exactly(where, frame.get_column(name), _plain(dtype)) for name, dtype in schema.items()],
         height=frame.height,

@@ -23,6 +23,7 @@ settings.load_profile(os.environ.get("EVERCURRENT_TEST_PROFILE", "quick"))
 
 WITHOUT_THE_SESSION = (
     "test_buckets", "test_cases_in_buckets", "test_examples", "test_spark_connect", "test_spark_faults", "test_spark_kill",
+    "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 

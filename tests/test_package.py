@@ -8,19 +8,31 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
+import networkx as nx
+import polars as pl
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import evercurrent
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-LOCK = (ROOT / "requirements.lock").read_text("utf-8")
+LOCKS = {name: (ROOT / name).read_text("utf-8") for name in ("requirements.lock", "requirements-run.lock")}
+"""What is installed for development, and what of that `make run` needs."""
+
+GROUPS = PROJECT["dependency-groups"]
+NEEDED = [
+    *PROJECT["project"]["dependencies"],
+    *PROJECT["project"]["optional-dependencies"]["cli"],
+    *GROUPS["install"],
+]
+DEVELOPMENT = [each for each in GROUPS["dev"] if isinstance(each, str)]
 
 
 def test_version_is_that_of_the_metadata():
-    assert evercurrent.__version__ == version("evercurrent") == PROJECT["project"]["version"]
+    assert evercurrent.__version__ == version("evercurrent")
 
 
 def test_is_typed():
@@ -32,22 +44,97 @@ def test_public_names_are_there():
     assert not [name for name in evercurrent.__all__ if not hasattr(evercurrent, name)]
 
 
-def test_import_needs_neither_pyspark_nor_java_nor_the_command_line():
-    code = "import sys, evercurrent; print(sorted({'pyspark', 'py4j', 'typer', 'rich'} & set(sys.modules)))"
+IMPORTED = {"evercurrent", "numpy", "polars", "pyarrow"}
+"""Whose modules ``import evercurrent`` may load, besides Python's own and what polars and pyarrow load by themselves."""
+
+NOT_AT_FIRST = re.compile(
+    r"evercurrent\.(spark_bridge|testing|views\.(apps|cli|testing|timeline))\b|asyncio$|http\.|multiprocessing$|unittest"
+)
+"""Parts of ours, and large ones of Python's, that are loaded when they are used."""
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules that a new process has loaded after a statement."""
+    code = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
     without_java = {"PATH": "", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=without_java, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=without_java,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.split())
 
 
-def test_lock_names_no_machine():
+def test_import_loads_nothing_but_what_it_needs():
+    """No Spark, no Java, no command line, no networkx: it has to take less than a second."""
+    added = modules_after("import evercurrent") - modules_after("import numpy, polars, pyarrow")
+    foreign = {name.partition(".")[0] for name in added} - IMPORTED - sys.stdlib_module_names
+    assert sorted(foreign) == []
+    assert sorted(filter(NOT_AT_FIRST.match, added)) == []
+
+
+def test_a_plan_is_a_graph_of_networkx_when_it_is_asked_for():
+    engine = evercurrent.Engine()
+    source = engine.source("numbers", {"n": pl.Int64})
+    engine.view("both", evercurrent.concat([source, source.filter(pl.col("n") > 1)]))
+    plan = engine.plan
+    assert nx.is_directed_acyclic_graph(plan)
+    assert sorted(plan.edges) == [(0, 1), (0, 2), (1, 2)]
+    assert plan.nodes[2]["views"] == ["both"]
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_names_no_machine(name):
     """Whoever installs from the lock gets the files of the public index, from wherever it was made."""
-    assert not re.findall(r"^(?:-|.*(?:file:|https?:|@ |\.whl|/)).*$", LOCK.split("\n", 2)[2], re.MULTILINE)
+    written = LOCKS[name].split("\n", 2)[2]
+    assert not re.findall(r"^(?:-|.*(?:file:|https?:|@ |\.whl|/)).*$", written, re.MULTILINE)
 
 
-@pytest.mark.parametrize("asked", [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]])
-def test_lock_fits_the_project(asked):
+def locked(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==([\w.]+)", LOCKS[name], re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [(name, asked) for name in LOCKS for asked in NEEDED]
+    + [("requirements.lock", asked) for asked in DEVELOPMENT],
+)
+def test_lock_fits_the_project(name, asked):
     requirement = Requirement(asked)
-    locked = dict(re.findall(r"^([\w.-]+)==([\w.]+)", LOCK, re.MULTILINE))
-    assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), "run `make lock`"
+    assert requirement.specifier.contains(locked(name)[canonicalize_name(requirement.name)]), (
+        "run `make lock`"
+    )
+
+
+SETS = tomllib.loads((ROOT / "tests" / "versions" / "sets.toml").read_text("utf-8"))["sets"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+RANGES = {
+    requirement.name: requirement.specifier
+    for asked in (*PROJECT["project"]["dependencies"], *EXTRAS["cli"], *EXTRAS["spark"])
+    if (requirement := Requirement(asked)).name in SETS[0]
+}
+
+
+@pytest.mark.parametrize("library", RANGES)
+def test_each_version_that_is_allowed_is_one_that_is_tested(library):
+    """The first row has the lower bounds; every major or minor version up to the last row's is in some row."""
+    tested = [Version(row[library]) for row in SETS]
+    (lowest,) = [Version(each.version) for each in RANGES[library] if each.operator == ">="]
+    assert tested[0] == lowest
+    assert all(RANGES[library].contains(version) for version in tested)
+    assert max(tested) == tested[-1]
+
+
+def test_the_table_names_what_the_classifiers_do():
+    named = {line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if "Python :: 3." in line}
+    assert named <= {row["python"] for row in SETS}
+    assert {row["tests"] for row in (SETS[0], SETS[-1])} == {"all"}
+
+
+def test_what_runs_is_locked_to_what_is_tested():
+    run, tested = locked("requirements-run.lock"), locked("requirements.lock")
+    assert run.items() <= tested.items(), "run `make lock`"
+    assert not {"pyspark", "pandas", "pytest", "hypothesis", "mypy"} & set(run)

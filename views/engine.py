@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import networkx as nx
 import polars as pl
 
 from evercurrent.core.allocation import expect_large_arrays
@@ -40,6 +39,9 @@ from .subscriptions import Readers
 from .turns import Turn
 from .view import View
 from .windowing import forbid_unused_answers
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @tagged("views.engine:Engine")
@@ -379,7 +381,7 @@ class Engine:
 
     @property
     def plan(self) -> nx.DiGraph[int]:
-        """The declared plan as a graph along which deltas flow."""
+        """The declared plan as a graph of networkx, along whose edges deltas flow."""
         return self._plan.graph()
 
     @property

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -25,10 +25,11 @@ from .plan import Plan, PlanId, Windowing
 from .published import Published
 from .readers import Reader, check_reader
 from .subscriptions import Callback, Readers, Subscription, reader_key, require_free_name, with_another
-from .timeline.drawing import Look
-from .timeline.of_view import Key, timeline_of_view
-from .timeline.timeline import Timeline
 from .turns import Turn
+
+if TYPE_CHECKING:
+    from .timeline.of_view import Key
+    from .timeline.timeline import Timeline
 
 
 class Kept(Protocol):
@@ -349,6 +350,9 @@ class View(Collection):
             PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing.
             InputError: a key of which the view has said nothing.
         """
+        from .timeline.drawing import Look  # a part that is only loaded by who draws
+        from .timeline.of_view import timeline_of_view
+
         now = self._engine.published()
         deltas = now.deltas(self.name, now.begins(self.name))
         return timeline_of_view(

@@ -17,6 +17,10 @@ from evercurrent.core.errors import (
     SubscriberError,
 )
 from evercurrent.core.eventtime.rewindow import merge_overlapping
+from evercurrent.core.eventtime.triggers import Trigger
+from evercurrent.core.eventtime.watermarks import Watermark
+from evercurrent.core.eventtime.windows import Window
+from evercurrent.core.release import VERSION
 from evercurrent.views.aggregation import aggregate
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.collection import Collection, GroupedCollection, concat
@@ -65,7 +69,7 @@ from evercurrent.views.windows import (
     sliding,
 )
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "END_OF_TIME",
@@ -89,7 +93,10 @@ __all__ = [
     "Snapshot",
     "Source",
     "SubscriberError",
+    "Trigger",
     "View",
+    "Watermark",
+    "Window",
     "after_bytes",
     "after_count",
     "after_percentile",

@@ -20,7 +20,7 @@ from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_sch
 def spark() -> Iterator[Any]:
     """The session. Starting it takes some seconds, stopping it ends its Java."""
     if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed: pip install 'evercurrent[spark]'")
+        pytest.skip("pyspark is not installed")
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of the workers: many of them share the cores
     try:
         # A task may fail three times, as on a cluster: locally it may not by default.

@@ -22,10 +22,21 @@ for _ in range(6000):
         break
     time.sleep(0.05)
 
-from pyspark.worker_util import get_sock_file_to_executor
+try:
+    from pyspark.worker_util import get_sock_file_to_executor
 
-with get_sock_file_to_executor(timeout=None) as file:
+    with get_sock_file_to_executor(timeout=None) as file:
+        file.write(b"here")
+except ImportError:  # as workers of PySpark 4.0 and 4.1 do it
+    import os
+    from pyspark.serializers import write_int
+    from pyspark.util import local_connect_and_auth
+
+    port, secret = os.environ["PYTHON_WORKER_FACTORY_PORT"], os.environ["PYTHON_WORKER_FACTORY_SECRET"]
+    (file, _) = local_connect_and_auth(int(port), secret)
+    write_int(os.getpid(), file)
     file.write(b"here")
+    file.close()
 """
 
 SOON = 300.0

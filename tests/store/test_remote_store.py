@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evercurrent.core.errors import CheckpointError, CheckpointWarning, NameTakenError
+from evercurrent.core.release import install_command
 from evercurrent.views.store import FsspecStore, LocalStore, store_at
 from store.confined import mounted
 
@@ -294,7 +295,7 @@ except Exception as error:
     command = [sys.executable, "-c", code, str(tmp_path)]
     said = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
     assert said.startswith("CheckpointError")
-    assert "evercurrent[object-store]" in said
+    assert install_command("s3") in said
 
 
 def test_without_the_library_of_a_protocol(monkeypatch):
@@ -306,8 +307,9 @@ def test_without_the_library_of_a_protocol(monkeypatch):
     from fsspec.registry import _registry
 
     monkeypatch.delitem(_registry, "s3", raising=False)
-    with pytest.raises(CheckpointError, match="s3fs"):
+    with pytest.raises(CheckpointError, match="s3fs") as caught:
         store_at("s3://bucket/x")
+    assert install_command("s3") in str(caught.value)
 
 
 def test_a_forked_process_reads_and_writes(s3_store):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
 
 import polars as pl
 
 from evercurrent.core.kernels import HASH_NAME
+from evercurrent.core.release import VERSION
 
 JsonObject = dict[str, Any]
 
@@ -189,12 +189,8 @@ def new_writer() -> str:
 
 def versions() -> dict[str, str]:
     """What writes here: versions of this package, of polars and of Python, and the hash that orders keys."""
-    try:
-        own = version("evercurrent")
-    except PackageNotFoundError:
-        own = "unknown"
     return {
-        "evercurrent": own,
+        "evercurrent": VERSION,
         "polars": pl.__version__,
         "python": platform.python_version(),
         "hash": HASH_NAME,

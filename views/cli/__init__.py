@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds
 
 import os
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from evercurrent.core.release import VERSION
 from evercurrent.core.schema import DIFF, EPOCH, listed
 
 from ..delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
@@ -58,7 +58,7 @@ app = typer.Typer(
 
 def _say_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"evercurrent {version('evercurrent')}")
+        typer.echo(f"evercurrent {VERSION}")
         raise typer.Exit
 
 

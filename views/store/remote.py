@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError, CheckpointWarning, NameTakenError, first_line
+from evercurrent.core.release import install_command
 
 from .acknowledged import Acknowledged
 from .append_log import entries_in, require_none
@@ -285,12 +286,14 @@ class FsspecStore:
                 from fsspec.core import url_to_fs
             except ImportError:
                 raise CheckpointError(
-                    f"{self.url}: urls need fsspec; install it: pip install 'evercurrent[object-store]'"
+                    f"{self.url}: urls need fsspec; install it: {install_command(_extra(self._given))}"
                 ) from None
             try:
                 fs, root = url_to_fs(self._given, **self._options)
             except ImportError as error:
-                raise CheckpointError(f"{self.url}: {first_line(error)}") from error
+                extra = _extra(self._given)
+                way_out = f"; type: {install_command(extra)}" if extra == "s3" else ""
+                raise CheckpointError(f"{self.url}: {first_line(error)}{way_out}") from error
             except ValueError as error:
                 raise CheckpointError(
                     f"{self.url}: {first_line(error)}; give a folder, or a url such as s3://bucket/folder"
@@ -354,6 +357,11 @@ class FsspecStore:
             finally:
                 self._fs.rm_file(path)
         return False
+
+
+def _extra(url: str) -> str:
+    """Return the extra that brings the libraries of a url's protocol; of other stores than S3 only a part."""
+    return "s3" if url.startswith(("s3:", "s3a:")) else "object-store"
 
 
 def _protocols(fs: Any) -> tuple[str, ...]:

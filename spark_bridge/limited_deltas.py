@@ -1,0 +1,43 @@
+"""Deltas of a view as PySpark 4.2 and newer read them: so many epochs a micro-batch, and up to where a run of all ends."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from .delta_options import Asked
+from .delta_readers import EpochReader
+
+
+class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
+    """Reads as many epochs in a micro-batch as Spark is told to, and no more than were there when a bounded run began."""
+
+    def __init__(self, wanted: Asked) -> None:
+        super().__init__(wanted)
+        self._target: int | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._wanted.most_epochs
+        # Of Spark's own limits, the only ones there may be, files come nearest to epochs.
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        there = self._last()
+        self._require_reached(there, start["epoch"])
+        last = there if self._target is None else self._target
+        if isinstance(limit, ReadMaxFiles) and last > start["epoch"]:
+            epochs = sorted({ref.epoch for ref in self._refs(start["epoch"], last)})
+            last = next(islice(epochs, limit.max_files - 1, None), last)
+        return {"epoch": max(last, start["epoch"])}
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"epoch": self._last()}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._last()

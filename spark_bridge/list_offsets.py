@@ -1,0 +1,31 @@
+"""Mends lists that Spark hands over without offsets, so that polars reads them.
+
+A list of no rows has one offset, 0. Java's Arrow in PySpark 4.0 leaves that one out, which readers of Arrow are to take
+for the same; polars reads it where the rows are, and refuses it inside of other lists.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+
+def with_offsets(rows: pa.Table) -> pa.Table:
+    """Return the rows with an offset in every list; columns that have theirs are not touched, the others are copied."""
+    for place, column in enumerate(rows.columns):
+        if any(_lacks_offsets(chunk) for chunk in column.chunks):
+            whole = column.take(pa.array(np.arange(len(column))))
+            rows = rows.set_column(place, rows.schema.field(place), whole)
+    return rows
+
+
+def _lacks_offsets(values: pa.Array) -> bool:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return any(_lacks_offsets(values.field(place)) for place in range(kind.num_fields))
+    if pa.types.is_fixed_size_list(kind):
+        return _lacks_offsets(values.values)
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)):
+        return False
+    offsets = values.buffers()[1]
+    return offsets is None or offsets.size == 0 or _lacks_offsets(values.values)

@@ -1,0 +1,25 @@
+"""Starts the command line, for ``evercurrent`` and ``python -m evercurrent``: the one part that needs libraries of its own."""
+
+import sys
+
+from evercurrent.core.release import install_command
+
+LIBRARIES = ("rich", "typer")
+
+
+def main() -> None:
+    """Run the command, or say what to install for it."""
+    try:
+        from evercurrent.views.cli import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in LIBRARIES:
+            raise
+        sys.exit(
+            f"error: the command evercurrent needs {' and '.join(LIBRARIES)}, which the package does not bring along; "
+            f"type: {install_command('cli')}"
+        )
+    app(prog_name="evercurrent")
+
+
+if __name__ == "__main__":
+    main()
