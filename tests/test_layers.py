@@ -48,6 +48,7 @@ LEVELS = {
         "recent",
         "ledger",
         "ownership",
+        "lossless",
     },
     "state": {
         "run",

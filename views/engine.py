@@ -189,7 +189,9 @@ class Engine:
             source: the name of the source.
             data: a polars frame, anything that speaks Arrow's C stream, a dict of columns, or a list of rows:
                 dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there. What
-                becomes of it afterwards does not matter: values in memory that somebody could write are copied.
+                becomes of it afterwards does not matter: values in memory that somebody could write are copied. A
+                column may be of another type where the declared one holds its values exactly: Int32 for Int64,
+                ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
             at: processing time of the batch, with time zone; by default the clock is read, here and only here.
             watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME``: it was the last.
             position: where the batch stands in its source, a whole number that grows. A batch whose position was
