@@ -36,11 +36,11 @@ from pyspark.sql.types import StructType
 from evercurrent.core.errors import CheckpointError, InputError
 from evercurrent.core.schema import DIFF, EPOCH, listed
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, Pieces
+from evercurrent.views.dtype_reading import dtype_of_text
 from evercurrent.views.history import BEFORE_ALL
 from evercurrent.views.past import BORN, delta_files
 from evercurrent.views.store import store_at
 
-from .dtype_texts import dtype_of_text
 from .spark_types import frame_to_spark_arrow, spark_schema
 
 if TYPE_CHECKING:

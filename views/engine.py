@@ -24,6 +24,7 @@ from .asking import Asking, shown_watermark
 from .builder import Compiled
 from .checkpoint import Checkpoint
 from .collection import Collection, require_collection
+from .declared_calls import NAMED, DeclaredCall
 from .durability import Durability
 from .durations import instant
 from .epochs import Batch, Offered
@@ -171,6 +172,7 @@ class Engine:
             place, windowing = collection._place, collection._windowing
             view = View(self, self._plan, place, name, self._retain, windowing)
             self._plan.add_view(name, place)
+            self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
             self.views[name] = view
             return view
 

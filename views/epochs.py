@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -151,6 +151,13 @@ class Logged:
     instant: int
     offered: Offered = field(repr=False)
     heard: Mapping[str, int]
+
+    def conformed(self, arrived: Callable[[str, Delta], Delta]) -> Logged:
+        """The same with the rows of each source as a function gives them."""
+        deltas = {
+            name: [arrived(name, delta) for delta in deltas] for name, deltas in self.offered.deltas.items()
+        }
+        return replace(self, offered=replace(self.offered, deltas=deltas))
 
     @property
     def now(self) -> Now:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NewType
+from typing import Any, Literal, NewType
 
 import networkx as nx
 import polars as pl
@@ -18,6 +18,7 @@ from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
 from evercurrent.core.tags import added_later, tagged
 
+from .declared_calls import DeclaredCall
 from .turns import Guard
 
 LABEL = 60
@@ -293,6 +294,14 @@ class Plan:
         self._names: dict[PlanId, list[str]] = {}
         self._traits: list[_Traits] = []
         self._sources: dict[PlanId, frozenset[PlanId]] = {}
+        self.calls: list[DeclaredCall] = []
+        """How its collections were declared, in this process."""
+        self.sources: dict[str, Any] = {}
+        """The collections that these calls begin with, by name."""
+
+    def __getstate__(self) -> dict[str, object]:
+        """All of it but the calls: tasks elsewhere compile the plan, and declare nothing."""
+        return {**self.__dict__, "calls": [], "sources": {}}
 
     def add(self, node: PlanNode) -> PlanId:
         """The place of this node; an equal one that is already there is that node."""

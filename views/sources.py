@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -116,8 +117,15 @@ def declare(
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
     declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence)
     timed = None if event_time is None else EventTime(event_time)
-    place = plan.add(PlanNode(declared, (), types, where, timed))
-    return Source(plan, place, declared)
+    source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared)
+    plan.sources[name] = source
+    return source
+
+
+def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:
+    """The same source in another plan, declared with other columns."""
+    node = replace(source._plan[source._place], schema=types)
+    return Source(plan, plan.add(node), source._declared)
 
 
 def _sequence(

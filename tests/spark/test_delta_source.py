@@ -18,9 +18,9 @@ import evercurrent as ec
 from evercurrent.core.errors import CheckpointError, EpochGoneError, InputError
 from evercurrent.spark_bridge import delta_source
 from evercurrent.spark_bridge.delta_source import ViewDeltas, asked, in_partitions, register
-from evercurrent.spark_bridge.dtype_texts import NAMES, dtype_of_text
 from evercurrent.spark_bridge.spark_types import rows_from_arrow
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
+from evercurrent.views.dtype_reading import NAMES, dtype_of_text
 from evercurrent.views.dtype_text import dtype_text
 from evercurrent.views.store import store_at
 
