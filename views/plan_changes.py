@@ -74,11 +74,22 @@ def require_all_states(where: str, match: PlanMatch) -> None:
     Raises:
         CheckpointError: some are not there: names the views and sources.
     """
-    if match.evolution is not None:
-        raise CheckpointError(f"{where}: {match.evolution.said}; {OPEN_ONCE}")
+    require_same_columns(where, match)
     if match.lost:
         missing = [f"- {what} is not among its states" for what in match.lost.values()]
         raise CheckpointError("\n".join([*lost_states(where, missing, match), f"Or {OPEN_ONCE}"]))
+
+
+def require_same_columns(where: str, match: PlanMatch) -> None:
+    """Check that sources have the columns that they had, where what is kept is not carried over to others.
+
+    Raises:
+        CheckpointError: some have others: names them, and the way out.
+    """
+    if match.evolution is not None:
+        raise CheckpointError(
+            f"{where}: {match.evolution.said}, to which the embedded engine carries over what is kept: {OPEN_ONCE}"
+        )
 
 
 def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -137,3 +138,38 @@ def test_what_cannot_be_carried_over_is_refused_by_view_and_column(case: str, tm
         contents(engine)
     with engine_of(tmp_path, OLD, views, **options) as engine:
         assert contents(engine) == before
+
+
+def test_input_that_was_only_logged_has_the_new_columns_too(tmp_path: Path) -> None:
+    """As after a crash: the epochs since the last commit are evaluated again from their input."""
+    with engine_of(tmp_path / "one", OLD, counts) as engine:
+        engine.push("a", ROWS)
+        engine.close()
+        engine = engine_of(tmp_path / "one", OLD, counts)
+        for _ in range(3):
+            engine.push("a", ROWS[:1])
+        shutil.copytree(tmp_path / "one", tmp_path / "two")
+        before = contents(engine)
+        engine.close()
+    with engine_of(tmp_path / "two", {**OLD, "k": pl.Int64, "note": pl.String}, counts) as engine:
+        assert contents(engine) == before
+
+
+def test_a_named_subscription_of_a_view_that_is_as_it_was_goes_on(tmp_path: Path) -> None:
+    def views(a: Any) -> Mapping[str, Any]:
+        return {"all": a, **counts(a)}
+
+    heard: dict[str, list[int]] = {"all": [], "counts": []}
+
+    def follow(engine: ec.Engine) -> None:
+        for name, rows in heard.items():
+            engine.views[name].subscribe(lambda delta, rows=rows: rows.append(delta.height), name="reader")
+
+    with engine_of(tmp_path, OLD, views) as engine:
+        follow(engine)
+        engine.push("a", ROWS)
+    with engine_of(tmp_path, {**OLD, "note": pl.String}, views) as engine:
+        follow(engine)
+        engine.push("a", [(1, 9.0, None, "n")])
+    assert heard["counts"] == [3, 2]
+    assert heard["all"] == [4, 1], "it has another column: what is to come"
