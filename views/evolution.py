@@ -20,6 +20,7 @@ from .builder import Compiled
 from .compiling import compile_plan
 from .declared_calls import Replay
 from .dtype_reading import dtype_of_text
+from .function_versions import without_versions
 from .node_identities import plan_identities
 from .plan import Input, Plan, PlanId, PlanNode
 from .sources import Source, with_other_columns
@@ -138,6 +139,23 @@ def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan
             earlier.add_view(name, before._place)
             places |= _paired(plan, earlier, call.made._place, before._place)
     return EarlierPlan(changes, earlier, compile_plan(earlier, Ledger(0)), places, failed)
+
+
+def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str]) -> EarlierPlan | None:
+    """A plan, of then or of now, before its functions had versions; None if that makes no view what it was.
+
+    ``views`` are the identities of views on record.
+    """
+    plan = earlier if isinstance(earlier, Plan) else earlier.plan
+    found = without_versions(plan, views)
+    if found is None:
+        return None
+    bare, moved = found
+    compiled = compile_plan(bare, Ledger(0))
+    if isinstance(earlier, Plan):
+        return EarlierPlan({}, bare, compiled, moved)
+    places = {place: moved[before] for place, before in earlier.places.items()}
+    return EarlierPlan(earlier.changes, bare, compiled, places, earlier.failed)
 
 
 def _paired(now: Plan, then: Plan, place: PlanId, before: PlanId) -> dict[PlanId, PlanId]:

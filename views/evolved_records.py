@@ -18,7 +18,7 @@ from .builder import Compiled
 from .carried_states import CarriedState, carried_states, converted
 from .checkpoint import Pieces, Saver
 from .checkpoint.commits import StateRecord
-from .evolution import EarlierPlan, SourceChange, earlier_plan
+from .evolution import EarlierPlan, SourceChange, earlier_plan, plan_without_versions
 from .plan import Plan
 from .steadiness import steady_nodes
 
@@ -42,7 +42,8 @@ class Evolution:
     @property
     def said(self) -> str:
         """What has changed, source by source."""
-        return "; ".join(f"source {name!r}: {change.said}" for name, change in self.changes.items())
+        changed = [f"source {name!r}: {change.said}" for name, change in self.changes.items()]
+        return "; ".join(changed) or "functions have a version that had none"
 
     def restore(self, saver: Saver, pieces: Pieces, records: Mapping[str, StateRecord], where: str) -> None:
         """Give the states that are carried what they hold. Cost: of those that are as they were, none.
@@ -89,12 +90,16 @@ def evolved(
     names: Mapping[str, State],
     changes: Mapping[str, SourceChange],
     describe: Any,
-) -> Evolution:
-    """What these changes of sources mean for the checkpoint that a record is of.
+) -> Evolution | None:
+    """What these changes of sources mean for the checkpoint that a record is of, and versions of functions that had none.
 
-    ``names`` are the states of now; ``describe`` gives the record and the states of another plan.
+    ``names`` are the states of now; ``describe`` gives the record and the states of another plan. None: nothing.
     """
-    earlier = earlier_plan(plan, changes)
+    earlier = earlier_plan(plan, changes) if changes else None
+    identities = {name: found["identity"] for name, found in record["views"].items()}
+    earlier = plan_without_versions(earlier or plan, identities) or earlier
+    if earlier is None:
+        return None
     then, others = describe(earlier.plan, earlier.compiled)
     ours, theirs = ({id(state): name for name, state in each.items()} for each in (names, others))
     forms = dict(zip(record["states"], record["forms"], strict=True)) if "forms" in record else {}

@@ -17,6 +17,7 @@ from .digests import digest_of, told_apart
 from .dtype_text import dtype_text
 from .evolution import source_changes
 from .evolved_records import Evolution, evolved
+from .function_versions import function_digests, require_one_function
 from .node_identities import plan_identities
 from .plan import Input, Plan, PlanId, PlanNode
 from .plan_changes import PlanMatch as PlanMatch
@@ -79,6 +80,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
         "labels": state_labels(plan, compiled, states),
         "forms": [forms.get(name, "") for name in sorted(states)],
+        "functions": function_digests(plan),
         "order": {
             node.operation.name: node.schema.names()
             for node in plan.nodes
@@ -88,8 +90,8 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
 
 
 def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two records are of one plan and one program; those of earlier versions have no forms and no order."""
-    later = {"forms": None, "order": None}
+    """Whether two records are of one plan and one program; those of earlier versions have no forms, order or functions."""
+    later = {"forms": None, "order": None, "functions": None}
     return {**one, **later} == {**other, **later}
 
 
@@ -135,11 +137,9 @@ def check_plan(
 def _evolution(
     record: Mapping[str, Any], now: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str]
 ) -> Evolution | None:
-    """What it means that sources have other columns than they had; None if none has."""
+    """What it means that sources have other columns than they had, or functions versions; None if nothing has changed so."""
     changes = source_changes(record, now, plan)
     changes = {name: change for name, change in changes.items() if name not in drop}
-    if not changes:
-        return None
     return evolved(
         record, now, plan, compiled, state_ids(compiled), changes,
         lambda plan, compiled: (plan_record(plan, compiled), state_ids(compiled)),
@@ -225,6 +225,8 @@ def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
     found: dict[str, PlanId] = {}
     for number, identity in enumerate(identities):
         first = found.setdefault(identity, PlanId(number))
+        if first != number:
+            require_one_function(plan[first], plan[PlanId(number)])
         if first != number and not told_apart(plan[PlanId(number)].operation):
             raise CheckpointError(
                 f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "

@@ -366,6 +366,10 @@ class Plan:
         found = [operation for operation in operations if isinstance(operation, Input)]
         return sorted(found, key=lambda source: source.name)
 
+    def behind(self, place: PlanId) -> set[PlanId]:
+        """A node and all that its rows come from."""
+        return self._upstream(place, lambda at: self.nodes[at].inputs)
+
     def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
         # What was found for a node is kept: asked of every node of a chain, the walk is one step each.
         passed = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)

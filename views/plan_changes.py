@@ -147,7 +147,7 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
         *_about_retained(record, now, changed, drop),
         *(_about_gone_view(name, record, now) for name in match.gone_views if name not in drop),
         *(
-            _about_changed_view(name, plan, changed, match)
+            _about_changed_view(name, plan, changed, match) + _about_functions(name, record, now)
             for name in match.changed_views
             if name not in drop
         ),
@@ -230,6 +230,20 @@ def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str],
     return (
         f"- view {name!r} is declared otherwise than in the checkpoint{why}, and its deltas so far were of what it was: "
         f"declare it under another name, or as before, or let the old one go with drop=({name!r},)"
+    )
+
+
+def _about_functions(view: str, record: Record, now: Record) -> str:
+    """Which functions of a view have changed, and how its state is kept all the same; empty if none has."""
+    is_now = now["functions"].get(view, {})
+    were = record["functions"].get(view, {}) if "functions" in record else {}
+    changed = [what for what, digest in is_now.items() if were.get(what) != digest]
+    if not changed:
+        return ""
+    known = "the code has changed of" if "functions" in record else "it is computed with"
+    return (
+        f", where it is filled anew from what is kept ({known} {', '.join(changed)}: to keep what was computed, declare it with "
+        "version=... as it was, open the checkpoint once, and change it from then on; with that version it counts as the same)"
     )
 
 
