@@ -57,7 +57,7 @@ class PlanMatch:
         kept = tuple(f"{name}/" for name in views if name not in self.to_fill)
         return {key: epoch for key, epoch in heard.items() if key.startswith(kept)}
 
-    def positions(self, taken: Mapping[str, int]) -> dict[str, int]:
+    def positions(self, taken: Mapping[str, Any]) -> dict[str, Any]:
         """How far the sources were taken that are still there."""
         return {name: position for name, position in taken.items() if name not in self.gone_sources}
 

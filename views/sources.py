@@ -21,6 +21,7 @@ from .collection import Collection
 from .expressions import declared_schema
 from .input_hints import refusal
 from .plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from .positions import PositionOrder, Positions
 from .pushed_frames import PushedFrame, pushed_frame
 from .text_bytes import require_utf8
 from .watermarks import declared_watermark
@@ -34,9 +35,13 @@ DIFF_LIMIT = 2**31
 class Source(Collection):
     """A collection that is fed from outside. Made by ``Engine.source``."""
 
-    def __init__(self, plan: Plan, place: PlanId, declared: Input) -> None:
+    def __init__(
+        self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None
+    ) -> None:
         super().__init__(plan, place)
         self._declared = declared
+        self.positions = Positions(declared.name, position_order)
+        """The order of its positions."""
 
     @property
     def name(self) -> str:
@@ -87,6 +92,7 @@ def declare(
     trusted: bool,
     retained: bool = False,
     sequence_by: str | tuple[str, ...] | list[str] | None = None,
+    position_order: PositionOrder | None = None,
 ) -> Source:
     """Check a source's declaration and add it to the plan.
 
@@ -117,7 +123,11 @@ def declare(
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
     declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence)
     timed = None if event_time is None else EventTime(event_time)
-    source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared)
+    if position_order is not None and not callable(position_order):
+        raise PlanError(
+            f"{where}: position_order={position_order!r}; give a function that makes of a position what it is compared by"
+        )
+    source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared, position_order)
     plan.sources[name] = source
     return source
 
