@@ -26,10 +26,10 @@ from pyspark.sql.types import StructType
 from evercurrent.core.errors import CheckpointError, InputError
 from evercurrent.core.schema import DIFF, EPOCH, listed
 from evercurrent.views.checkpoint import Commit
+from evercurrent.views.dtype_reading import dtype_of_text
 
 from .delta_options import FORMAT, Asked, asked, forbid
 from .delta_readers import BatchReader, UnlimitedReader
-from .dtype_texts import dtype_of_text
 from .spark_types import spark_schema
 from .spark_versions import limits_batches, spark_version
 

@@ -21,6 +21,7 @@ from evercurrent.core.errors import EvercurrentError, InputError
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.engine import Engine
 from evercurrent.views.history import BEFORE_ALL
+from evercurrent.views.positions import copied
 from evercurrent.views.sources import Source, accepted
 
 from .arguments import require_declarations
@@ -194,9 +195,9 @@ class SparkDriver:
         return self._batches.opened().last.epoch
 
     @property
-    def positions(self) -> dict[str, int]:
+    def positions(self) -> dict[str, Any]:
         """How far each source was taken: the last ``position`` that was pushed."""
-        return dict(sorted(self._batches.opened().last.positions.items()))
+        return copied(self._batches.opened().last.positions)
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
@@ -208,7 +209,7 @@ class SparkDriver:
         return self._query.ledger()
 
     def push(
-        self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: int | None = None
+        self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: Any = None
     ) -> int:
         """One batch of changes as one micro-batch: one epoch, which is committed when this returns.
 
@@ -218,7 +219,7 @@ class SparkDriver:
         """
         rows = accepted(self.sources[source], data).frame
         batch = self._next
-        reached = {} if position is None else {source: position}
+        reached = {} if position is None else {source: self.sources[source].positions.kept(position)}
         self._arrivals.put(batch, {source: rows}, Planned(instant_of(at), reached))
         self._run(batch)
         return self._tell()

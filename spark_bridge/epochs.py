@@ -20,6 +20,7 @@ from evercurrent.views.checkpoint.pending import require_committed
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.plan import Plan
 from evercurrent.views.plan_changes import require_all_states, warn_of_unclaimed
+from evercurrent.views.positions import joined
 from evercurrent.views.reader_notes import read_note
 
 from .clocks import Clocks
@@ -150,7 +151,7 @@ class Epochs:
         self,
         arrive: Arrival,
         at: int,
-        positions: Mapping[str, int],
+        positions: Mapping[str, Any],
         facts: Mapping[str, Any],
         *,
         tell: Callable[[EpochDeltas], None] | None = None,
@@ -272,7 +273,7 @@ class Epochs:
         at: int,
         work: _Epoch,
         told: EpochDeltas,
-        positions: Mapping[str, int],
+        positions: Mapping[str, Any],
         facts: Mapping[str, Any],
     ) -> Commit:
         """Write all that is in this process, in one go, and make the record of the epoch."""
@@ -296,7 +297,7 @@ class Epochs:
             plan=self._plan,
             states=work.states,
             deltas=deltas,
-            positions={**self.last.positions, **positions},
+            positions=joined(self.last.positions, positions),
             readers=self.last.readers,
             epochs=((told.epoch, at, self.clocks.watermarks()),) if told.epoch else (),
             facts={**self.last.facts, **facts, **({ARRIVED: work.arrived} if told.epoch else {})},

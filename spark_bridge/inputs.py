@@ -20,13 +20,14 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.lossless import may_hold
 from evercurrent.core.schema import DIFF, listed, with_diff
 
-from .spark_types import named, rows_from_arrow, spark_schema, spark_type
+from .spark_types import named, nullable, polars_type, rows_from_arrow, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from evercurrent.views.engine import Engine
     from evercurrent.views.sources import Source
@@ -64,7 +65,7 @@ def tagged(
     parts = [_selected(sources[name], source) for name, source in declared.items()]
     if len(parts) == 1 and beat is None and not any(set(".`") & set(name) for name in parts[0].columns):
         return parts[0]
-    types = [spark_schema(f"source {name!r}", schema) for name, schema in arriving(declared).items()]
+    types = [nullable(part.schema) for part in parts]
     packed = [_packed(part, place, types) for place, part in enumerate(parts)]
     beats = [] if beat is None else [beat.select(F.lit(BEAT).alias(TAG), *_nulls(types, range(len(types))))]
     return reduce(lambda above, below: above.union(below), [*packed, *beats])
@@ -171,7 +172,8 @@ def check_sources(
 ) -> None:
     """Check that DataFrames fit the declared sources: each given, none too many, columns and types as declared.
 
-    A nullable column is accepted everywhere: a null in the key of an upsert source or in event time is found row by
+    A column of another type is taken if values of it can be those of the declared one; that all are is found row by row. A
+    nullable column is accepted everywhere: a null in the key of an upsert source or in event time is found row by
     row. ``_diff``, an integer, may be there where the source is of kind "diffs" or "upsert".
 
     Raises:
@@ -222,7 +224,9 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
                 raise InputError(
                     f"{where}: column {name!r} ({dtype}) is missing; {_addition(name, wanted, fields)}"
                 )
-        elif (found := fields[name].simpleString()) != wanted.simpleString():
+        elif (found := fields[name].simpleString()) != wanted.simpleString() and not _may_be_taken(
+            where, name, fields[name], dtype
+        ):
             raise InputError(
                 f"{where}: column {name!r} is {found}, declared is {dtype}, which is {wanted.simpleString()} in Spark; "
                 f"{_cast(name, found, wanted.simpleString())}"
@@ -233,6 +237,14 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
         raise InputError(
             f"{where}: column {listed(extra)} is not declared; drop it with .drop({listed(extra)}) or declare it"
         )
+
+
+def _may_be_taken(where: str, name: str, found: DataType, dtype: pl.DataType) -> bool:
+    """Whether a column has values that its declared type holds; which ones is found out row by row."""
+    try:
+        return may_hold(dtype, polars_type(where, name, found))
+    except InputError:
+        return False
 
 
 def _addition(name: str, wanted: Any, fields: Mapping[str, Any]) -> str:

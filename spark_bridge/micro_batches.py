@@ -65,7 +65,7 @@ class Planned:
     """What whoever feeds a micro-batch knows of it: its processing time in microseconds, and positions by source."""
 
     at: int
-    positions: Mapping[str, int]
+    positions: Mapping[str, Any]
 
 
 class MicroBatches:

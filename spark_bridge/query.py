@@ -16,6 +16,7 @@ from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiling import compile_plan
 from evercurrent.views.engine import Engine
 from evercurrent.views.identity import check_plan
+from evercurrent.views.plan_changes import require_same_columns
 from evercurrent.views.running import LEDGER_ROWS
 from evercurrent.views.store import Store
 
@@ -174,12 +175,16 @@ def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
     """Have the checkpoint, if it is of this plan, cut into these buckets: into more than it has it is cut at once.
 
     Raises:
-        CheckpointError: it is of another plan, or has more buckets, which is changed only by somebody who means it.
+        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, which is changed only by somebody who means it.
     """
     last = CommitLog(store).last
-    if last is None or last.buckets == buckets:
+    if last is None:
         return
-    check_plan(last.plan, engine.declared, compile_plan(engine.declared, Ledger(LEDGER_ROWS)), given.drop)
+    compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
+    # How the views were declared is known here only: plans that go to other processes do not say it.
+    require_same_columns(store.url, check_plan(last.plan, engine.declared, compiled, given.drop))
+    if last.buckets == buckets:
+        return
     if last.buckets > buckets:
         raise CheckpointError(
             f"the checkpoint {store.url} is cut into {last.buckets} buckets, and buckets={buckets} is asked for; give "

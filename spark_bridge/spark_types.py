@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.errors import InputError, PlanError, first_line
+from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.lossless import LossyValueError, exactly
 from evercurrent.core.schema import EPOCH
 from evercurrent.views.arrow_tables import as_table
 
@@ -76,6 +77,25 @@ def spark_schema(where: str, schema: Mapping[str, pl.DataType]) -> StructType:
             for name, dtype in schema.items()
         ]
     )
+
+
+def nullable(schema: StructType) -> StructType:
+    """The same columns, any of which may be null at any depth."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(field.name, _nullable(field.dataType)) for field in schema.fields])
+
+
+def _nullable(dtype: DataType) -> DataType:
+    from pyspark.sql import types as spark
+
+    if isinstance(dtype, spark.StructType):
+        return nullable(dtype)
+    if isinstance(dtype, spark.ArrayType):
+        return spark.ArrayType(_nullable(dtype.elementType))
+    if isinstance(dtype, spark.MapType):
+        return spark.MapType(_nullable(dtype.keyType), _nullable(dtype.valueType))
+    return dtype
 
 
 def spark_type(where: str, column: str, dtype: pl.DataType) -> DataType:
@@ -219,31 +239,13 @@ def rows_from_arrow(
 
 def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:
     """A column as this type, every value unchanged."""
-    if column.dtype == dtype:
-        return column
     try:
-        converted = column.cast(dtype)
-    except (pl.exceptions.PolarsError, ValueError) as error:
+        return exactly(column, dtype)
+    except LossyValueError as lossy:
         raise InputError(
-            f"{where}: column {column.name!r} has values that are no {dtype}: {first_line(error)}; "
-            "declare a wider type or mend the rows"
-        ) from error
-    if _may_round(dtype) and not converted.cast(column.dtype).equals(column, null_equal=True):
-        raise InputError(
-            f"{where}: column {column.name!r} has values that {dtype} would round; declare it in microseconds"
-        )
-    return converted
-
-
-def _may_round(dtype: pl.DataType) -> bool:
-    """Whether a cast to this type from what Spark gives may change a value without an error."""
-    if isinstance(dtype, pl.Datetime | pl.Duration):
-        return dtype.time_unit == "ms"
-    if isinstance(dtype, pl.List | pl.Array):
-        return _may_round(_inner(dtype))
-    if isinstance(dtype, pl.Map):
-        return _may_round(_plain(dtype.key)) or _may_round(_plain(dtype.value))
-    return isinstance(dtype, pl.Struct) and any(_may_round(_plain(field.dtype)) for field in dtype.fields)
+            f"{where}: column {column.name!r} has values that are no {dtype}: {lossy}; "
+            "declare a type that holds them, or mend the rows"
+        ) from None
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:

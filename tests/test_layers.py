@@ -49,6 +49,7 @@ LEVELS = {
         "ledger",
         "ownership",
         "release",
+        "lossless",
     },
     "state": {
         "run",

@@ -36,6 +36,7 @@ from .expressions import (
     output_trees,
     row_expressions,
 )
+from .function_versions import versioned
 from .known_schemas import known_schema, selected_schema
 from .row_by_row import Obstacle
 
@@ -86,6 +87,7 @@ def aggregate(
     remove: Callable[[Any, pl.Series], Any] | None = None,
     dtype: pl.DataType | type[pl.DataType],
     serializer: Serializer | None = None,
+    version: str | int | None = None,
 ) -> UserAggregate:
     """An aggregate of one's own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
 
@@ -99,6 +101,10 @@ def aggregate(
     ``serializer`` where there is a checkpoint: something with ``dumps(state) -> bytes`` and ``loads(bytes) -> state``.
     It is no part of what the view is: a checkpoint goes on with another one, which has to read what is there.
 
+    A checkpoint knows the functions by their code: with others the view is another view. With ``version`` they count by the
+    version alone, so that a repaired aggregate goes on with the states that there are; give another one when they are to be
+    computed anew. It may be given to an aggregate that is as it was, and the functions be changed from then on.
+
     >>> count = aggregate(
     ...     create=lambda: 0,
     ...     add=lambda n, values: n + len(values),
@@ -111,7 +117,7 @@ def aggregate(
 
     Raises:
         TypeError: where ``dtype`` leaves something open, as ``pl.Datetime`` does.
-        PlanError: the serializer has no ``dumps`` or no ``loads``.
+        PlanError: the serializer has no ``dumps`` or no ``loads``, or the version is no text and no whole number.
     """
     for name in ("dumps", "loads") if serializer is not None else ():
         if not callable(getattr(serializer, name, None)):
@@ -120,7 +126,9 @@ def aggregate(
                 "loads(bytes) -> state"
             )
     result = pl.Schema({"result": dtype})["result"]
-    return UserAggregate(create, add, merge, extract, remove, result, serializer)
+    given = {"create": create, "add": add, "merge": merge, "extract": extract, "remove": remove}
+    made = {name: versioned("aggregate", name, version, function) for name, function in given.items()}
+    return UserAggregate(**made, dtype=result, serializer=serializer)
 
 
 def aggregation(

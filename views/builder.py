@@ -98,6 +98,8 @@ class Compiled:
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
     retained: dict[str, RetainedRows] = field(default_factory=dict)
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
+    asked: dict[PlanId, list[NodeId]] = field(default_factory=dict)
+    """The nodes with states that each plan node asked for, shared ones too, in the order in which it did."""
     views: dict[NodeId, list[tuple[int, str]]] = field(default_factory=dict)
     """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
     allow_pickle: bool = False
@@ -157,7 +159,12 @@ class Builder:
         behind = [nodes[source].identity for source in inputs]
         nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
+        self._note_asked(made)
         return made
+
+    def _note_asked(self, made: NodeId) -> None:
+        if self.compiled.circuit.nodes[made].states:
+            self.compiled.asked.setdefault(self.place, []).append(made)
 
     def schema_of(self, node: NodeId) -> pl.Schema:
         """The data columns that a circuit node gives."""
@@ -168,7 +175,9 @@ class Builder:
     ) -> tuple[NodeId, Any]:
         """What was made behind this node in this role before, or else now: arrangements are shared."""
         key = (role, source, what)
-        if key not in self._shared:
+        if key in self._shared:
+            self._note_asked(self._shared[key][0])
+        else:
             self._purpose = self._identities.shared(role, what)
             try:
                 self._shared[key] = make()

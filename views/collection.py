@@ -12,6 +12,7 @@ from evercurrent.core.errors import PlanError
 from evercurrent.core.operators.join import JoinKind
 from evercurrent.core.tags import tagged
 
+from .declared_calls import noting_calls
 from .event_time_calls import EventTimeCalls
 from .expressions import column_names, row_expressions
 from .groups import Flags, first_rows, grouped, turned
@@ -27,6 +28,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+@noting_calls
 @tagged("views.collection:Collection")
 class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
     """Rows with diffs, declared: what they are is known, and computed once an engine has views on them.
@@ -203,12 +205,14 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         return Collection(self._plan, self._plan.add(node), self._windowing)
 
 
+@noting_calls
 @tagged("views.collection:GroupedCollection")
 class GroupedCollection:
     """A collection whose rows are brought together by keys, to be aggregated or cut."""
 
     def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
         self._collection = collection
+        self._plan = collection._plan
         self._keys = keys
 
     def agg(self, *aggs: Any, **named_aggs: Any) -> Collection:

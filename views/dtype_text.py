@@ -22,7 +22,7 @@ NAMES: Mapping[type[pl.DataType], str] = {
 def dtype_text(dtype: pl.DataType | type[pl.DataType]) -> str:
     """A type of a column in words: with time unit, time zone, all categories, the types of fields.
 
-    ``evercurrent.spark_bridge.dtype_texts`` reads them. Of a type that is not known here polars says what it is.
+    ``evercurrent.views.dtype_reading`` reads them. Of a type that is not known here polars says what it is.
 
     >>> dtype_text(pl.List(pl.Datetime("ms", "UTC")))
     "List(Datetime(time_unit='ms', time_zone='UTC'))"

@@ -181,6 +181,9 @@ class Durability:
         self._open.writer, self._open.facts, self._open.may_log = last.writer, last.facts, log.refuses_earlier
         unchanged = {f"{name}/0" for name in match.unchanged}
         saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
+        if match.evolution is not None:
+            match.evolution.restore(saver, pieces, last.states, store.url)
+            again = [entry.conformed(match.evolution.arrived) for entry in again]
         last = without_pickles(compiled, saver, log, may_commit=not again) or last
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
@@ -198,7 +201,7 @@ class Durability:
             logged=again,
             acknowledged=0 if said is None else said.logged,
             is_same_plan=is_same_record(last.plan, plan),
-            is_computed=bool(match.lost),
+            is_computed=bool(match.lost) or match.evolution is not None,
         )
 
     # An epoch

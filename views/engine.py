@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from .asking import Asking, shown_watermark
 from .builder import Compiled
 from .checkpoint import Checkpoint
 from .collection import Collection, require_collection
+from .declared_calls import NAMED, DeclaredCall
 from .durability import Durability
 from .durations import instant
 from .epochs import Batch, Offered
@@ -31,6 +33,7 @@ from .history import Retain
 from .ledger import ledger_frame, source_ledger_frame
 from .open_epochs import OpenEpoch, gathered, open_epoch
 from .plan import Plan, SourceKind
+from .positions import Position, PositionOrder, copied
 from .published import Published
 from .run_log import RunLog, RunRecorder
 from .running import Running
@@ -108,6 +111,7 @@ class Engine:
         trusted: bool = False,
         retained: bool = False,
         sequence_by: str | list[str] | tuple[str, ...] | None = None,
+        position_order: PositionOrder | None = None,
     ) -> Source:
         """Declare where changes enter, with the columns and polars types of the rows.
 
@@ -145,12 +149,17 @@ class Engine:
                 >>> now.read().rows()
                 [(1, 'paid', 20)]
 
+            position_order: what positions (``push(..., position=)``) are compared by, of a map those of its partitions, as
+                ``lambda lsn: [int(part, 16) for part in lsn.split("/")]``. Without it numbers, texts of one length and
+                lists of them are compared as they are.
+
         Raises:
             PlanError: a name that is taken, reserved columns, options that do not go together.
         """
         options = {
             "kind": kind, "key": key, "event_time": event_time, "watermark": watermark, "bounded": bounded,
             "strict": strict, "trusted": trusted, "retained": retained, "sequence_by": sequence_by,
+            "position_order": position_order,
         }  # fmt: skip
         with self._turn:
             self._require_free("source", name, self.sources)
@@ -173,6 +182,7 @@ class Engine:
             place, windowing = collection._place, collection._windowing
             view = View(self, self._plan, place, name, self._retain, windowing)
             self._plan.add_view(name, place)
+            self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
             self.views[name] = view
             return view
 
@@ -183,7 +193,7 @@ class Engine:
         *,
         at: datetime | None = None,
         watermark: datetime | int | None = None,
-        position: int | None = None,
+        position: Position | None = None,
     ) -> int:
         """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
 
@@ -191,11 +201,16 @@ class Engine:
             source: the name of the source.
             data: a polars frame, anything that speaks Arrow's C stream, a dict of columns, or a list of rows:
                 dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there. What
-                becomes of it afterwards does not matter: values in memory that somebody could write are copied.
+                becomes of it afterwards does not matter: values in memory that somebody could write are copied. A
+                column may be of another type where the declared one holds its values exactly: Int32 for Int64,
+                ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
             at: processing time of the batch, with time zone; by default the clock is read, here and only here.
             watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME``: it was the last.
             position: where the batch stands in its source, a whole number that grows. A batch whose position was
-                reached before is skipped: it can be offered again after a crash, and counts once.
+                reached before is skipped: it can be offered again after a crash, and counts once. Also a text that grows,
+                of one length; a list, as of the name of a file and a line; or a map of partitions to positions, each of
+                which goes on by itself: ``{0: 17, 1: 4}``. ``source(..., position_order=...)`` says of others how they
+                are compared. What goes on in one partition and back in another is refused.
 
         Returns:
             The number of the epoch; of a batch that was skipped, that of the last one. Where an epoch is open: the number
@@ -207,14 +222,17 @@ class Engine:
         """
         declared, block = self._source(source), self._block(at)
         # Looked at before the rows are: what is skipped need not fit.
-        if position is not None and Offered().skips(source, position, self.positions):
-            if block is not None:
-                block.take(Batch(source, position=position), self.positions)
-            return self.epoch_number
+        batch = Batch(source, positions=declared.positions)
+        if position is not None:
+            batch = replace(batch, position=declared.positions.kept(position))
+            if batch.is_taken(self._shown()[1]):
+                if block is not None:
+                    block.take(batch, self._shown()[1])
+                return self.epoch_number
         with self._running.giving_way:
             delta = accepted(declared, data)
             moved = None if watermark is None else self._instant(source, watermark)
-            return self._take(block, Batch(source, delta, moved, position), at)
+            return self._take(block, replace(batch, delta=delta, watermark=moved), at)
 
     def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
         """An epoch without rows that moves the watermark of a source by hand, or part of the epoch that is open.
@@ -259,9 +277,12 @@ class Engine:
         return self._shown()[0]
 
     @property
-    def positions(self) -> dict[str, int]:
-        """How far each source was taken: the last ``position`` that was pushed. The input goes on after it."""
-        return dict(sorted(self._shown()[1].items()))
+    def positions(self) -> dict[str, Any]:
+        """How far each source was taken: the last ``position`` that was pushed. The input goes on after it.
+
+        Partitions are named by texts, as in JSON.
+        """
+        return copied(self._shown()[1])
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
@@ -424,7 +445,7 @@ class Engine:
         """The circuit of the plan as it stands."""
         return self.published().compiled
 
-    def _shown(self) -> tuple[int, Mapping[str, int]]:
+    def _shown(self) -> tuple[int, Mapping[str, Position]]:
         """The last epoch and the positions: of the checkpoint, if there is one and the views that it is about are declared."""
         if self._running.durability is not None and self.views:
             self.published()

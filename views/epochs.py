@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,11 +14,10 @@ from evercurrent.core.delta import Delta
 from evercurrent.core.errors import InputError
 from evercurrent.core.instants import shown
 
+from .positions import Position, Positions, joined
+
 Noted = tuple[int, int, Mapping[str, int]]
 """An epoch that has gone by: its number, its processing time in microseconds, the watermarks after it."""
-
-MOST_POSITION = 2**63 - 1
-"""Positions are counted in 64 bits, as rows of any log are."""
 
 
 def require_epoch(view: str, name: str, epoch: object) -> None:
@@ -38,7 +37,17 @@ class Batch:
     source: str
     delta: Delta | None = None
     watermark: int | None = None
-    position: int | None = None
+    position: Position | None = None
+    positions: Positions = field(default=Positions(""), repr=False)
+    """What the order of these positions is."""
+
+    def is_taken(self, taken: Mapping[str, Position]) -> bool:
+        """Whether it was taken before, if sources were taken so far.
+
+        Raises:
+            InputError: it has no order to what was taken; names the source.
+        """
+        return self.position is not None and self.positions.is_taken(self.position, taken.get(self.source))
 
 
 @dataclass(slots=True)
@@ -52,7 +61,7 @@ class Offered:
 
     deltas: dict[str, list[Delta]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
-    positions: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
     skipped: int = 0
     is_all: bool = True
     batches: list[Batch] = field(default_factory=list)
@@ -69,13 +78,13 @@ class Offered:
             self.add(batch.source, batch.delta, batch.position)
         self.batches.append(batch)
 
-    def without(self, taken: Mapping[str, int]) -> Offered:
-        """What of it was not taken by other epochs meanwhile, by these positions of the sources."""
-        left = [
-            batch
-            for batch in self.batches
-            if batch.position is None or batch.position > taken.get(batch.source, -1)
-        ]
+    def without(self, taken: Mapping[str, Position]) -> Offered:
+        """What of it was not taken by other epochs meanwhile, by these positions of the sources.
+
+        Raises:
+            InputError: a position has no order to what was taken meanwhile.
+        """
+        left = [batch for batch in self.batches if not batch.is_taken(taken)]
         if len(left) == len(self.batches):
             return self
         offered = Offered(skipped=self.skipped + len(self.batches) - len(left), is_all=self.is_all)
@@ -83,11 +92,11 @@ class Offered:
             offered.take(batch)
         return offered
 
-    def add(self, source: str, delta: Delta, position: int | None) -> None:
+    def add(self, source: str, delta: Delta, position: Position | None) -> None:
         """Take the changes of one push, and how far the source is taken with it."""
         self.deltas.setdefault(source, []).append(delta)
         if position is not None:
-            self.positions[source] = position
+            self.positions = joined(self.positions, {source: position})
 
     def promise(self, source: str, watermark: int) -> None:
         """Take a watermark by hand.
@@ -102,19 +111,13 @@ class Offered:
             )
         self.watermarks[source] = watermark
 
-    def skips(self, source: str, position: int, taken: Mapping[str, int]) -> bool:
-        """Whether a batch at this position was taken before, in this epoch or an earlier one.
+    def skips(self, batch: Batch, taken: Mapping[str, Position]) -> bool:
+        """Whether a batch was taken before, in this epoch or an earlier one.
 
         Raises:
-            InputError: the position is no whole number from 0.
+            InputError: its position has no order to what was taken.
         """
-        if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position <= MOST_POSITION:
-            raise InputError(
-                f"source {source!r}: position={position!r} is no whole number from 0 (of 63 bits); give one that "
-                "grows from batch to batch, such as the number of the batch or an offset in a log"
-            )
-        last = self.positions.get(source, taken.get(source))
-        is_known = last is not None and position <= last
+        is_known = batch.is_taken(joined(taken, self.positions))
         self.skipped += is_known
         return is_known
 
@@ -152,6 +155,13 @@ class Logged:
     offered: Offered = field(repr=False)
     heard: Mapping[str, int]
 
+    def conformed(self, arrived: Callable[[str, Delta], Delta]) -> Logged:
+        """The same with the rows of each source as a function gives them."""
+        deltas = {
+            name: [arrived(name, delta) for delta in deltas] for name, deltas in self.offered.deltas.items()
+        }
+        return replace(self, offered=replace(self.offered, deltas=deltas))
+
     @property
     def now(self) -> Now:
         """The clocks of the epoch."""
@@ -176,7 +186,7 @@ class Standing:
     event time have come.
     """
 
-    positions: Mapping[str, int]
+    positions: Mapping[str, Position]
     readers: Mapping[str, int]
     rows: Mapping[str, int]
 
@@ -192,7 +202,7 @@ class Resumed:
     """
 
     epoch: int
-    positions: Mapping[str, int]
+    positions: Mapping[str, Position]
     readers: Mapping[str, int]
     rows: Mapping[str, int]
     last: Noted

@@ -143,6 +143,8 @@ class _Filling:
             for node in (self._compiled.kept_at[name], self._compiled.outputs[place]):
                 self._need(node, reasons, is_empty=is_empty)
             said += [f"- view {name!r} cannot be filled: {reason}" for reason in reasons]
+        if said and self._match.evolution is not None:
+            raise CheckpointError("\n".join(lost_states("the checkpoint", said, self._match)))
         if said:
             raise CheckpointError("\n".join(["views are new to the checkpoint:", *said]))
         nodes = {name: NodeId(at) for at in range(len(self._circuit.nodes)) for name in self._states_of(at)}

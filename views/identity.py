@@ -15,6 +15,9 @@ from evercurrent.core.spine import Spine
 from .builder import Compiled
 from .digests import digest_of, told_apart
 from .dtype_text import dtype_text
+from .evolution import source_changes
+from .evolved_records import Evolution, evolved
+from .function_versions import function_digests, require_one_function
 from .node_identities import plan_identities
 from .plan import Input, Plan, PlanId, PlanNode
 from .plan_changes import PlanMatch as PlanMatch
@@ -77,12 +80,19 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
         "labels": state_labels(plan, compiled, states),
         "forms": [forms.get(name, "") for name in sorted(states)],
+        "functions": function_digests(plan),
+        "order": {
+            node.operation.name: node.schema.names()
+            for node in plan.nodes
+            if isinstance(node.operation, Input)
+        },
     }
 
 
 def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two records are of one plan and one program; those of earlier versions have no forms."""
-    return {**one, "forms": None} == {**other, "forms": None}
+    """Whether two records are of one plan and one program; those of earlier versions have no forms, order or functions."""
+    later = {"forms": None, "order": None, "functions": None}
+    return {**one, **later} == {**other, **later}
 
 
 def check_plan(
@@ -99,6 +109,8 @@ def check_plan(
     """
     drop = (drop,) if isinstance(drop, str) else drop
     now = plan_record(plan, compiled)
+    evolution = _evolution(record, now, plan, compiled, drop)
+    record = record if evolution is None else evolution.record
     changed_sources = _changed(record["sources"], now["sources"])
     gone_sources = [name for name in record["sources"] if name not in now["sources"]]
     again = [name for name in changed_sources if name in drop]
@@ -109,6 +121,7 @@ def check_plan(
         gone_views=_added(now["views"], record["views"]),
         new_sources=(*_added(record["sources"], now["sources"]), *again),
         gone_sources=(*gone_sources, *again),
+        evolution=evolution,
     )
     if said := obstacles(record, now, plan, match, drop):
         raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
@@ -119,6 +132,18 @@ def check_plan(
         lost={name: what for name in sorted(match.new) if (what := standing.served(now, name))},
         unclaimed=tuple(what for name in sorted(match.gone) if (what := kept.unclaimed(record, name))),
     )
+
+
+def _evolution(
+    record: Mapping[str, Any], now: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str]
+) -> Evolution | None:
+    """What it means that sources have other columns than they had, or functions versions; None if nothing has changed so."""
+    changes = source_changes(record, now, plan)
+    changes = {name: change for name, change in changes.items() if name not in drop}
+    return evolved(
+        record, now, plan, compiled, state_ids(compiled), changes,
+        lambda plan, compiled: (plan_record(plan, compiled), state_ids(compiled)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +225,8 @@ def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
     found: dict[str, PlanId] = {}
     for number, identity in enumerate(identities):
         first = found.setdefault(identity, PlanId(number))
+        if first != number:
+            require_one_function(plan[first], plan[PlanId(number)])
         if first != number and not told_apart(plan[PlanId(number)].operation):
             raise CheckpointError(
                 f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "

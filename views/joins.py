@@ -94,7 +94,7 @@ def _warn_of_growth(
         f"about {sizes[0]} bytes for each row on the left and {sizes[1]} on the right, {sum(sizes)} MB for a million of "
         "each. Join on window_start and window_end too, group first, or declare the source bounded=True",
         GrowthWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

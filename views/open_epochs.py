@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from evercurrent.core.errors import InputError
 
 from .epochs import Batch, Offered
+from .positions import Position
 from .turns import Guard
 
 _open: ContextVar[tuple[OpenEpoch, ...]] = ContextVar("evercurrent_open_epochs", default=())
@@ -28,17 +29,17 @@ class OpenEpoch:
         self._offered: Offered | None = Offered()
         self._guard = Guard()
 
-    def take(self, batch: Batch, taken: Mapping[str, int]) -> bool | None:
+    def take(self, batch: Batch, taken: Mapping[str, Position]) -> bool | None:
         """Take a batch. False: it was taken before. None: the block has ended meanwhile.
 
         Raises:
-            InputError: a position that is none, or a watermark that would move back.
+            InputError: a position that goes back, or a watermark that would move back.
         """
         with self._guard.lock:
             offered = self._offered
             if offered is None:
                 return None
-            is_new = batch.position is None or not offered.skips(batch.source, batch.position, taken)
+            is_new = not offered.skips(batch, taken)
             if is_new:
                 offered.take(batch)
             return is_new

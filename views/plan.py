@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NewType
+from typing import TYPE_CHECKING, Any, Literal, NewType
 
 import polars as pl
 
@@ -17,6 +17,7 @@ from evercurrent.core.operators.join import JoinColumn, JoinKind
 from evercurrent.core.schema import Order
 from evercurrent.core.tags import added_later, tagged
 
+from .declared_calls import DeclaredCall
 from .turns import Guard
 
 if TYPE_CHECKING:
@@ -295,6 +296,14 @@ class Plan:
         self._names: dict[PlanId, list[str]] = {}
         self._traits: list[_Traits] = []
         self._sources: dict[PlanId, frozenset[PlanId]] = {}
+        self.calls: list[DeclaredCall] = []
+        """How its collections were declared, in this process."""
+        self.sources: dict[str, Any] = {}
+        """The collections that these calls begin with, by name."""
+
+    def __getstate__(self) -> dict[str, object]:
+        """All of it but the calls: tasks elsewhere compile the plan, and declare nothing."""
+        return {**self.__dict__, "calls": [], "sources": {}}
 
     def add(self, node: PlanNode) -> PlanId:
         """The place of this node; an equal one that is already there is that node."""
@@ -358,6 +367,10 @@ class Plan:
         operations = (self.nodes[at].operation for at in self._sources[place])
         found = [operation for operation in operations if isinstance(operation, Input)]
         return sorted(found, key=lambda source: source.name)
+
+    def behind(self, place: PlanId) -> set[PlanId]:
+        """A node and all that its rows come from."""
+        return self._upstream(place, lambda at: self.nodes[at].inputs)
 
     def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
         # What was found for a node is kept: asked of every node of a chain, the walk is one step each.

@@ -13,6 +13,7 @@ import polars as pl
 from evercurrent.core.errors import CheckpointError
 from evercurrent.core.schema import listed
 
+from .evolved_records import Evolution
 from .plan import Plan
 
 Record = Mapping[str, Any]
@@ -29,7 +30,8 @@ class PlanMatch:
 
     ``lost`` are new states of what is declared as it was, with the views and sources that they serve: they have to be
     computed before anything goes on, or an empty state would be taken for what came so far. ``unclaimed`` says in words
-    which gone states no change of what is declared accounts for.
+    which gone states no change of what is declared accounts for. ``evolution``: what is the same but for the columns of
+    sources, if these have others than they had; it is among the ``unchanged``.
     """
 
     unchanged: frozenset[str]
@@ -42,18 +44,20 @@ class PlanMatch:
     gone_sources: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
     unclaimed: tuple[str, ...] = ()
+    evolution: Evolution | None = None
 
     @property
     def to_fill(self) -> tuple[str, ...]:
-        """The views that have to be filled: those that nobody could read so far."""
-        return (*self.new_views, *self.changed_views)
+        """The views that have to be filled: those that nobody could read so far, or not with these columns."""
+        reshaped = () if self.evolution is None else self.evolution.reshaped
+        return (*self.new_views, *self.changed_views, *reshaped)
 
     def readers(self, heard: Mapping[str, int], views: Iterable[str]) -> dict[str, int]:
         """How far named subscriptions have heard, of those ``views`` that are what they heard of."""
         kept = tuple(f"{name}/" for name in views if name not in self.to_fill)
         return {key: epoch for key, epoch in heard.items() if key.startswith(kept)}
 
-    def positions(self, taken: Mapping[str, int]) -> dict[str, int]:
+    def positions(self, taken: Mapping[str, Any]) -> dict[str, Any]:
         """How far the sources were taken that are still there."""
         return {name: position for name, position in taken.items() if name not in self.gone_sources}
 
@@ -70,13 +74,34 @@ def require_all_states(where: str, match: PlanMatch) -> None:
     Raises:
         CheckpointError: some are not there: names the views and sources.
     """
+    require_same_columns(where, match)
     if match.lost:
         missing = [f"- {what} is not among its states" for what in match.lost.values()]
-        raise CheckpointError("\n".join([*lost_states(where, missing, match), OPEN_ONCE]))
+        raise CheckpointError("\n".join([*lost_states(where, missing, match), f"Or {OPEN_ONCE}"]))
+
+
+def require_same_columns(where: str, match: PlanMatch) -> None:
+    """Check that sources have the columns that they had, where what is kept is not carried over to others.
+
+    Raises:
+        CheckpointError: some have others: names them, and the way out.
+    """
+    if match.evolution is not None:
+        raise CheckpointError(
+            f"{where}: {match.evolution.said}, to which the embedded engine carries over what is kept: {OPEN_ONCE}"
+        )
 
 
 def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[str]:
     """The lines of a refusal: what is missing, what is there and belongs to nobody, and the ways out."""
+    if match.evolution is not None:
+        return [
+            f"{where} has sources that are declared with other columns now ({match.evolution.said}), and what follows from "
+            "them for rows that came cannot be computed:",
+            *missing,
+            "Declare the columns as before and the new ones under another source, or begin a new checkpoint and push all rows "
+            "into it; with retained=True from its beginning, a source keeps what is needed",
+        ]
     return [
         f"{where} has not all states of views and sources that are declared as before:",
         *missing,
@@ -86,7 +111,7 @@ def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[st
     ]
 
 
-OPEN_ONCE = "Or open it once with Engine(checkpoint=...) of the same Checkpoint, which computes states from what is retained"
+OPEN_ONCE = "open it once with Engine(checkpoint=...) of the same Checkpoint, which computes states from what is retained"
 
 
 def warn_of_unclaimed(where: str, match: PlanMatch) -> None:
@@ -121,7 +146,11 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
         *(_about_gone_source(name) for name in gone if name not in drop),
         *_about_retained(record, now, changed, drop),
         *(_about_gone_view(name, record, now) for name in match.gone_views if name not in drop),
-        *(_about_changed_view(name, plan, changed) for name in match.changed_views if name not in drop),
+        *(
+            _about_changed_view(name, plan, changed, match) + _about_functions(name, record, now)
+            for name in match.changed_views
+            if name not in drop
+        ),
         *_about_holds(record, now, match),
     ]
     retained = [name for name, was in record["sources"].items() if was["retained"]]
@@ -191,13 +220,30 @@ def _about_gone_view(name: str, record: Record, now: Record) -> str:
     return f"- view {name!r} is no longer declared{kept}: declare it, or let it go with drop=({name!r},)"
 
 
-def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str]) -> str:
+def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str], match: PlanMatch) -> str:
     sources = [source.name for source in plan.sources_of(plan.views[name])]
     because = [source for source in sources if source in changed_sources]
     why = f" as source {listed(because)} is" if because else ""
+    if match.evolution is not None and set(sources) & set(match.evolution.changes):
+        failed = match.evolution.failed.get(name)
+        why = f", beside {match.evolution.said}" + (f" (over the columns before: {failed})" if failed else "")
     return (
         f"- view {name!r} is declared otherwise than in the checkpoint{why}, and its deltas so far were of what it was: "
         f"declare it under another name, or as before, or let the old one go with drop=({name!r},)"
+    )
+
+
+def _about_functions(view: str, record: Record, now: Record) -> str:
+    """Which functions of a view have changed, and how its state is kept all the same; empty if none has."""
+    is_now = now["functions"].get(view, {})
+    were = record["functions"].get(view, {}) if "functions" in record else {}
+    changed = [what for what, digest in is_now.items() if were.get(what) != digest]
+    if not changed:
+        return ""
+    known = "the code has changed of" if "functions" in record else "it is computed with"
+    return (
+        f", where it is filled anew from what is kept ({known} {', '.join(changed)}: to keep what was computed, declare it with "
+        "version=... as it was, open the checkpoint once, and change it from then on; with that version it counts as the same)"
     )
 
 

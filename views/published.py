@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -73,7 +74,7 @@ class Published:
 
     compiled: Compiled
     epoch: int
-    positions: Mapping[str, int]
+    positions: Mapping[str, Any]
     watermarks: Mapping[str, int]
     views: Mapping[str, PublishedView]
     refused: Stretch[Refused]

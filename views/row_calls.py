@@ -23,6 +23,7 @@ from .expressions import (
     predicate,
     row_expressions,
 )
+from .function_versions import versioned
 from .plan import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest
 
 ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]
@@ -119,7 +120,11 @@ class RowCalls(Described, Generic[C]):
         return self._reshaped("unnest", Unnest(tuple(names or structs)), pl.DataFrame.unnest)
 
     def map_batches(
-        self, function: Callable[[pl.DataFrame], pl.DataFrame], *, schema: Mapping[str, Any] | None = None
+        self,
+        function: Callable[[pl.DataFrame], pl.DataFrame],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        version: str | int | None = None,
     ) -> C:
         """What a function makes of the rows; row by row by your declaration: f(A + B) = f(A) + f(B).
 
@@ -129,6 +134,10 @@ class RowCalls(Described, Generic[C]):
         A row that comes alone is given twice, and of what is made of it every second row is taken, as polars divides
         the only row of a frame in another way than many. A function that takes a frame apart itself, as with
         ``filter``, and divides the parts has to see to that: multiply by ``1 / 49`` in place of dividing by 49.
+
+        A checkpoint knows the function by its code: with another one the view is another view. With ``version`` it counts
+        by its name and the version, so that a repaired function goes on with what the one before has computed, and with
+        another version the view is another one. It may be given to a function that is as it was.
         """
         where = self._where("map_batches")
         if schema is None:
@@ -140,7 +149,8 @@ class RowCalls(Described, Generic[C]):
                 ) from error
         forbid_reserved(where, schema)
         name = getattr(function, "__name__", type(function).__name__)
-        return self._then(Mapped(function), declared_schema(where, schema), f"map_batches {name}", None)
+        mapped = Mapped(versioned(where, name, version, function))
+        return self._then(mapped, declared_schema(where, schema), f"map_batches {name}", None)
 
     def _select(self, method: str, columns: tuple[Column, ...], named: Sequence[str] = ()) -> C:
         if not columns:

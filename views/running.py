@@ -25,6 +25,7 @@ from .giving_way import GivingWay
 from .history import BEFORE_ALL
 from .interrupts import interruptible, interrupts_deferred
 from .plan import Plan
+from .positions import Position, joined
 from .published import Published, PublishedView
 from .run_log import RunRecorder
 from .sources import Source
@@ -61,7 +62,7 @@ class Running:
         durability: Durability | None = None,
     ) -> None:
         self.epoch = 0
-        self.positions: dict[str, int] = {}
+        self.positions: dict[str, Position] = {}
         self.log = log
         self.readers = Readers(views)
         self.durability = durability
@@ -97,7 +98,7 @@ class Running:
         with self.giving_way.reading(view):
             yield self.published()
 
-    def shown(self) -> tuple[int, Mapping[str, int]]:
+    def shown(self) -> tuple[int, Mapping[str, Position]]:
         """The last epoch and the positions, without compiling or opening anything."""
         known = self._published
         return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
@@ -319,7 +320,7 @@ class Running:
                     changed[name] = self._views[name]._published(now.epoch, delta.frame)
             rows = compiled.timed_rows(evaluated.deltas)
             marks = self._marks_after(compiled, evaluated.deltas)
-            positions = self.positions | offered.positions
+            positions = joined(self.positions, offered.positions)
             if durability is not None:
                 passed = Passed(now.epoch, now.instant, marks, changed)
                 durability.write(passed, self._standing(positions, rows))
@@ -388,7 +389,7 @@ class Running:
             () if self.durability is None else self.durability.waiting,
         )
 
-    def _standing(self, positions: Mapping[str, int], rows: Mapping[str, pl.DataFrame]) -> Standing:
+    def _standing(self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]) -> Standing:
         """What a commit says beside the states: with these positions, and these rows that have come since."""
         return Standing(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
 

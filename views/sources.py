@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from evercurrent.core.delta import Delta
-from evercurrent.core.errors import InputError, PlanError, first_line
+from evercurrent.core.errors import InputError, PlanError
 from evercurrent.core.eventtime.watermarks import IngressTime, Watermark
 from evercurrent.core.kernels import Ints
-from evercurrent.core.ownership import owned, owned_arrow
-from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns, with_diff
+from evercurrent.core.lossless import LossyValueError, exactly
+from evercurrent.core.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
 from evercurrent.core.tags import tagged
 
 from .collection import Collection
 from .expressions import declared_schema
+from .input_hints import refusal
 from .plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from .positions import PositionOrder, Positions
+from .pushed_frames import PushedFrame, pushed_frame
 from .text_bytes import require_utf8
 from .watermarks import declared_watermark
 from .windowing import require_time
@@ -34,9 +35,13 @@ DIFF_LIMIT = 2**31
 class Source(Collection):
     """A collection that is fed from outside. Made by ``Engine.source``."""
 
-    def __init__(self, plan: Plan, place: PlanId, declared: Input) -> None:
+    def __init__(
+        self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None
+    ) -> None:
         super().__init__(plan, place)
         self._declared = declared
+        self.positions = Positions(declared.name, position_order)
+        """The order of its positions."""
 
     @property
     def name(self) -> str:
@@ -87,6 +92,7 @@ def declare(
     trusted: bool,
     retained: bool = False,
     sequence_by: str | tuple[str, ...] | list[str] | None = None,
+    position_order: PositionOrder | None = None,
 ) -> Source:
     """Check a source's declaration and add it to the plan.
 
@@ -117,8 +123,19 @@ def declare(
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
     declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence)
     timed = None if event_time is None else EventTime(event_time)
-    place = plan.add(PlanNode(declared, (), types, where, timed))
-    return Source(plan, place, declared)
+    if position_order is not None and not callable(position_order):
+        raise PlanError(
+            f"{where}: position_order={position_order!r}; give a function that makes of a position what it is compared by"
+        )
+    source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared, position_order)
+    plan.sources[name] = source
+    return source
+
+
+def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:
+    """The same source in another plan, declared with other columns."""
+    node = replace(source._plan[source._place], schema=types)
+    return Source(plan, plan.add(node), source._declared)
 
 
 def _sequence(
@@ -164,7 +181,8 @@ def accepted(source: Source, data: Any) -> Delta:
         InputError: the frame does not fit; names the column, what was found and the way out.
     """
     where = f"source {source.name!r}"
-    frame = _as_frame(where, source, data)
+    pushed = pushed_frame(where, source.schema, data)
+    frame = pushed.frame
     if EPOCH in frame.columns:
         raise InputError(f"{where}: column {EPOCH!r} is reserved for the engine; drop it")
     diffs = _diffs(where, source, frame)
@@ -174,8 +192,9 @@ def accepted(source: Source, data: Any) -> Delta:
         assert source.event_time is not None
         dtype = source.schema[source.event_time]
         frame = frame.with_columns(pl.lit(None, dtype).alias(source.event_time))
-    _check_columns(where, source.schema, frame)
+    _require_columns(where, source.schema, frame)
     require_utf8(where, frame)
+    frame = _as_declared(where, source.schema, frame, pushed)
     for key in source.key:
         if frame.get_column(key).has_nulls():
             row = int(frame.get_column(key).is_null().arg_max() or 0)
@@ -185,68 +204,6 @@ def accepted(source: Source, data: Any) -> Delta:
     columns = [frame.get_column(name) for name in source.schema]
     counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
     return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
-
-
-def _as_frame(where: str, source: Source, data: Any) -> pl.DataFrame:
-    if isinstance(data, pl.DataFrame):
-        return owned(data.rechunk())
-    if data is None or isinstance(data, str | bytes):
-        raise InputError(
-            f"{where}: expected rows, got {type(data).__name__}; give a frame, or a list of rows"
-        )
-    try:
-        if isinstance(data, pl.LazyFrame):
-            return owned(data.collect())
-        if isinstance(data, dict | list):
-            return _from_python(source, data)
-        if isinstance(data, pa.Table | pa.RecordBatch):
-            return pl.DataFrame(owned_arrow(data))
-        return owned(pl.DataFrame(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
-        column = re.search(r"while constructing Series ('.*')", str(error))
-        about = f"{where}: column {column[1]}" if column else where
-        raise InputError(
-            f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}"
-        ) from error
-
-
-def _from_python(source: Source, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
-    """A dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
-    types = with_diff(source.schema)
-    if isinstance(data, list) and all(isinstance(row, tuple | list) for row in data):
-        width = max(map(len, data), default=len(source.columns))
-        if width not in (len(types) - 1, len(types)):
-            raise ValueError(f"a row has {width} values, for the columns {listed(source.columns)}")
-        if any(len(row) != width for row in data):
-            raise ValueError(f"the rows have different numbers of values; give each {width}")
-        data = {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
-    elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
-        # Of rows polars looks at the first hundred for the names of columns: a later `_diff` would be lost.
-        names = dict.fromkeys(name for row in data for name in row)
-        data = {name: [row.get(name) for row in data] for name in names}
-    known = {name: types[name] for name in data if name in types} if isinstance(data, dict) else None
-    for name, dtype in (known or {}).items():
-        if isinstance(dtype, pl.Datetime) and isinstance(data, dict) and isinstance(data[name], list):
-            _require_times(name, data[name], dtype)
-    frame = pl.DataFrame(data, schema_overrides=known)
-    if isinstance(data, dict) and not all(isinstance(values, list | tuple) for values in data.values()):
-        return owned(frame)
-    return frame
-
-
-def _require_times(name: str, values: list[Any], dtype: pl.Datetime) -> None:
-    """Check that Python values are times of the column's kind: polars would count numbers, and shift or relabel zones."""
-    for value in values:
-        if isinstance(value, int | float):
-            raise ValueError(
-                f"column {name!r} holds the number {value}; give datetimes, or pl.from_epoch(...)"
-            )
-        if isinstance(value, datetime) and (value.tzinfo is None) != (dtype.time_zone is None):
-            has, wants = ("no time zone", "one") if value.tzinfo is None else ("a time zone", "none")
-            raise ValueError(
-                f"column {name!r} holds {value}, which has {has}, and the column is declared with {wants}; "
-                "use .replace(tzinfo=...) or .astimezone(...)"
-            )
 
 
 def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
@@ -296,21 +253,25 @@ def _require_sequence(where: str, column: pl.Series) -> None:
         )
 
 
-def _check_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
+def _require_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
     if missing := [name for name in schema if name not in frame.columns]:
         raise InputError(
             f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}: add it"
         )
     if extra := [name for name in frame.columns if name not in schema and name != DIFF]:
         raise InputError(f"{where}: column {listed(extra)} is not declared; drop it or declare it")
+
+
+def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: PushedFrame) -> pl.DataFrame:
+    """The frame with columns of exactly the declared types, every value what it was."""
     found = frame.schema
+    mended: list[pl.Series] = []
     for name, dtype in schema.items():
         if found[name] != dtype:
-            raise InputError(
-                f"{where}: column {name!r} is {found[name]}, declared is {dtype}; "
-                f"cast it with .with_columns(pl.col({name!r}).cast({_spelled(dtype)}))"
-            )
-
-
-def _spelled(dtype: pl.DataType) -> str:
-    return f"pl.{dtype!r}"
+            column = frame.get_column(name)
+            try:
+                mended.append(exactly(column, dtype))
+            except LossyValueError as lossy:
+                what = refusal(pushed.origin, name, pushed.type_of(name), column, dtype, lossy)
+                raise InputError(f"{where}: {what}") from None
+    return frame.with_columns(mended) if mended else frame

@@ -46,6 +46,11 @@ class Arrange:
         self._where = where
         self._skip_null_keys = skip_null_keys
 
+    @property
+    def key_columns(self) -> KeyColumns:
+        """The columns whose words its entries are kept by."""
+        return self._key_columns
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
@@ -71,6 +76,11 @@ class CountKeys:
         self.spine = Spine(Layout())
         self._keys = tuple(keys)
         self._skip_null_keys = skip_null_keys
+
+    @property
+    def key_columns(self) -> KeyColumns:
+        """The columns whose words its entries are kept by."""
+        return KeyColumns(self._keys)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the counts of the change; the change itself goes through."""

@@ -110,6 +110,16 @@ class GroupBy:
         return self._expiry is not None
 
     @property
+    def key_columns(self) -> KeyColumns:
+        """The columns whose words its entries are kept by."""
+        return self._keyed
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """The types of these columns."""
+        return self._spec.keys
+
+    @property
     def kept_sums(self) -> tuple[str, ...]:
         """What adds up in its state, beside the number of rows: which columns there may be."""
         others = [part.column for part in self._parts if isinstance(part, InputPart | InvertedPart)]

@@ -111,6 +111,11 @@ class Upsert:
         self._ledger = ledger
         self._nothing = Delta.empty(schema)
 
+    @property
+    def key_columns(self) -> KeyColumns:
+        """The columns whose words its entries are kept by."""
+        return self._keys
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Minus the rows that stood there, plus those that now stand there."""
         delta = _plain(deltas[0])

@@ -48,6 +48,11 @@ class SequencedUpsert:
         self._nothing = Delta.empty(schema)
 
     @property
+    def key_columns(self) -> KeyColumns:
+        """The columns whose words its entries are kept by."""
+        return self._keys
+
+    @property
     def states(self) -> list[State]:
         """All that outlives the epoch."""
         return [self.spine, self.deletions, self.superseded]

@@ -93,8 +93,10 @@ def test_an_epoch_that_fails_has_no_positions() -> None:
     assert contents(engine.views["rows"]).counts == {(1,): 1}
 
 
-@pytest.mark.parametrize("position", [True, -1, 1.0, "1", 2**63])
-def test_a_position_is_a_whole_number(position: Any) -> None:
+@pytest.mark.parametrize(
+    "position", [True, -1, 1.0, 2**63, "", [], {}, {"a": 1.5}, {1.5: 1}, ["a", None], {"a": {}}, b"1"]
+)
+def test_what_is_no_position_is_refused(position: Any) -> None:
     engine = started()
     with pytest.raises(ec.InputError, match="position="):
         engine.push("one", {"x": [1]}, position=position)
@@ -110,3 +112,82 @@ def test_positions_outlive_the_process(tmp_path: Path) -> None:
     with started(tmp_path) as engine:
         assert engine.positions == {"one": 4}
         assert contents(engine.views["rows"]).counts == {(1,): 1, (2,): 1}
+
+
+def pushed(engine: ec.Engine, *positions: Any) -> list[int]:
+    """The epochs of batches at these positions."""
+    return [engine.push("one", {"x": [1]}, position=position) for position in positions]
+
+
+GROWING: dict[str, tuple[list[Any], Any]] = {
+    "numbers": ([0, 5, 6], 6),
+    "texts": (["0016B374", "0016B37A", "0016C000"], "0016C000"),
+    "files and lines": ([("a-01.csv", 10), ("a-01.csv", 20), ["a-02.csv", 0]], ["a-02.csv", 0]),
+    "partitions": ([{0: 5}, {1: 3}, {0: 6, 1: 3}], {"0": 6, "1": 3}),
+    "topics": ([{"t": {0: 5}}, {"t": {1: 1}, "u": {0: 0}}], {"t": {"0": 5, "1": 1}, "u": {"0": 0}}),
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_positions_of_any_form_outlive_the_process_and_count_once(kind: str, tmp_path: Path) -> None:
+    positions, last = GROWING[kind]
+    epochs = list(range(1, len(positions) + 1))
+    with started(tmp_path) as engine:
+        assert pushed(engine, *positions) == epochs
+        assert pushed(engine, *positions) == [epochs[-1]] * len(positions)
+        assert engine.positions == {"one": last}
+    with started(tmp_path) as engine:
+        assert engine.positions == {"one": last}
+        assert pushed(engine, *positions) == [epochs[-1]] * len(positions)
+
+
+BACK: dict[str, tuple[Any, Any, str]] = {
+    "in one partition": ({0: 5, 1: 7}, {0: 6, 1: 6}, "goes on in 0 and back in 1, which was taken up to 7"),
+    "a number behind a map": ({0: 5}, 6, "which is of another form"),
+    "a text behind a number": (5, "6", "are of two types"),
+    "texts of any length": ("9", "10", "texts of different lengths"),
+    "lists of other parts": (["a", 1], [1, "a"], "are of two types"),
+}
+
+
+@pytest.mark.parametrize("case", BACK)
+def test_a_position_that_goes_back_or_has_no_order_is_refused_by_name(case: str) -> None:
+    before, position, words = BACK[case]
+    engine = started()
+    pushed(engine, before)
+    for _ in range(2):
+        with pytest.raises(ec.InputError, match=f"source 'one': position=.*{words}.*it was taken up to"):
+            pushed(engine, position)
+    with pytest.raises(ec.InputError, match=words), engine.epoch():
+        pushed(engine, position)
+    assert engine.epoch_number == 1
+    assert pushed(engine, before) == [1]
+
+
+def test_a_source_says_how_its_positions_are_compared(tmp_path: Path) -> None:
+    def of_postgres() -> ec.Engine:
+        engine = ec.Engine(checkpoint=tmp_path)
+        source = engine.source(
+            "one", {"x": pl.Int64}, position_order=lambda lsn: [int(part, 16) for part in lsn.split("/")]
+        )
+        engine.view("rows", source)
+        return engine
+
+    with of_postgres() as engine:
+        assert pushed(engine, "0/9", "0/10", "0/F", "1/0") == [1, 2, 2, 3]
+        with pytest.raises(ec.InputError, match="position='zero' is none: invalid literal"):
+            pushed(engine, "zero")
+    with of_postgres() as engine:
+        assert pushed(engine, "0/FFFFFFFF", "1/1") == [3, 4]
+    with pytest.raises(ec.PlanError, match="position_order="):
+        ec.Engine().source("one", {"x": pl.Int64}, position_order=5)  # type: ignore[arg-type]
+
+
+def test_batches_of_an_epoch_move_their_partitions() -> None:
+    engine = started()
+    with engine.epoch():
+        pushed(engine, {0: 1}, {1: 5}, {0: 1})
+    assert engine.positions == {"one": {"0": 1, "1": 5}}
+    assert contents(engine.views["rows"]).counts == {(1,): 2}
+    engine.positions["one"]["0"] = 99
+    assert engine.positions == {"one": {"0": 1, "1": 5}}

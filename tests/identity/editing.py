@@ -15,6 +15,7 @@ from evercurrent.core.clock import Epoch, Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.spine import Spine
+from evercurrent.views.carried_states import converted
 from evercurrent.views.compiling import compile_plan
 from evercurrent.views.filling import fill
 from evercurrent.views.identity import PlanMatch, check_plan, plan_record, state_ids
@@ -103,8 +104,12 @@ def matched(old: App, declare: Declare, drop: Collection[str] = ()) -> tuple[App
     new = App(declare)
     match = check_plan(old.record(), new.plan, new.compiled, drop)
     ours, theirs = state_ids(new.compiled), state_ids(old.compiled)
-    for name in match.unchanged:
+    carried = {} if match.evolution is None else match.evolution.carried
+    for name in match.unchanged - carried.keys():
         ours[name].restore(theirs[name].saved())
+    for before, state in carried.values():
+        state.then.restore(theirs[before].saved())
+        state.state.restore(theirs[before].saved() if state.is_same else converted(state, "test"))
     new.epoch = old.epoch
     return new, match
 

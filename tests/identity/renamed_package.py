@@ -67,7 +67,8 @@ def _drawn(trees: dict[str, ast.Module], random: Random, share: float) -> Renami
     renaming = Renaming()
     names = sorted({name for tree in trees.values() for name in classes_of(tree)})
     for number, (module, tree) in enumerate(trees.items()):
-        taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        # A class that keeps its name need not be named in its own module.
+        taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}.union(classes_of(tree))
         taken |= {
             alias.asname or alias.name
             for node in ast.walk(tree)

@@ -18,10 +18,10 @@ from evercurrent.spark_bridge import delta_readers
 from evercurrent.spark_bridge.delta_options import asked
 from evercurrent.spark_bridge.delta_readers import in_partitions
 from evercurrent.spark_bridge.delta_source import ViewDeltas, register
-from evercurrent.spark_bridge.dtype_texts import NAMES, dtype_of_text
 from evercurrent.spark_bridge.spark_types import rows_from_arrow
 from evercurrent.spark_bridge.spark_versions import limits_batches
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
+from evercurrent.views.dtype_reading import NAMES, dtype_of_text
 from evercurrent.views.dtype_text import dtype_text
 from evercurrent.views.store import store_at
 

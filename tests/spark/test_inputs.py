@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from time import monotonic
 
 import polars as pl
@@ -219,3 +219,31 @@ def test_a_value_that_does_not_fit_names_its_source(spark, engine):
     check_sources(engine, given)
     with pytest.raises(InputError, match="source 'hits': column 'bytes' has values that are no UInt32"):
         untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))
+
+
+def test_what_a_declared_type_holds_is_taken_and_what_it_does_not_is_refused_by_value(spark):
+    engine = ec.Engine()
+    wide = {
+        "n": pl.Int64,
+        "ratio": pl.Float64,
+        "at": pl.Datetime("us"),
+        "parts": pl.List(pl.Struct({"a": pl.Int64})),
+    }
+    engine.source("wide", wide)
+    engine.source("narrow", {"n": pl.Int8})
+    rows = pl.DataFrame(
+        {"n": [1, None], "ratio": [0.5, None], "at": [date(2026, 1, 2), None], "parts": [[{"a": 1}], None]},
+        schema_overrides={"n": pl.Int32, "ratio": pl.Float32, "parts": pl.List(pl.Struct({"a": pl.Int16}))},
+    )
+    given = {"wide": in_spark(spark, rows), "narrow": spark.sql("select 5L as n")}
+    check_sources(engine, given)
+    apart = untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))
+    assert apart["wide"].schema == pl.Schema(wide)
+    assert apart["wide"].rows()[0] == (1, 0.5, datetime(2026, 1, 2), [{"a": 1}])
+    assert apart["narrow"].rows() == [(5,)]
+    too_large = {**given, "narrow": spark.sql("select 300L as n")}
+    check_sources(engine, too_large)
+    with pytest.raises(
+        InputError, match="source 'narrow': column 'n' has values that are no Int8: 300 in row 0"
+    ):
+        untagged(tagged(too_large, engine.sources).toArrow(), arriving(engine.sources))

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.errors import CheckpointError
 from evercurrent.spark_bridge import run
 from spark.doomed_query import VIEWS, batches, declare
 from spark.twins import counted
@@ -78,4 +79,41 @@ def assert_whole(query: Any) -> None:
     for name, view in engine.views.items():
         told = {frame["_epoch"][0]: counted([frame]) for frame in query.view(name).deltas()}
         assert told == {frame["_epoch"][0]: counted([frame]) for frame in view.deltas()}
+        assert counted([query.view(name).read()]) == counted([view.read()])
+
+
+def test_a_source_gets_a_column_between_two_runs(spark: Any, feed: Any, checkpoint: Path) -> None:
+    """What three buckets hold is carried over by the embedded engine, and cut into three again."""
+    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+    def declared(path: Path | None, *more: str) -> ec.Engine:
+        engine = ec.Engine(checkpoint=path)
+        columns = {**HITS[0].drop("_diff").schema, **dict.fromkeys(more, pl.String)}
+        hits = engine.source("hits", columns, kind="diffs", trusted=True)
+        engine.view("all", hits)
+        engine.view("counts", hits.group_by(HITS[0].columns[0]).agg(n=pl.len()))
+        return engine
+
+    def ran(engine: ec.Engine, stream: Any) -> Any:
+        query = run(
+            engine, {"hits": stream}, checkpoint=checkpoint, buckets=3, trigger={"availableNow": True}
+        )
+        query.await_termination()
+        return query
+
+    stream = feed(HITS[:2])
+    ran(declared(None), stream)
+    feed(HITS[2:])
+    fuller = stream.withColumn("note", F.lit("new"))
+    with pytest.raises(
+        CheckpointError, match=r"source 'hits': column 'note' is new.*open it once with Engine"
+    ):
+        ran(declared(None, "note"), fuller)
+    with declared(checkpoint, "note") as engine:
+        assert set(engine.views["all"].read().get_column("note")) == {None}
+    query = ran(declared(None, "note"), fuller)
+    whole = declared(None, "note")
+    for number, frame in enumerate(HITS):
+        whole.push("hits", frame.with_columns(note=pl.lit(None if number < 2 else "new", pl.String)))
+    for name, view in whole.views.items():
         assert counted([query.view(name).read()]) == counted([view.read()])

@@ -90,7 +90,7 @@ class Commit:
     plan: Mapping[str, Any]
     states: Mapping[str, StateRecord]
     deltas: Mapping[str, tuple[DeltaRef, ...]]
-    positions: Mapping[str, int]
+    positions: Mapping[str, Any]
     readers: Mapping[str, int]
     epochs: tuple[Passed, ...]
     facts: Mapping[str, Any]

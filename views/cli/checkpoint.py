@@ -1,8 +1,9 @@
 """``evercurrent checkpoint``: look at a checkpoint, check its files, make it small, cut it into buckets."""
 
+import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -243,10 +244,19 @@ def _sources(commit: Commit) -> Table:
     table = _table("source", "position", "watermark", right=(1,))
     watermarks = commit.epochs[-1][2] if commit.epochs else {}
     for name in sorted({*commit.plan.get("sources", {}), *commit.positions, *watermarks}):
-        position = f"{commit.positions[name]:,}" if name in commit.positions else "-"
+        position = _position(commit.positions[name]) if name in commit.positions else "-"
         watermark = shown(watermarks[name]) if name in watermarks else "-"
-        table.add_row(Text(name), position, watermark)
+        table.add_row(Text(name), Text(position), watermark)
     return table
+
+
+def _position(position: Any) -> str:
+    """How far a source was taken.
+
+    >>> _position(1200), _position({"0": 7})
+    ('1,200', '{"0": 7}')
+    """
+    return f"{position:,}" if isinstance(position, int) else json.dumps(position, ensure_ascii=False)
 
 
 def _readers(commit: Commit) -> list[RenderableType]:

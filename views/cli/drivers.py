@@ -78,7 +78,7 @@ class Driver(Protocol):
         ...
 
     @property
-    def positions(self) -> Mapping[str, int]:
+    def positions(self) -> Mapping[str, Any]:
         """How far each source was taken."""
         ...
 

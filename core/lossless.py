@@ -1,0 +1,157 @@
+"""A column as another type, every value unchanged, or none of it: what a declared source takes of what is pushed.
+
+A number is the same number in any type that holds it, a text the same text as ``Categorical`` or ``Enum``, an instant the
+same in any zone and unit that reaches it. A date is its midnight. A text is no number, a time without a zone no instant,
+and a column that is null throughout goes into any type. At any depth of lists, arrays, structs and maps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from .json_texts import as_text
+
+
+class LossyValueError(ValueError):
+    """A value that another type does not hold exactly: the first row that has one, and its value as text."""
+
+    def __init__(self, column: pl.Series, row: int) -> None:
+        self.row, self.value = row, as_text(column.slice(row, 1)).item()
+        super().__init__(f"{self.value} in row {row}")
+
+
+def exactly(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """The column as this type with the same values. Cost: nothing if it is of the type, else a cast and a comparison.
+
+    >>> exactly(pl.Series("n", [1, 2], pl.Int32), pl.Int64()).dtype
+    Int64
+
+    Raises:
+        LossyValueError: a value would be another one.
+    """
+    if column.dtype == dtype:
+        return column
+    converted = _converted(column, dtype)
+    if converted is None:
+        raise LossyValueError(column, _first_misfit(column, dtype))
+    return converted
+
+
+def may_hold(dtype: pl.DataType, found: pl.DataType) -> bool:
+    """Whether a type holds some value of another one exactly, besides null; which ones, the values say.
+
+    >>> may_hold(pl.Int8(), pl.Int64()), may_hold(pl.Int64(), pl.String())
+    (True, False)
+    """
+    if found == dtype or isinstance(found, pl.Null):
+        return True
+    if isinstance(found, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
+        return may_hold(as_type(dtype.inner), as_type(found.inner))
+    if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
+        return _same_fields(found, dtype) and all(
+            may_hold(_field(dtype, each.name), as_type(each.dtype)) for each in found.fields
+        )
+    if isinstance(found, pl.Map) and isinstance(dtype, pl.Map):
+        pairs = ((dtype.key, found.key), (dtype.value, found.value))
+        return all(may_hold(as_type(to), as_type(of)) for to, of in pairs)
+    if any(isinstance(each, pl.Decimal) for each in (dtype, found)) and (
+        dtype.is_float() or found.is_float()
+    ):
+        return False  # Of fractions, binary ones are rarely decimal ones.
+    return (family := _family(dtype)) is not None and family == _family(found)
+
+
+def _family(dtype: pl.DataType) -> str | None:
+    """The kind of value that a type holds, where several types hold it."""
+    if dtype.is_numeric():
+        return "number"
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        return "text"
+    if isinstance(dtype, pl.Datetime):
+        return "time" if dtype.time_zone is None else "instant"
+    if isinstance(dtype, pl.Date):
+        return "time"
+    return "duration" if isinstance(dtype, pl.Duration) else None
+
+
+def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series | None:
+    """The column as this type; None if a value would not be the same."""
+    if column.null_count() == len(column):
+        return pl.Series(column.name, [None], dtype).new_from_index(0, len(column))
+    if dtype.is_nested() != column.dtype.is_nested():
+        return None
+    try:
+        converted = column.cast(dtype, strict=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    return converted if converted.dtype == dtype and _agree(column, converted) else None
+
+
+def _agree(column: pl.Series, converted: pl.Series) -> bool:
+    """Whether all values of a column are those of another one, at any depth."""
+    found, dtype = column.dtype, converted.dtype
+    if found == dtype:
+        return True
+    nulls = column.null_count()
+    if nulls != converted.null_count():
+        return False
+    if nulls == len(column):
+        return True
+    if isinstance(found, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
+        return _agree_inside(column, converted)
+    if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
+        return _same_fields(found, dtype) and all(
+            _agree(column.struct.field(each.name), converted.struct.field(each.name)) for each in found.fields
+        )
+    if isinstance(found, pl.Map) and isinstance(dtype, pl.Map):
+        return _agree(column.map.entries(), converted.map.entries())
+    return may_hold(dtype, found) and (_shows_by_null(found, dtype) or _comes_back(column, converted))
+
+
+def _agree_inside(column: pl.Series, converted: pl.Series) -> bool:
+    ours, theirs = (_as_lists(each.drop_nulls()) for each in (column, converted))
+    if not ours.list.len().equals(theirs.list.len()):
+        return False
+    filled = ours.list.len() > 0
+    return _agree(ours.filter(filled).explode(), theirs.filter(filled).explode())
+
+
+def _as_lists(column: pl.Series) -> pl.Series:
+    return column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
+
+
+def _shows_by_null(found: pl.DataType, dtype: pl.DataType) -> bool:
+    """Whether a cast leaves null where a value does not fit, and changes none otherwise."""
+    return (found.is_integer() and dtype.is_integer()) or _family(dtype) == "text"
+
+
+def _comes_back(column: pl.Series, converted: pl.Series) -> bool:
+    back = converted.cast(column.dtype, strict=False)
+    return not bool(column.ne_missing(back).any())
+
+
+def _first_misfit(column: pl.Series, dtype: pl.DataType) -> int:
+    """The first row that does not fit, where one does not."""
+    good, bad = 0, len(column)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (
+            (good, middle) if _converted(column.slice(good, middle - good), dtype) is None else (middle, bad)
+        )
+    return good
+
+
+def _same_fields(one: pl.Struct, other: pl.Struct) -> bool:
+    return {each.name for each in one.fields} == {each.name for each in other.fields}
+
+
+def _field(dtype: pl.Struct, name: str) -> pl.DataType:
+    return as_type(next(each.dtype for each in dtype.fields if each.name == name))
+
+
+def as_type(dtype: Any) -> pl.DataType:
+    """A type as an object: polars takes classes too."""
+    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return made

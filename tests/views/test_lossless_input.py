@@ -1,0 +1,143 @@
+"""Rows of other libraries: what means the same is taken, and a refusal says what mends it in their words."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc  # noqa: F401 (the hints use it)
+import pytest
+
+import evercurrent as ec
+
+pd = pytest.importorskip("pandas")
+
+DECLARED = {
+    "at": pl.Datetime("us"),
+    "zoned": pl.Datetime("us", "UTC"),
+    "n": pl.Int64,
+    "kind": pl.String,
+    "ratio": pl.Float64,
+    "day": pl.Date,
+}
+NOON = datetime(2026, 1, 2, 12)
+ROW = (NOON, NOON.replace(tzinfo=UTC), 3, "x", 0.5, date(2026, 1, 2))
+
+FRAME = pd.DataFrame(
+    {
+        "at": pd.to_datetime([NOON, None]),
+        "zoned": pd.to_datetime([NOON.replace(tzinfo=UTC), None]).tz_convert("Europe/Berlin"),
+        "n": [3, None],
+        "kind": pd.Categorical(["x", None]),
+        "ratio": np.array([0.5, 0.25], np.float32),
+        "day": pd.to_datetime(["2026-01-02", None]),
+    }
+)
+
+
+def engine_of(**declared: Any) -> tuple[ec.Engine, ec.View]:
+    engine = ec.Engine()
+    return engine, engine.view("v", engine.source("s", declared))
+
+
+@pytest.mark.parametrize(
+    "as_frame", [lambda frame: frame, pa.Table.from_pandas, pl.from_pandas], ids=["pandas", "Arrow", "polars"]
+)
+def test_what_pandas_makes_of_a_table_is_taken(as_frame: Any) -> None:
+    engine, view = engine_of(**DECLARED)
+    engine.push("s", as_frame(FRAME))
+    assert view.schema == pl.Schema(DECLARED)
+    assert view.read().sort("ratio", descending=True).rows() == [ROW, (None, None, None, None, 0.25, None)]
+
+
+def test_a_column_of_nulls_is_of_any_type() -> None:
+    engine, view = engine_of(n=pl.Int64, parts=pl.List(pl.Struct({"a": pl.Int8})))
+    engine.push("s", pd.DataFrame({"n": [None], "parts": [None]}))
+    engine.push("s", pl.DataFrame({"n": pl.Series([None], dtype=pl.String), "parts": [None]}))
+    assert view.read().rows() == [(None, None)] * 2
+
+
+def test_parts_of_lists_and_structs_are_taken_as_columns_are() -> None:
+    engine, view = engine_of(
+        list=pl.List(pl.Int64), struct=pl.Struct({"a": pl.String, "b": pl.Datetime("us")})
+    )
+    given = pl.DataFrame(
+        {
+            "list": pl.Series([[1, None], [], None], dtype=pl.List(pl.Int32)),
+            "struct": pl.Series(
+                [{"b": NOON, "a": "x"}, None, {"b": None, "a": None}],
+                dtype=pl.Struct({"b": pl.Datetime("ns"), "a": pl.Categorical}),
+            ),
+        }
+    )
+    engine.push("s", given)
+    found = [(row["list"], row["struct"]) for row in view.read().to_dicts()]
+    assert len(found) == 3
+    for each in [([1, None], {"a": "x", "b": NOON}), ([], None), (None, {"a": None, "b": None})]:
+        assert each in found
+
+
+NS = np.array(["2026-01-02T12:00:00.000000001"], "datetime64[ns]")
+REFUSED: dict[str, tuple[Any, Any, str]] = {
+    "pandas: finer time": (
+        pl.Datetime("us"), pd.DataFrame({"x": NS}),
+        r"column 'x' is datetime64\[ns\], .* holds 2026-01-02 12:00:00.000000001 in row 0.*frame\['x'\].dt.floor\('us'\)",
+    ),
+    "pandas: fraction": (pl.Int64, pd.DataFrame({"x": [1, 1.5]}), r"'x' is float64.* holds 1.5 in row 1"),
+    "pandas: text": (pl.Int64, pd.DataFrame({"x": ["1"]}), r"frame\['x'\] = frame\['x'\].astype\('Int64'\)"),
+    "pandas: zone": (
+        pl.Datetime("us", "UTC"), pd.DataFrame({"x": pd.to_datetime([NOON])}), r"frame\['x'\].dt.tz_localize\('UTC'\)",
+    ),
+    "Arrow: number": (
+        pl.Int8, pa.table({"x": [1, 300]}), r"'x' is int64, declared is Int8, and holds 300 in row 1.*mend the rows",
+    ),
+    "Arrow: text": (pl.Int64, pa.table({"x": ["1"]}), r"table\['x'\].cast\(pa.int64\(\)\)"),
+    "polars: finer time": (
+        pl.Datetime("us"), pl.DataFrame({"x": NS}), r"pl.col\('x'\).dt.cast_time_unit\('us'\)",
+    ),
+    "polars: not in the enum": (pl.Enum(["a"]), pl.DataFrame({"x": ["a", "b"]}), "holds b in row 1"),
+    "polars: nested": (pl.List(pl.Int8), pl.DataFrame({"x": [[1], [2, 300]]}), r"holds \[2,300\] in row 1"),
+    "rows: text": (pl.Int64, [{"x": 1}, {"x": "1"}], "holds '1' in row 1, which is not of its declared type Int64"),
+    "rows: number": (pl.Int8, [{"x": 1}, {"x": 300}], "holds 300 in row 1"),
+    "rows: no float": (pl.Float64, [{"x": 1}, {"x": 2**53 + 1}], "holds 9007199254740993 in row 1, which Float64 would round"),
+    "rows: more than a date": (pl.Date, [{"x": NOON}], r"holds 2026-01-02 12:00:00, which is more than a date; use .date\(\)"),
+    "rows: a field too many": (pl.Struct({"a": pl.Int8}), [{"x": {"a": 1, "b": 2}}], "a field 'b', which is not declared"),
+    "rows: nothing": (pl.Null, [{"x": 1}], "its type is Null, which has no values"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_would_lose_something_is_refused_in_the_words_of_its_library(case: str) -> None:
+    dtype, given, words = REFUSED[case]
+    engine, view = engine_of(x=dtype)
+    with pytest.raises(ec.InputError, match=f"source 's': .*{words}" if "column" not in words else words):
+        engine.push("s", given)
+    assert (engine.epoch_number, view.read().height) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "dtype", [pl.Int8, pl.Float32, pl.String, pl.Boolean, pl.Datetime("ms"), pl.Date], ids=str
+)
+@pytest.mark.parametrize("origin", ["pandas", "arrow", "polars"])
+def test_the_cast_that_is_named_mends(dtype: Any, origin: str) -> None:
+    made: Any = {"arrow": pa.table, "polars": pl.DataFrame, "pandas": pd.DataFrame}[origin]
+    given = {pl.String: b"1", pl.Boolean: 1, pl.Date: "2026-01-02"}.get(
+        dtype, 1 if dtype == pl.Datetime("ms") else "1"
+    )
+    engine, view = engine_of(x=dtype)
+    with pytest.raises(ec.InputError) as refused:
+        engine.push("s", made({"x": [given]}))
+    frame = table = made({"x": [given]})
+    call = str(refused.value).replace("read it with", "cast it with").partition("cast it with ")[2]
+    if origin == "pandas":
+        exec(call, {"frame": frame, "pd": pd})
+    else:
+        table = eval(
+            call if origin == "arrow" else f"frame{call}",
+            {"frame": frame, "table": table, "pa": pa, "pl": pl},
+        )
+    engine.push("s", table)
+    assert view.read().height == 1
