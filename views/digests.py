@@ -21,8 +21,8 @@ import polars as pl
 from evercurrent.core.tags import UntaggedError, kept_fields, tag_of
 
 from .dtype_text import dtype_text
-from .expression_trees import said
 from .expressions import Expression
+from .expressions.polars_tree import first_form
 from .function_digests import UNSEEN_OBJECT, Known, parts_of
 
 VERSION = b"1"
@@ -98,9 +98,9 @@ class _Writing:
             case tuple() | list():
                 return self.each("list" if isinstance(value, list) else "tuple", value)
             case Expression(expr=expr):
-                return _marked("expression", said(expr))
+                return _marked("expression", first_form(expr))
             case pl.Expr():
-                return _marked("expression", said(value))
+                return _marked("expression", first_form(value))
             case pl.Schema():
                 return self.each(
                     "schema", [part for name in value for part in (name, dtype_text(value[name]))]
