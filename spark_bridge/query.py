@@ -14,6 +14,7 @@ from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiling import compile_plan
+from evercurrent.views.digest_schemes import EarlierNames
 from evercurrent.views.engine import Engine
 from evercurrent.views.identity import check_plan
 from evercurrent.views.running import LEDGER_ROWS
@@ -175,7 +176,8 @@ def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
     last = CommitLog(store).last
     if last is None or last.buckets == buckets:
         return
-    check_plan(last.plan, engine.declared, compile_plan(engine.declared, Ledger(LEDGER_ROWS)), given.drop)
+    record = EarlierNames(engine.declared).renewed(last).plan
+    check_plan(record, engine.declared, compile_plan(engine.declared, Ledger(LEDGER_ROWS)), given.drop)
     if last.buckets > buckets:
         raise CheckpointError(
             f"the checkpoint {store.url} is cut into {last.buckets} buckets, and buckets={buckets} is asked for; give "

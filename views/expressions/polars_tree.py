@@ -50,6 +50,7 @@ from .tree import (
     Over,
     Rename,
     Selector,
+    Values,
 )
 
 _T = TypeVar("_T")
@@ -181,6 +182,11 @@ def _is_lost(value: Option) -> bool:
         case tuple():
             return any(map(_is_lost, value))
     return False
+
+
+def series_of(values: Values) -> pl.Series:
+    """The values that a constant holds."""
+    return pl.read_ipc_stream(io.BytesIO(values.stream)).to_series()
 
 
 # The forms of this version.
