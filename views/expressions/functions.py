@@ -267,7 +267,9 @@ ROW_BY_ROW = frozenset(
         "truncate",
     ]
 )
-"""What is a value of each row, whatever the others are, as far as its name says."""
+"""
+    What a are, as cat.to each ext.to far is its name of others row, says. the value whatever
+    """
 
 ONE_VALUE = frozenset(
     [
@@ -335,7 +337,9 @@ SAME_ROWS = frozenset(
         "upper_bound",
     ]
 )
-"""What makes a value of each row and of others."""
+"""
+    What a and bin each makes of others. row value
+    """
 
 OTHER_ROWS = frozenset(
     [

@@ -34,6 +34,7 @@ ArrayExpr.ToStruct           arr.to_struct           fields
 ArrayExpr.Var                arr.var                 =ddof
 AsStruct                     struct
 Atan2                        arctan2
+Bin                          bin                     method:breaks labels include_intervals
 BinaryExpr.Base64Decode      bin.base64_decode       =strict
 BinaryExpr.Base64Encode      bin.base64_encode
 BinaryExpr.Contains          bin.contains
@@ -86,6 +87,7 @@ Categorical.LenChars         cat.len_chars
 Categorical.Physical         cat.physical
 Categorical.Slice            cat.slice               #offset #length
 Categorical.StartsWith       cat.starts_with         =prefix
+Categorical.To               cat.to                  #dtype:type #strict
 Ceil                         ceil
 Clip                         clip                    has_min has_max
 Coalesce                     coalesce
@@ -111,6 +113,7 @@ EwmVar                       ewm_var                 options
 Exp                          exp
 ExtendConstant               extend_constant
 Extension.Storage            ext.storage
+Extension.To                 ext.to                  =dtype:type
 FillNull                     fill_null
 FillNullWithStrategy         fill_null_by            =strategy
 Floor                        floor

@@ -60,6 +60,8 @@ def thawed(value: Option) -> Any:
     """The structure again."""
     if isinstance(value, Record):
         return {name: thawed(body) for name, body in value}
+    if isinstance(value, Values):
+        return value.stream
     return list(map(thawed, value)) if isinstance(value, tuple) else value
 
 
@@ -94,6 +96,17 @@ def _zone(value: Any) -> Option:
 
 def _unzoned(value: Option) -> Any:
     return None if value is None else {"inner": value}
+
+
+def _with_breaks(value: Any) -> Option:
+    """A structure in which values may stand under ``Breaks``."""
+    if not isinstance(value, dict):
+        return frozen(value)
+    made = (
+        (name, Values(as_bytes(value[name])) if name == "Breaks" else _with_breaks(value[name]))
+        for name in sorted(value)
+    )
+    return Record(made)
 
 
 def as_bytes(value: Any) -> bytes:
@@ -194,6 +207,7 @@ CODECS: dict[str, tuple[Callable[[Any], Option], Callable[[Option], Any]]] = {
     "word": (_word, _unworded),
     "float": (_number, thawed),
     "floats": (_numbers, thawed),
+    "breaks": (_with_breaks, thawed),
     "zone": (_zone, _unzoned),
     "type": (_type, _untyped),
     "dtype": (_dtype, _undtyped),

@@ -21,6 +21,7 @@ from .tree import (
     Nested,
     Node,
     Over,
+    Record,
     Renaming,
     Selector,
 )
@@ -165,6 +166,8 @@ def _obstacle_of(node: Call, schema: pl.Schema) -> Obstacle | None:
         return _GUESSED
     if name == "fill_null_by" and node.option("strategy") in ("One", "Zero"):
         return None
+    if name == "bin" and _is_cut_at_constants(node.option("method")):
+        return None
     if name in ROW_BY_ROW or name in ROW_OPERATORS or (name == "plugin" and _is_plugin_of_rows(node)):
         return None
     return _AGGREGATE if name in ONE_VALUE else NEIGHBOURS
@@ -190,6 +193,12 @@ ROW_OPERATORS = frozenset(
     | {"ne", "ne_missing", "or", "sub", "truediv", "truncdiv", "when", "xor"}
 )
 """Operators, and the choice between two values."""
+
+
+def _is_cut_at_constants(method: Record) -> bool:
+    """Whether bins end at values that are given, and not where the rows divide."""
+    ((kind, how),) = method
+    return kind == "Intervals" and dict(how["spec"]).keys() == {"Breaks"}
 
 
 def _is_plugin_of_rows(node: Call) -> bool:
