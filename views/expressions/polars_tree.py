@@ -126,11 +126,17 @@ def _read_anew(expr: pl.Expr, form: bytes) -> Node:
         if isinstance(error, TooDeepError):
             raise
         found = error.form if isinstance(error, UnknownFormError) else f"{type(error).__name__}: {error}"
+        way_out = _WAYS_OUT.get(found) or (
+            "write it with other functions of polars, as .cast(...), when(...) and arithmetic, or declare it with map_batches"
+        )
         raise UnreadableError(
-            f"polars {pl.__version__} writes it in a form that is not known here ({found}); write it with functions of "
-            "pl.Expr that are, as .cast(...), .filter(...) and arithmetic, or declare it with map_batches"
+            f"polars {pl.__version__} writes it in a form that is not known here ({found}); {way_out}"
         ) from error
     return node
+
+
+_WAYS_OUT = {"SubPlan": "a query within an expression has rows of its own: make a view of it, and join"}
+"""What to do instead of some forms that will not be known."""
 
 
 def write(node: Node) -> pl.Expr:
