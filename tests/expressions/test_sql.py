@@ -49,7 +49,9 @@ def test_of_a_row(text: str) -> None:
     assert view.read().is_empty(), "a retraction takes back what the row gave"
 
 
-@pytest.mark.parametrize("text", ["a * 2 > 3", "a IN (1, 2)", "s LIKE 'a%' AND b < 5", "f > 0.6 OR s IS NULL"])
+@pytest.mark.parametrize(
+    "text", ["a * 2 > 3", "a IN (1, 2)", "s LIKE 'a%' AND b < 5", "f > 0.6 OR s IS NULL"]
+)
 def test_as_a_condition(text: str) -> None:
     condition = made(text)
     found = predicate("view 'v'", ROWS.schema, condition)
