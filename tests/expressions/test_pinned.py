@@ -26,10 +26,20 @@ PINNED = Path(__file__).resolve().parents[1] / "data" / "expression-digests.json
 OTHERS_BEFORE: dict[tuple[int, int], tuple[str, ...]] = {
     (1, 41): ("has_nulls", "pl.arg_sort_by"),
     (1, 43): ("sample",),
-    (2, 0): ("arr.to_struct", "explode", "pl.date #", "pl.datetime #", "pl.time #", "SQL ")
-    + ("pl.rolling_corr", "x.arr.explode", "x.list.explode", "x.sum().over('y', order_by"),
+    (2, 0): (
+        "arr.to_struct",
+        "explode",
+        "pl.date #",
+        "pl.datetime #",
+        "pl.rolling_corr",
+        "pl.time #",
+        "SQL ",
+        "x.arr.explode",
+        "x.list.explode",
+        "x.sum().over('y', order_by",
+    ),
     (2, 1): ("SQL ",),
-}
+}  # fmt: skip
 """What polars itself made another expression of before a version."""
 
 
