@@ -17,6 +17,7 @@ from evercurrent.core.schema import listed
 from evercurrent.core.stages import Exchange, Stage
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, Saver, StateRecord
 from evercurrent.views.checkpoint.pending import require_committed
+from evercurrent.views.digest_schemes import EarlierNames
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.plan import Plan
 from evercurrent.views.plan_changes import require_all_states, warn_of_unclaimed
@@ -86,6 +87,7 @@ class Epochs:
         self._plan = plan_record(plan, self.runner.compiled)
         self._drop = tuple(drop)
         self._given_plan = plan
+        self._earlier = EarlierNames(plan)
         self._looks_at_all = True
         self.ran_elsewhere = 0
         self.last = self._opened()
@@ -109,6 +111,7 @@ class Epochs:
         """Take note of what others have committed, as another process does that ran the query."""
         last = self.log.refresh()
         if last is not None and last.epoch != self.last.epoch:
+            last = self._earlier.renewed(last)
             self.clocks.restore(self._saver, last)
             self.last, self._looks_at_all = last, True
 
@@ -120,6 +123,7 @@ class Epochs:
                 epochs after it of which only the input is there.
         """
         require_committed(self.log.store, last)
+        last = self._earlier.renewed(last)
         match = check_plan(last.plan, self._given_plan, self.runner.compiled, self._drop)
         # One that is only called otherwise has all its states, but not the deltas that add up to them.
         if match.to_fill:

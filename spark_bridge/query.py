@@ -14,6 +14,7 @@ from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiling import compile_plan
+from evercurrent.views.digest_schemes import EarlierNames
 from evercurrent.views.engine import Engine
 from evercurrent.views.identity import check_plan
 from evercurrent.views.plan_changes import require_same_columns
@@ -182,7 +183,8 @@ def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
         return
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # How the views were declared is known here only: plans that go to other processes do not say it.
-    require_same_columns(store.url, check_plan(last.plan, engine.declared, compiled, given.drop))
+    record = EarlierNames(engine.declared).renewed(last).plan
+    require_same_columns(store.url, check_plan(record, engine.declared, compiled, given.drop))
     if last.buckets == buckets:
         return
     if last.buckets > buckets:

@@ -13,6 +13,7 @@ from evercurrent.core.ledger import Ledger
 from evercurrent.core.schema import EPOCH, listed
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, Pieces
 from evercurrent.views.compiling import compile_plan
+from evercurrent.views.digest_schemes import EarlierNames
 from evercurrent.views.history import BEFORE_ALL
 from evercurrent.views.identity import check_plan, plan_record
 from evercurrent.views.past import BORN, Past, delta_files
@@ -43,6 +44,7 @@ class CheckpointReader:
         self._allow_pickle = allow_pickle
         self._compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
         self._record = plan_record(plan, self._compiled)
+        self._earlier = EarlierNames(plan)
         self._guard = RLock()
         self._checked: Mapping[str, Any] | None = None
         self._look()
@@ -121,6 +123,7 @@ class CheckpointReader:
                 f"{self.store.url}: nothing is committed there; start what keeps the views current first, or correct "
                 "the path"
             )
+        commit = self._earlier.renewed(commit)
         if commit.plan != self._checked:
             self._require_plan(commit)
             self._checked = commit.plan

@@ -94,6 +94,7 @@ _WITH_ARGUMENTS: dict[str, list[Call]] = {
     "truncate": [lambda x: x.truncate(1)],
     "is_in": [lambda x: x.is_in([0, 5, 49]), lambda x: x.is_in(["a", ""]), lambda x: F.is_in(x), lambda x: INT.is_in(x),
               lambda x: S.is_in(x), lambda x: x.is_in([0.0, float("nan")], nulls_equal=True)],
+    "bin_intervals": [lambda x: x.bin_intervals([0, 5], labels=False), lambda x: x.bin_intervals([0.5], labels=["low", "high"])],
     "cut": [lambda x: x.cut([-1, 0, 5]), lambda x: x.cut([0.5], labels=["low", "high"])],
     "lower_bound": [lambda x: x.lower_bound()], "upper_bound": [lambda x: x.upper_bound()],
     "reinterpret": [lambda x: x.reinterpret(signed=True), lambda x: x.reinterpret(signed=False)],
@@ -212,7 +213,7 @@ REFUSED: dict[str, list[Call]] = _each(
 """What depends on other rows."""
 
 NEEDING_MORE = frozenset({
-    "append", "approx_quantile", "bin_intervals", "bin_quantiles", "bin_ranks", "bottom_k_by", "cumulative_eval",
+    "append", "approx_quantile", "bin_quantiles", "bin_ranks", "bottom_k_by", "cumulative_eval",
     "deserialize", "dot", "ewm_mean", "ewm_mean_by", "ewm_std", "ewm_sum", "ewm_sum_by", "ewm_var", "exclude", "extend_constant",
     "filter", "gather", "gather_every", "get", "hist", "index_of", "inspect", "interpolate_by", "map_batches", "map_elements",
     "max_by", "min_by", "over", "pipe_with_dtype", "qcut", "quantile", "reshape", "rolling", "search_sorted", "slice", "sort_by",

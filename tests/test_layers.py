@@ -404,3 +404,33 @@ def test_reads_a_relative_import_from_an_init():
 
 def test_finds_a_cycle():
     assert set(cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}})) == {"a", "b", "c"}
+
+
+POLARS_FORM = {
+    f"views.expressions.{name}"
+    for name in ("polars_forms", "polars_functions", "polars_tree", "polars_values")
+}
+"""The modules that know how polars writes expressions; the other words of that form are in no other."""
+
+FORM_WORDS = (
+    "AnonymousFunction",
+    "ArrayExpr",
+    "BinaryExpr",
+    "FfiPlugin",
+    "ListExpr",
+    "RenameAlias",
+    "StringExpr",
+    "TemporalExpr",
+)
+FORM_CALLS = {"deserialize", "serialize"}
+
+
+def test_nobody_else_knows_how_polars_writes_expressions():
+    for module, path in modules().items():
+        if module.removeprefix(f"{PACKAGE}.") in POLARS_FORM:
+            continue
+        source = path.read_text("utf-8")
+        assert not [word for word in FORM_WORDS if word in source], module
+        if module.startswith((f"{PACKAGE}.views", f"{PACKAGE}.core")):
+            called = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+            assert called.isdisjoint(FORM_CALLS), module

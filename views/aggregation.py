@@ -21,24 +21,24 @@ from evercurrent.core.schema import listed, require_characters
 from evercurrent.core.tags import not_kept, tagged
 from evercurrent.core.user_states import Serializer
 
-from .aggregate_parts import Parts, name_of
-from .aggregate_rules import RULES
-from .deep_expressions import naming, with_room
-from .elementwise import elementwise
-from .expression_trees import evaluated, resolved, shown, tree
 from .expressions import (
     Expression,
     as_expression,
     check_expansion,
     check_output_names,
-    check_rebuildable,
     flattened,
     output_trees,
     row_expressions,
 )
+from .expressions.aggregate_parts import Parts, name_of
+from .expressions.aggregate_rules import RULES
+from .expressions.deep_expressions import naming, with_room
+from .expressions.elementwise import elementwise
+from .expressions.known_schemas import evaluated, known_schema, resolved, selected_schema
+from .expressions.polars_tree import read
+from .expressions.row_by_row import Obstacle
+from .expressions.showing import shown
 from .function_versions import versioned
-from .known_schemas import known_schema, selected_schema
-from .row_by_row import Obstacle
 
 _PYTHON: Obstacle = (
     "it calls a Python function, and polars does not know what that needs of the group",
@@ -190,15 +190,13 @@ def _outputs(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.D
 def _taken_apart(where: str, parts: Parts, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
     parts.about = f"{where}: {shown(expr)}"
     trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
-    for node in trees:
-        check_rebuildable(where, expr, node)
     finished = [parts.over_group(node) for node in trees]
-    if tree(expr) is not None:
+    if read(expr) is not None:
         _check_not_keys(where, parts, map(name_of, trees))
     outputs = _polars_schema(parts, expr)
     check_expansion(where, expr, len(finished), outputs)
     for each in (*finished, *(part.expr for part in parts.aggregates.values() if isinstance(part, Whole))):
-        elementwise(each, where)  # Here, since what is compiled can no longer be refused.
+        elementwise(each)  # Here, since what is compiled can no longer be refused.
     return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
 
 

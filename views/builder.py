@@ -49,10 +49,10 @@ from evercurrent.core.spine import Spine, Version
 from evercurrent.core.stages import Cut
 from evercurrent.core.user_states import StateForm
 
-from .elementwise import elementwise
 from .expressions import Expression
+from .expressions.elementwise import elementwise
+from .expressions.order_free import computes
 from .node_identities import CircuitIdentities
-from .order_free import computes
 from .plan import (
     Input,
     Plan,

@@ -36,8 +36,8 @@ from evercurrent.core.stages import cut, mark_routes
 
 from .builder import Builder, Compiled, copied_columns, selecting
 from .compiling_windows import windows_over_time
-from .elementwise import elementwise, elementwise_columns
-from .equalities import only_value
+from .expressions.elementwise import elementwise, elementwise_columns
+from .expressions.equalities import only_value
 from .plan import (
     Assign,
     Concat,

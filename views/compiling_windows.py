@@ -32,7 +32,7 @@ from evercurrent.core.placement import Placement
 from evercurrent.core.protocol import State
 
 from .builder import Builder
-from .elementwise import elementwise_columns
+from .expressions.elementwise import elementwise_columns
 from .plan import (
     BOUNDS,
     Assign,

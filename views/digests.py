@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
@@ -21,15 +23,37 @@ import polars as pl
 from evercurrent.core.tags import UntaggedError, kept_fields, tag_of
 
 from .dtype_text import dtype_text
-from .expression_trees import said
 from .expressions import Expression
+from .expressions.polars_tree import first_form
+from .expressions.written import expression_bytes, series_parts
 from .function_digests import UNSEEN_OBJECT, Known, parts_of
 
 VERSION = b"1"
 """Stands in every digest: it changes when the states of an operation are no longer of the same form."""
 
+FIRST, SCHEME = 1, 2
+"""How expressions and columns of values are written down in digests: at first in the forms of one version of polars."""
+
+_scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
+
+
+@contextmanager
+def written_by(number: int) -> Iterator[None]:
+    """Make digests as an earlier scheme has it, in this thread, to recognize what was kept with them."""
+    before = _scheme.set(number)
+    try:
+        yield
+    finally:
+        _scheme.reset(before)
+
+
 SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
 """Values that say all of themselves where they are shown."""
+
+
+def scheme() -> int:
+    """The scheme by which digests are made."""
+    return _scheme.get()
 
 
 def digest_of(*values: object) -> str:
@@ -70,6 +94,7 @@ class _Writing:
 
     def __init__(self, known: Known) -> None:
         self.has_unseen = False
+        self._is_first = scheme() == FIRST
         self._known = known
         self._within: list[int] = []
 
@@ -98,9 +123,9 @@ class _Writing:
             case tuple() | list():
                 return self.each("list" if isinstance(value, list) else "tuple", value)
             case Expression(expr=expr):
-                return _marked("expression", said(expr))
+                return self._expression(expr)
             case pl.Expr():
-                return _marked("expression", said(value))
+                return self._expression(value)
             case pl.Schema():
                 return self.each(
                     "schema", [part for name in value for part in (name, dtype_text(value[name]))]
@@ -117,6 +142,11 @@ class _Writing:
                 return self.each(kind_of(type(value)), parts)
             case _:
                 return self._object(value)
+
+    def _expression(self, expr: pl.Expr) -> bytes:
+        if self._is_first:
+            return _marked("expression", first_form(expr))
+        return _marked("tree", expression_bytes(expr, _plainly))
 
     def _object(self, value: Any) -> bytes:
         try:
@@ -146,9 +176,18 @@ class _Writing:
             return _marked("series", self._columns(value.to_frame()))
         if pl.Object in value.dtypes:
             return self.each("frame of objects", (value.schema, *map(list, value.get_columns())))
-        file = io.BytesIO()
-        value.rechunk().write_ipc(file)
-        return self.each("frame", (value.schema, file.getvalue()))
+        if self._is_first:
+            file = io.BytesIO()
+            value.rechunk().write_ipc(file)
+            return self.each("frame", (value.schema, file.getvalue()))
+        return _marked("columns", b"".join(_plainly(series_parts(column)) for column in value.get_columns()))
+
+
+def _plainly(value: Any) -> bytes:
+    """A plain value, or a tuple of them."""
+    if isinstance(value, tuple):
+        return _marked("tuple", b"".join(map(_plainly, value)))
+    return _marked(type(value).__name__, _PLAIN[type(value)](value))
 
 
 def _marked(kind: str, content: bytes) -> bytes:

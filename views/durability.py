@@ -32,6 +32,7 @@ from .checkpoint.pending import pending_inputs
 from .checkpoint.piece_files import require_arrow
 from .checkpoint.rebucket import rebucket
 from .checkpoint.saver import Begun
+from .digest_schemes import EarlierNames
 from .epochs import Offered, Passed, Resumed, Standing
 from .filling import fill
 from .identity import check_plan, is_same_record, plan_record
@@ -174,9 +175,11 @@ class Durability:
         self._open.inputs = self._input_log(store)
         if last is None:
             return None
+        earlier = EarlierNames(self._plan)
+        last = earlier.renewed(last)
         match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
         if last.buckets > 1:
-            last = rebucket(store, 1)  # Another driver has cut it, and can cut it again.
+            last = earlier.renewed(rebucket(store, 1))  # Another driver has cut it, and can cut it again.
             log.refresh()
         self._open.writer, self._open.facts, self._open.may_log = last.writer, last.facts, log.refuses_earlier
         unchanged = {f"{name}/0" for name in match.unchanged}
@@ -184,7 +187,7 @@ class Durability:
         if match.evolution is not None:
             match.evolution.restore(saver, pieces, last.states, store.url)
             again = [entry.conformed(match.evolution.arrived) for entry in again]
-        last = without_pickles(compiled, saver, log, may_commit=not again) or last
+        last = without_pickles(compiled, saver, log, earlier.renewed, may_commit=not again) or last
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained)
         warn_of_unclaimed(store.url, match)

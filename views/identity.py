@@ -13,7 +13,7 @@ from evercurrent.core.protocol import State
 from evercurrent.core.spine import Spine
 
 from .builder import Compiled
-from .digests import digest_of, told_apart
+from .digests import digest_of, scheme, told_apart
 from .dtype_text import dtype_text
 from .evolution import source_changes
 from .evolved_records import Evolution, evolved
@@ -49,7 +49,8 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
 
     ``spines`` and ``labels`` are for those who have the checkpoint and not the plan; earlier versions wrote neither, and
-    no ``forms``, which stand in the order of ``states``.
+    no ``forms``, which stand in the order of ``states``. ``digests`` says how identities were made; without it, by the
+    first scheme (``digest_schemes``).
 
     Raises:
         CheckpointError: two functions are the same as far as can be seen, and there is more to them.
@@ -77,6 +78,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "states": sorted(states),
         "holds": sorted(_holds(compiled)),
         "versions": versions(),
+        "digests": scheme(),
         "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
         "labels": state_labels(plan, compiled, states),
         "forms": [forms.get(name, "") for name in sorted(states)],

@@ -18,6 +18,7 @@ from evercurrent.core.schema import EPOCH
 from .builder import Compiled
 from .checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
 from .compiling import compile_plan
+from .digest_schemes import EarlierNames
 from .epochs import Noted, Passed
 from .history import BEFORE_ALL
 from .identity import lost_in, state_ids
@@ -47,6 +48,7 @@ class Past:
         self.born: Mapping[str, int] = {}
         self._plan = plan
         self._record = record
+        self._earlier = EarlierNames(plan)
         self._log = log
         self._pieces = pieces
         self._allow_pickle = allow_pickle
@@ -87,7 +89,7 @@ class Past:
             CheckpointError: a file is missing or damaged.
         """
         try:
-            commit = self._log.at(epoch)
+            commit = self._earlier.renewed(self._log.at(epoch))
         except EpochGoneError as error:
             raise EpochGoneError(f"view {view!r}: {error}") from error
         then = commit.plan["views"].get(view)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.operators.group_parts import InvertedPart
 from evercurrent.core.user_states import PICKLES_REFUSED, StateUnreadableError
@@ -12,11 +14,13 @@ from .checkpoint.rebucket import following, to_go_on_from
 from .identity import state_ids
 
 
-def without_pickles(compiled: Compiled, saver: Saver, log: CommitLog, *, may_commit: bool) -> Commit | None:
+def without_pickles(
+    compiled: Compiled, saver: Saver, log: CommitLog, renewed: Callable[[Commit], Commit], *, may_commit: bool
+) -> Commit | None:
     """Keep the states of users' aggregates, which are restored, in the form in which they would be written now.
 
     Only if pickles are allowed; then they are converted with one more commit, an epoch in which nothing happens, which
-    is returned. Unless it ``may_commit``: with the next commit then. Nothing changes where there are no pickles, nor
+    is returned, with the names of today as ``renewed`` has them. Unless it ``may_commit``: with the next commit then. Nothing changes where there are no pickles, nor
     where they have to stay, as the states are nothing else. Cost: those states.
 
     Raises:
@@ -37,7 +41,7 @@ def without_pickles(compiled: Compiled, saver: Saver, log: CommitLog, *, may_com
                     converted[f"{names[id(part.spine)]}/0"] = part
     if not converted or not may_commit:
         return None
-    last = to_go_on_from(log)
+    last = renewed(to_go_on_from(log))
     written = saver.write({name: (part.spine, part.spine.saved()) for name, part in converted.items()})
     commit = following(last, states={**last.states, **written})
     log.append(commit, whole=True)

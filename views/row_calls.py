@@ -14,7 +14,6 @@ from evercurrent.core.errors import PlanError, first_line
 from evercurrent.core.schema import forbid_reserved, listed, require_characters, require_columns
 
 from .described import Described
-from .expression_trees import resolved, shown
 from .expressions import (
     Expression,
     column_names,
@@ -23,6 +22,8 @@ from .expressions import (
     predicate,
     row_expressions,
 )
+from .expressions.known_schemas import resolved
+from .expressions.showing import shown
 from .function_versions import versioned
 from .plan import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest
 

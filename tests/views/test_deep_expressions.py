@@ -11,7 +11,7 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.core.errors import PlanError
-from evercurrent.views.deep_expressions import DEEPEST, levels
+from evercurrent.views.expressions.deep_expressions import DEEPEST, levels
 
 Deepen = Callable[[pl.Expr, int], pl.Expr]
 DEEPER: dict[str, Deepen] = {
@@ -104,8 +104,15 @@ TAKEN_APART: dict[str, pl.Expr] = {
     "divided often": reduce(lambda expr, _: expr / BRANCH.otherwise(7.0), range(200), pl.col("x")),
     "divided by a deep one": pl.col("x")
     / reduce(lambda expr, _: BRANCH.otherwise(expr), range(280), pl.col("x")),
-    "holds NaN": pl.col("x") / BRANCH.otherwise(float("nan")),
 }
+
+
+def test_a_division_by_what_may_be_nan_is_taken_apart() -> None:
+    engine = ec.Engine()
+    divided = engine.source("s", {"x": pl.Float64}).select(y=pl.col("x") / BRANCH.otherwise(float("nan")))
+    view = engine.view("v", divided.filter(pl.col("y").is_not_nan() | pl.col("y").is_null()))
+    engine.push("s", {"x": [98.0, 0.5, None]})
+    assert sorted(view.read()["y"].fill_null(-1)) == [-1, 2]
 
 
 @pytest.mark.parametrize("name", TAKEN_APART)

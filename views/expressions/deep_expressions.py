@@ -11,7 +11,7 @@ import polars as pl
 
 from evercurrent.core.errors import PlanError
 
-from .expression_trees import TooDeepError
+from .polars_tree import TooDeepError
 
 _T = TypeVar("_T")
 

@@ -17,22 +17,13 @@ from evercurrent.core.aggregates import (
 )
 from evercurrent.core.errors import PlanError
 
-from .expression_trees import (
-    RENAMING,
-    Node,
-    children,
-    columns_of,
-    rebuilt,
-    resolved,
-    text,
-    tree,
-    variant,
-    with_children,
-    without_renaming,
-)
-from .expressions import Expression
+from .declared import Expression
+from .known_schemas import resolved
 from .order_free import SINGLE, Arranging
+from .polars_tree import read, write
 from .row_by_row import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
+from .showing import text
+from .tree import Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
 
 SortKey = tuple[pl.Expr, bool, bool]
 """An expression, descending, nulls last."""
@@ -111,27 +102,23 @@ class Parts:
         Raises:
             PlanError: where it has no such value, or has one that cannot be kept current.
         """
-        name, _ = variant(node)
-        if name in RENAMING:
-            return self.over_group(children(node)[0]).alias(name_of(node))
+        if isinstance(node, Renaming):
+            return self.over_group(node.input).alias(name_of(node))
         own = own_obstacle(node, self.schema)
-        if name == "Literal" and own:
+        if isinstance(node, Literal) and own:
             self.refuse(own, node)
-        if next(columns_of(node), None) is not None and obstacle(node, self.schema) is None:
+        if reads_columns(node) and obstacle(node, self.schema) is None:
             self.refuse(_NO_AGGREGATE, node)
-        if own and name not in LOOKING_UP:
+        if own and node.name not in LOOKING_UP:
             return self._aggregate(node).alias(name_of(node))
         within = operands(node)
-        if any("Series" in variant(child)[1] for child in children(node) if not _is_in(child, within)):
+        if any(_is_series(each) for each in node.inputs if not _is_in(each, within)):
             self.refuse(_SERIES_SET, node)
-        results = [
-            written_tree(self.over_group(child)) if _is_in(child, within) else child
-            for child in children(node)
-        ]
-        return rebuilt(with_children(node, results))
+        results = [tree_of(self.over_group(each)) if _is_in(each, within) else each for each in node.inputs]
+        return write(node.with_inputs(results))
 
     def _aggregate(self, node: Node) -> pl.Expr:
-        rule = self.rules.get(variant(node)[0])
+        rule = self.rules.get(node.name)
         result = rule(self, node) if rule else None
         return self._whole(node) if result is None else result
 
@@ -144,7 +131,7 @@ class Parts:
         if not arranging.inputs:
             self.refuse(SINGLE, node)
         inputs = tuple(arranging.inputs)
-        return self.part(Whole, dtype=self.group_dtype(node), inputs=inputs, expr=rebuilt(arranged), order=())
+        return self.part(Whole, dtype=self.group_dtype(node), inputs=inputs, expr=write(arranged), order=())
 
     # What is collected.
 
@@ -201,7 +188,7 @@ class Parts:
 
     def group_dtype(self, node: Node) -> pl.DataType:
         """The type of an aggregate."""
-        value = rebuilt(node).alias("value")
+        value = write(node).alias("value")
         if not self.keys:
             return self.row_dtype(value)
         grouped = self.rows_of_schema.group_by(pl.lit(0).alias("key"))
@@ -212,27 +199,26 @@ class Parts:
     def rows(self, node: Node) -> Rows | None:
         """The rows that a node stands for, where it is row by row but for filters and a sort; else None."""
         node = without_renaming(node)
-        name, body = variant(node)
         if obstacle(node, self.schema) is None:
-            return Rows(rebuilt(node)) if next(columns_of(node), None) is not None else None
-        if name not in ("DropNulls", "DropNans", "Filter", "Sort", "SortBy"):
+            return Rows(write(node)) if reads_columns(node) else None
+        name = node.name
+        if not isinstance(node, Call) or name not in ("drop_nulls", "drop_nans", "filter", "sort", "sort_by"):
             return None
-        inner, *others = (self.rows(child) for child in children(node))
+        inner, *others = (self.rows(each) for each in node.inputs)
         if inner is None or not all(inner.pairs_with(other) for other in others):
             return None
-        if name == "DropNulls":
+        if name == "drop_nulls":
             return inner.among(inner.value.is_not_null())
-        if name == "DropNans":
+        if name == "drop_nans":
             if not self.row_dtype(inner.value).is_float():
                 return inner
             return inner.among(inner.value.is_nan().fill_null(False).not_())
         beside = [other.value for other in others if other is not None]
-        if name == "Filter":
+        if name == "filter":
             return inner.among(*beside)
         if inner.order:
             return None
-        options = body["options" if name == "Sort" else "sort_options"]
-        return replace(inner, order=_sort_keys(beside or [inner.value], options))
+        return replace(inner, order=_sort_keys(beside or [inner.value], node.option("options")))
 
     def length(self, rows: Rows) -> pl.Expr:
         """How many rows count."""
@@ -252,8 +238,12 @@ def _comparable(value: Any) -> Hashable:
     return Expression(value) if isinstance(value, pl.Expr) else id(value) if callable(value) else value
 
 
-def _is_in(child: Node, some: list[Node]) -> bool:
-    return any(child is each for each in some)
+def _is_in(node: Node, some: list[Node]) -> bool:
+    return any(node is each for each in some)
+
+
+def _is_series(node: Node) -> bool:
+    return isinstance(node, Literal) and node.dtype == "series"
 
 
 Rule = Callable[[Parts, Node], pl.Expr | None]
@@ -262,19 +252,20 @@ Rule = Callable[[Parts, Node], pl.Expr | None]
 
 def name_of(node: Node) -> str:
     """The name of what an expression makes. Parts keep it, since ``pl.struct`` and others name fields after it."""
-    return Expression(rebuilt(node)).output_name
+    return Expression(write(node)).output_name
 
 
-def written_tree(expr: pl.Expr) -> Node:
+def tree_of(expr: pl.Expr) -> Node:
     """The tree of an expression that was made here."""
-    node = tree(expr)
+    node = read(expr)
     assert node is not None, expr
     return node
 
 
-def _sort_keys(by: Sequence[pl.Expr], options: Mapping[str, Any]) -> tuple[SortKey, ...]:
+def _sort_keys(by: Sequence[pl.Expr], options: Record) -> tuple[SortKey, ...]:
     def each(option: str) -> list[bool]:
-        given = options[option] if isinstance(options[option], list) else [options[option]]
-        return given * len(by) if len(given) == 1 else given
+        given = options[option]
+        each_of = [given] if isinstance(given, bool) else list(given)
+        return each_of * len(by) if len(each_of) == 1 else each_of
 
     return tuple(zip(by, each("descending"), each("nulls_last"), strict=True))

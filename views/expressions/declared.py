@@ -16,22 +16,13 @@ from evercurrent.core.schema import forbid_reserved, listed, require_characters,
 
 from .deep_expressions import DEEPEST, naming, require_shallow, with_room
 from .elementwise import elementwise
-from .expression_trees import (
-    Node,
-    cannot_be_rebuilt,
-    columns_of,
-    copied,
-    expanded,
-    rebuilt,
-    shown,
-    tree,
-    variant,
-    without_python_renaming,
-    without_renaming,
-    written,
-)
+from .expansion import expanded
 from .known_schemas import planned_schema, selected_schema
+from .polars_tree import UnreadableError, form_of, read, without_python_renaming, write
 from .row_by_row import PYTHON, Obstacle, obstacle
+from .showing import shown
+from .tree import Column as ColumnNode
+from .tree import Node, columns_of, copied, without_renaming
 
 _T = TypeVar("_T")
 
@@ -53,8 +44,7 @@ class Expression:
     _key: bytes | int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # The binary form, since JSON has no NaN and no infinity and polars writes both as null.
-        key = written(lambda: self.expr.meta.serialize(format="binary"))
+        key = form_of(self.expr)
         object.__setattr__(self, "_key", id(self.expr) if key is None else key)
 
     def __eq__(self, other: object) -> bool:
@@ -125,7 +115,7 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
     ]
     conditions = [_condition(where, schema, expr) for expr in required]
     condition = _all_of(conditions)
-    _with_room(where, condition, lambda one: elementwise(one, where))
+    _with_room(where, condition, lambda one: elementwise(one))
     return Column("condition", condition.alias("condition"), Expression(condition).copies)
 
 
@@ -250,13 +240,13 @@ def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool =
                 f"{where}: {type(each).__name__} is no column; give names, selectors or pl.col(...)"
             )
         trees = _with_room(where, each, lambda one: output_trees(where, schema, one))
-        for name, body in map(variant, trees):
-            if name != "Column":
+        for node in trees:
+            if not isinstance(node, ColumnNode):
                 raise PlanError(
                     f"{where}: {shown(each)} is computed, and columns are taken here; add it with "
                     "with_columns(...) first and give its name"
                 )
-            names.append(body)
+            names.append(node.column)
     if strict:
         require_columns(where, schema, names)
     return names
@@ -321,30 +311,18 @@ def output_trees(
 
     Raises:
         PlanError: naming an unknown column; for a Python function, which polars cannot look into; for a
-            selector beside a literal that JSON cannot hold.
+            form of polars that is not known here.
     """
-    node = tree(without_python_renaming(expr))
+    try:
+        node = read(without_python_renaming(expr))
+    except UnreadableError as error:
+        raise PlanError(f"{where}: {shown(expr)}: {error}") from error
     require_columns(
         where, schema, dict.fromkeys(expr.meta.root_names() if node is None else columns_of(node))
     )
     if node is None:
         raise PlanError(f"{where}: {shown(expr)}: {python[0]}; {python[1]}")
-    if expr.meta.has_multiple_outputs():
-        check_rebuildable(where, expr, node)
     return expanded(where, schema, node, hidden)
-
-
-def check_rebuildable(where: str, expr: pl.Expr, node: Node) -> None:
-    """Check that an expression can be taken apart and put together again.
-
-    Raises:
-        PlanError: where it cannot, with the way out.
-    """
-    if cannot_be_rebuilt(node):
-        raise PlanError(
-            f"{where}: {shown(expr)}: a literal that is NaN or infinite is lost when the expression is taken"
-            " apart; make the column that needs it with with_columns(...) first, one expression per column"
-        )
 
 
 def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl.Schema) -> None:
@@ -378,7 +356,7 @@ def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
 
 def _check_elementwise(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
     """Check, where a view is defined, what it is compiled to: that can no longer be refused."""
-    computed = elementwise(expr, where)
+    computed = elementwise(expr)
     if computed is not expr:
         selected_schema(f"{where}: {shown(expr)}", schema, computed)
 
@@ -399,7 +377,7 @@ def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Colum
     if not expr.meta.has_multiple_outputs():
         return [Column(name, expr, copied(node)) for name, node in zip(outputs, trees, strict=True)]
     columns = [
-        Column(name, rebuilt(without_renaming(node)).alias(name), copied(node))
+        Column(name, write(without_renaming(node)).alias(name), copied(node))
         for name, node in zip(outputs, trees, strict=True)
     ]
     check_expansion(where, expr, output_schema(schema, columns, where), outputs)

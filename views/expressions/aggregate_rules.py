@@ -1,23 +1,17 @@
 """What each aggregate of polars becomes: an incremental aggregate of the core, or several and an expression."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import polars as pl
 
 from evercurrent.core.aggregates import Distinct, Whole
 
-from .aggregate_parts import COUNT, Parts, Rows, Rule, SortKey, written_tree
-from .expression_trees import (
-    Node,
-    children,
-    function_options,
-    rebuilt,
-    variant,
-    with_children,
-    without_renaming,
-)
+from .aggregate_parts import COUNT, Parts, Rows, Rule, SortKey, tree_of
 from .order_free import NO_ORDER
+from .polars_tree import write
 from .row_by_row import Obstacle
+from .tree import Call, Node, without_renaming
 
 _NOT_NUMBERS: Obstacle = ("it aggregates numbers, and its values are none", "cast them first")
 _NOT_BOOLEAN: Obstacle = ("it aggregates Booleans, and its values are none", "compare them with something")
@@ -27,7 +21,7 @@ def _of_rows(rule: Callable[[Parts, Rows, Node, pl.DataType], pl.Expr | None]) -
     """A rule for aggregates of one input, where that is row by row but for filters and a sort."""
 
     def apply(parts: Parts, node: Node) -> pl.Expr | None:
-        rows = parts.rows(children(node)[0])
+        rows = parts.rows(node.inputs[0])
         if rows is None:
             return None
         dtype = parts.group_dtype(node)
@@ -42,7 +36,7 @@ def _len(parts: Parts, node: Node) -> pl.Expr:
 
 
 def _count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    if variant(node)[1]["include_nulls"]:
+    if option(node, "include_nulls"):
         return parts.length(rows)
     return parts.additive("count", rows.masked, COUNT)
 
@@ -72,23 +66,23 @@ def _mean(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
 
 
 def _var(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    return parts.additive("var", rows.masked, dtype, ddof=variant(node)[1][1])
+    return parts.additive("var", rows.masked, dtype, ddof=option(node, "ddof"))
 
 
 def _std(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    return parts.additive("std", rows.masked, dtype, ddof=variant(node)[1][1])
+    return parts.additive("std", rows.masked, dtype, ddof=option(node, "ddof"))
 
 
 def _any(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     found = parts.additive("any", _as_boolean(parts, rows, node), dtype)
-    if function_options(node)["ignore_nulls"]:
+    if option(node, "ignore_nulls"):
         return found
     return pl.when(found | (parts.null_count(rows) == 0)).then(found)
 
 
 def _all(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     found = parts.additive("all", _as_boolean(parts, rows, node), dtype)
-    if function_options(node)["ignore_nulls"]:
+    if option(node, "ignore_nulls"):
         return found
     return pl.when(~found | (parts.null_count(rows) == 0)).then(found)
 
@@ -125,12 +119,12 @@ def _n_unique(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Ex
 
 
 def _min(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    nan_first = variant(node)[1]["propagate_nans"]
+    nan_first = option(node, "propagate_nans")
     return parts.pick(dtype, rows.masked, _from_smallest(parts, rows.masked, nan_first))
 
 
 def _max(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    nan_first = variant(node)[1]["propagate_nans"]
+    nan_first = option(node, "propagate_nans")
     return parts.pick(dtype, rows.masked, _from_largest(parts, rows.masked, nan_first))
 
 
@@ -150,24 +144,24 @@ def _from_largest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list
 
 
 def _max_by(parts: Parts, node: Node) -> pl.Expr | None:
-    return _extreme(parts, node, children(node), _from_largest)
+    return _extreme(parts, node, node.inputs, _from_largest)
 
 
 def _min_by(parts: Parts, node: Node) -> pl.Expr | None:
-    return _extreme(parts, node, children(node), _from_smallest)
+    return _extreme(parts, node, node.inputs, _from_smallest)
 
 
 def _get(parts: Parts, node: Node) -> pl.Expr | None:
-    value, index = children(node)
+    value, index = node.inputs
     index = without_renaming(index)
-    extremes = {"ArgMax": _from_largest, "ArgMin": _from_smallest}
-    if not variant(node)[1]["returns_scalar"] or variant(index)[0] not in extremes:
+    extremes = {"arg_max": _from_largest, "arg_min": _from_smallest}
+    if not option(node, "returns_scalar") or index.name not in extremes:
         return None
-    return _extreme(parts, node, [value, *children(index)], extremes[variant(index)[0]])
+    return _extreme(parts, node, [value, *index.inputs], extremes[index.name])
 
 
 def _extreme(
-    parts: Parts, node: Node, inputs: list[Node], order: Callable[[Parts, pl.Expr], list[SortKey]]
+    parts: Parts, node: Node, inputs: Sequence[Node], order: Callable[[Parts, pl.Expr], list[SortKey]]
 ) -> pl.Expr | None:
     rows, by = (parts.rows(each) for each in inputs)
     if rows is None or by is None or not rows.pairs_with(by):
@@ -188,7 +182,7 @@ def _last(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
 
 
 def _picked(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType, order: list[SortKey]) -> pl.Expr:
-    if variant(node)[0].endswith("NonNull"):
+    if node.name.endswith("non_null"):
         rows = rows.among(rows.value.is_not_null())
     return parts.pick(dtype, rows.value, order, rows.where)
 
@@ -215,37 +209,43 @@ def _listed(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr
         value = value.filter(pl.col(inputs[-1]))
     order = parts.ordered(rows.order)
     inputs += [each.column for each in order]
-    expr = rebuilt(with_children(node, [written_tree(value)]))
+    expr = write(node.with_inputs([tree_of(value)]))
     return parts.part(Whole, dtype=dtype, inputs=tuple(dict.fromkeys(inputs)), expr=expr, order=order)
 
 
+def option(node: Node, name: str) -> Any:
+    """An option of a function."""
+    assert isinstance(node, Call), node
+    return node.option(name)
+
+
 RULES: dict[str, Rule] = {
-    "Len": _len,
-    "Agg.Count": _of_rows(_count),
-    "NullCount": _of_rows(_null_count),
-    "Boolean.HasNulls": _of_rows(_has_nulls),
-    "Agg.Sum": _of_rows(_sum),
-    "Agg.Mean": _of_rows(_mean),
-    "Agg.Var": _of_rows(_var),
-    "Agg.Std": _of_rows(_std),
-    "Boolean.Any": _of_rows(_any),
-    "Boolean.All": _of_rows(_all),
-    "Bitwise.And": _of_rows(_bitwise),
-    "Bitwise.Or": _of_rows(_bitwise),
-    "Bitwise.Xor": _of_rows(_bitwise),
-    "Agg.NUnique": _of_rows(_n_unique),
-    "Agg.Min": _of_rows(_min),
-    "Agg.Max": _of_rows(_max),
-    "MaxBy": _max_by,
-    "MinBy": _min_by,
-    "Gather": _get,
-    "Agg.First": _of_rows(_first),
-    "Agg.FirstNonNull": _of_rows(_first),
-    "Agg.Last": _of_rows(_last),
-    "Agg.LastNonNull": _of_rows(_last),
-    "Agg.Implode": _of_rows(_listed),
-    "StringExpr.ConcatVertical": _of_rows(_joined),
-    "Skew": _of_rows(_moment),
-    "Kurtosis": _of_rows(_moment),
+    "len": _len,
+    "count": _of_rows(_count),
+    "null_count": _of_rows(_null_count),
+    "has_nulls": _of_rows(_has_nulls),
+    "sum": _of_rows(_sum),
+    "mean": _of_rows(_mean),
+    "var": _of_rows(_var),
+    "std": _of_rows(_std),
+    "any": _of_rows(_any),
+    "all": _of_rows(_all),
+    "bitwise_and": _of_rows(_bitwise),
+    "bitwise_or": _of_rows(_bitwise),
+    "bitwise_xor": _of_rows(_bitwise),
+    "n_unique": _of_rows(_n_unique),
+    "min": _of_rows(_min),
+    "max": _of_rows(_max),
+    "max_by": _max_by,
+    "min_by": _min_by,
+    "gather": _get,
+    "first": _of_rows(_first),
+    "first_non_null": _of_rows(_first),
+    "last": _of_rows(_last),
+    "last_non_null": _of_rows(_last),
+    "implode": _of_rows(_listed),
+    "str.join": _of_rows(_joined),
+    "skew": _of_rows(_moment),
+    "kurtosis": _of_rows(_moment),
 }
-"""The rules by the names of nodes; what has none is computed from the whole group, if from anything."""
+"""The rules by the names of functions; what has none is computed from the whole group, if from anything."""

@@ -5,25 +5,16 @@ collection. But one that asks for the order of rows (``first``, ``shift``, ``cum
 that nobody meant: it is refused unless it stands above a ``sort`` or ``sort_by``.
 """
 
-import json
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
 import polars as pl
 
-from .expression_trees import (
-    RENAMING,
-    Node,
-    children,
-    columns_of,
-    function_options,
-    rebuilt,
-    tree,
-    variant,
-    with_children,
-)
+from .functions import ONE_VALUE, SAME_ROWS
+from .polars_tree import read, write
 from .row_by_row import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, obstacle, operands, own_obstacle
+from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renaming, reads_columns
 
 NO_ORDER: Obstacle = (
     "it depends on the order of rows, and the rows of a collection have none",
@@ -43,46 +34,66 @@ _OPAQUE: Obstacle = (
 )
 
 _GIVING_ONE = frozenset(
-    {"Agg.Count", "Agg.Implode", "Agg.Max", "Agg.Mean", "Agg.Median", "Agg.Min", "Agg.NUnique", "Agg.Std"}
-    | {"Agg.Sum", "Agg.Var", "ApproxNUnique", "Bitwise.And", "Bitwise.Or", "Bitwise.Xor", "Boolean.All"}
-    | {"Boolean.Any", "Boolean.HasNulls", "Boolean.IsEmpty", "Correlation", "Entropy", "Kurtosis"}
-    | {"MaxBy", "MinBy", "NullCount", "Product", "Quantile", "Skew", "StringExpr.ConcatVertical"}
+    {
+        "all",
+        "any",
+        "approx_n_unique",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "corr",
+        "count",
+        "entropy",
+        "has_nulls",
+    }
+    | {
+        "implode",
+        "is_empty",
+        "kurtosis",
+        "max",
+        "max_by",
+        "mean",
+        "median",
+        "min",
+        "min_by",
+        "n_unique",
+        "null_count",
+    }
+    | {"product", "quantile", "skew", "std", "str.join", "sum", "var"}
 )
 """Aggregates of any rows. ``implode`` and ``str.join`` give the order in which rows come: that of the values."""
 
-_KEEPING_ROWS = frozenset({"Boolean.IsDuplicated", "Boolean.IsUnique", "Rank"})
+_KEEPING_ROWS = frozenset({"is_duplicated", "is_unique", "rank"})
 """What gives every row a value that the order of rows does not change."""
 
-_CHOOSING_ROWS = frozenset({"DropNans", "DropNulls", "Filter", "Mode", "TopK", "TopKBy", "Unique"})
+_CHOOSING_ROWS = frozenset({"drop_nans", "drop_nulls", "filter", "mode", "top_k", "top_k_by", "unique"})
 """What keeps some values, wherever they stand."""
 
-_SORTING = frozenset({"Sort", "SortBy"})
+_SORTING = frozenset({"sort", "sort_by"})
 
 _REFUSED_ALWAYS = frozenset(
-    {"Agg.Item", "AnonymousFunction", "ApproxQuantile", "Explode", "Over", "Random", "Rolling", "ValueCounts"}
+    {"agg_groups", "approx_quantile", "explode", "item", "over", "random", "rolling", "value_counts"}
 )
 """Of these, two differ from one process to the next: ``approx_quantile``, and ``value_counts`` in its order."""
-
 
 _PLAIN = (
     _GIVING_ONE
     | _KEEPING_ROWS
     | _CHOOSING_ROWS
     | _SORTING
-    | RENAMING
-    | {"Agg.First", "Agg.Last", "Column", "Literal"}
+    | {"alias", "column", "first", "last", "literal", "rename"}
 )
 """What hands values on, or gives one for a group, and so does the same for a group alone as beside others."""
 
 
 def computes(expr: pl.Expr) -> bool:
     """Whether an expression over a group does more than to choose and to aggregate, such as to divide."""
-    node = tree(expr)
+    node = read(expr)
     return node is None or _computes(node)
 
 
 def _computes(node: Node) -> bool:
-    return variant(node)[0] not in _PLAIN or any(map(_computes, children(node)))
+    return node.name not in _PLAIN or any(map(_computes, node.inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +126,35 @@ class Arranging:
 
     def arrange(self, node: Node) -> tuple[Node, Standing | None]:
         """The rewritten tree, and where its values stand; None of one value for the group."""
-        name, _ = variant(node)
         own = own_obstacle(node, self.schema)
-        if name == "Literal":
+        if isinstance(node, Literal):
             return self.refuse(own, node) if own else (node, None)
-        if next(columns_of(node), None) is not None and obstacle(node, self.schema) is None:
-            prepared = self.prepare(rebuilt(node))
+        if reads_columns(node) and obstacle(node, self.schema) is None:
+            prepared = self.prepare(write(node))
             self.inputs[prepared] = None
-            return self._named({"Column": prepared}, node), Standing("group")
+            return self._named(Column(prepared), node), Standing("group")
         within = operands(node)
         parts = [
-            self.arrange(child) if any(child is each for each in within) else (child, None)
-            for child in children(node)
+            self.arrange(each) if any(each is operand for operand in within) else (each, None)
+            for each in node.inputs
         ]
-        arranged = with_children(node, [part for part, _ in parts])
-        if name in RENAMING:
-            return self._named(children(arranged)[0], node), parts[0][1]
+        arranged = node.with_inputs([part for part, _ in parts])
+        if isinstance(node, Renaming):
+            return self._named(arranged.inputs[0], node), parts[0][1]
         standings = [standing for _, standing in parts]
-        if own is None or name in LOOKING_UP:
+        if own is None or node.name in LOOKING_UP:
             return arranged, self._combined(node, standings)
         return self._rule(node, arranged, standings, own)
 
     def _named(self, arranged: Node, original: Node) -> Node:
-        return {"Alias": [arranged, self.name_of(original)]}
+        return Alias(arranged, self.name_of(original))
 
     def _rule(
         self, node: Node, arranged: Node, standings: list[Standing | None], own: Obstacle
     ) -> tuple[Node, Standing | None]:
-        name, body = variant(node)
-        below = standings[0] if name == "Gather" else self._combined(node, standings)
-        if name == "Len":
+        name = node.name
+        below = standings[0] if name == "gather" else self._combined(node, standings)
+        if name == "len":
             return arranged, None
         if below is None and name in _GIVING_ONE | _KEEPING_ROWS | _CHOOSING_ROWS | _SORTING:
             return self.refuse(SINGLE, node)
@@ -157,15 +167,16 @@ class Arranging:
         if name in _CHOOSING_ROWS:
             return _stable(arranged), Standing(_key(node, below), below is not None and below.ordered)
         if own is RANDOM or name in _REFUSED_ALWAYS or "Random" in _rank_method(node):
-            return self.refuse(_OPAQUE if own is NEIGHBOURS or name.startswith("Agg.") else own, node)
+            is_opaque = own is NEIGHBOURS or isinstance(node, Aggregate) or name in ONE_VALUE
+            return self.refuse(_OPAQUE if is_opaque else own, node)
         if below is None or not below.ordered:
             return self.refuse(NO_ORDER, node)
-        if name == "Gather":
-            return arranged, None if body["returns_scalar"] else Standing(_key(node, below), ordered=True)
-        asked = rebuilt(arranged).meta
-        if asked.is_scalar():
+        if isinstance(node, Call) and name == "gather":
+            single = node.option("returns_scalar")
+            return arranged, None if single else Standing(_key(node, below), ordered=True)
+        if isinstance(node, Aggregate) or name in ONE_VALUE:
             return arranged, None
-        return arranged, below if asked.is_length_preserving() else Standing(_key(node, below), ordered=True)
+        return arranged, below if name in SAME_ROWS else Standing(_key(node, below), ordered=True)
 
     def _combined(self, node: Node, standings: Iterable[Standing | None]) -> Standing | None:
         found = {standing for standing in standings if standing is not None}
@@ -176,23 +187,25 @@ class Arranging:
 
 def _key(node: Node, below: Standing | None) -> Hashable:
     """What tells the rows that a node keeps, or their order, from others."""
-    # Of a filter and of sort_by the first child is what is filtered or sorted: the others tell the rows.
-    deciding = children(node)[1:] if variant(node)[0] in ("Filter", "SortBy") else [node]
-    return (variant(node)[0], below, json.dumps(deciding))
+    # Of a filter and of sort_by the first input is what is filtered or sorted: the others tell the rows.
+    deciding = node.inputs[1:] if node.name in ("filter", "sort_by") else (node,)
+    return node.name, below, deciding
 
 
 def _rank_method(node: Node) -> set[str]:
     """The method of a rank; of another node none."""
-    return {function_options(node)["options"]["method"]} if variant(node)[0] == "Rank" else set()
+    if isinstance(node, Call) and node.function == "rank":
+        return {node.option("options")["method"]}
+    return set()
 
 
 def _stable(node: Node) -> Node:
     """The node with its option to keep the order of equal rows, so that the same rows give the same result."""
-    name, body = variant(node)
-    if name == "SortBy":
-        return {"SortBy": {**body, "sort_options": {**body["sort_options"], "maintain_order": True}}}
-    if name == "Unique":
-        return {"Function": {**body, "function": {"Unique": True}}}
-    if name == "Mode":
-        return {"Function": {**body, "function": {"Mode": {"maintain_order": True}}}}
+    if isinstance(node, Call) and node.function == "sort_by":
+        options = Record(
+            (name, True if name == "maintain_order" else value) for name, value in node.option("options")
+        )
+        return node.with_option("options", options)
+    if isinstance(node, Call) and node.function in ("mode", "unique"):
+        return node.with_option("maintain_order", True)
     return node

@@ -1,0 +1,92 @@
+"""Digests of expressions are the same in every version of polars: those of the catalogue are kept in ``tests/data``.
+
+``python tests/expressions/test_pinned.py`` writes down those that are new. A line that is there never changes: states in
+checkpoints are known by it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from evercurrent.views.digests import digest_of
+from evercurrent.views.expressions.polars_tree import VERSION
+from expressions.catalogue import expressions
+
+PINNED = Path(__file__).resolve().parents[1] / "data" / "expression-digests.json"
+
+OTHERS_BEFORE: dict[tuple[int, int], tuple[str, ...]] = {
+    (1, 41): ("has_nulls", "pl.arg_sort_by"),
+    (1, 43): ("sample",),
+    (2, 0): (
+        "arr.to_struct",
+        "explode",
+        "pl.date #",
+        "pl.datetime #",
+        "pl.rolling_corr",
+        "pl.time #",
+        "SQL ",
+        "x.arr.explode",
+        "x.list.explode",
+        "x.sum().over('y', order_by",
+    ),
+    (2, 1): ("SQL ",),
+}  # fmt: skip
+"""What polars itself made another expression of before a version."""
+
+
+def of_this_version(name: str) -> bool:
+    return not any(since > VERSION and name.startswith(names) for since, names in OTHERS_BEFORE.items())
+
+
+def found() -> dict[str, str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: digest_of(expr) for name, expr in expressions().items() if of_this_version(name)}
+
+
+def test_digests_are_those_that_are_kept() -> None:
+    kept, now = json.loads(PINNED.read_text("utf-8")), found()
+    assert len(now) > 700
+    assert {name: digest for name, digest in now.items() if digest != kept.get(name)} == {}
+
+
+def test_no_two_expressions_have_one() -> None:
+    by_digest: dict[str, str] = {}
+    for name, expr in expressions().items():
+        other = by_digest.setdefault(digest_of(expr), name)
+        assert str(expressions()[other]) == str(expr) if other != name else True, (name, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (pl.lit(pl.Series([1, 2])), pl.lit(pl.Series([1, 2], dtype=pl.Int32))),
+        (pl.lit(pl.Series([1, None])), pl.lit(pl.Series([1, 0]))),
+        (pl.lit(pl.Series(["ab", "c"])), pl.lit(pl.Series(["a", "bc"]))),
+        (pl.lit(pl.Series([[1], [2]])), pl.lit(pl.Series([[1, 2], []]))),
+        (
+            pl.lit(pl.Series([None, []], dtype=pl.List(pl.Int64))),
+            pl.lit(pl.Series([[], None], dtype=pl.List(pl.Int64))),
+        ),
+        (pl.col("x").is_in([1, 2]), pl.col("x").is_in([2, 1])),
+        (pl.col("x") - pl.col("y") - 1, pl.col("x") - (pl.col("y") - 1)),
+        (pl.col("x").cast(pl.Enum(["a", "b"])), pl.col("x").cast(pl.Enum(["b", "a"]))),
+    ],
+)
+def test_what_differs_has_different_digests(one: pl.Expr, two: pl.Expr) -> None:
+    assert digest_of(one) != digest_of(two)
+    assert digest_of(one) == digest_of(pl.Expr.deserialize(one.meta.serialize()))
+
+
+if __name__ == "__main__":
+    before = json.loads(PINNED.read_text("utf-8")) if PINNED.exists() else {}
+    PINNED.write_text(json.dumps({**found(), **before}, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -1,0 +1,136 @@
+"""Division that is the same in every frame, where an operand may happen to be constant in one.
+
+polars divides by a constant in another way than by a column, and ``when(...)``, ``coalesce`` and others give a constant
+where all rows of a frame take the same branch: ``x / when(b).then(49.0).otherwise(7.0)`` would depend on the other
+rows. So an operand that reads columns, and of which it is not plain that its values are written out, is written out.
+What reads no column is a constant in every frame and stays one.
+
+Floats are added up in one order where a group or list is a piece of the column, and in another where its values have
+been chosen from it; and where no group of a frame loses a value, ``filter`` and the like hand on the piece. So chosen
+values are written out before they are added up. ``list.sum()`` takes another order where some list of the frame holds a
+null, which ``list.agg(element().sum())`` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from evercurrent.core.aggregates import Column as OutputColumn
+
+from .deep_expressions import with_room
+from .polars_tree import read, write
+from .tree import Aggregate, Call, Cast, Column, Element, Field, Literal, Nested, Node, Renaming
+
+_DIVISIONS = frozenset(
+    {"div", "floordiv", "mod", "sql.div", "sql.floordiv", "sql.mod", "truediv", "truncdiv"}
+)
+_ARITHMETIC = _DIVISIONS | {"add", "mul", "sql.add", "sql.mul", "sql.sub", "sub"}
+_SENSITIVE = frozenset({"cbrt", "pow", "sqrt", "str.split"})
+"""Functions that do with a constant what they do not with a column of equal values."""
+
+_ADDING_UP = frozenset({"corr", "entropy", "kurtosis", "mean", "product", "skew", "std", "sum", "var"})
+"""Aggregates whose last bits depend on the order in which floats are added up."""
+
+_CHOOSING = frozenset(
+    {
+        "diff",
+        "drop_nans",
+        "drop_nulls",
+        "fill_null_by",
+        "filter",
+        "gather",
+        "interpolate",
+        "mode",
+        "slice",
+        "top_k",
+        "top_k_by",
+    }
+    | {"unique", "unique_counts"}
+)
+"""What gives some of the values, and all of them as they stand where there is nothing to leave out."""
+
+_OF_ELEMENTS = {
+    f"{family}.{kind}": (f"{family}.agg", kind) for family in ("arr", "list") for kind in ("mean", "sum")
+}
+"""Functions of lists that add up in another order where some list of the frame holds a null, and which do not."""
+
+
+def elementwise(expr: pl.Expr) -> pl.Expr:
+    """The expression with the operands of its divisions written out, where that may make a difference.
+
+    Raises:
+        TooDeepError: where it nests too deeply for that.
+    """
+    return with_room(expr, lambda: _elementwise(expr))
+
+
+def _elementwise(expr: pl.Expr) -> pl.Expr:
+    node = read(expr)
+    if node is None:
+        return expr
+    changed = _written_out(node)
+    return expr if changed is node else write(changed)
+
+
+def elementwise_columns(columns: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
+    """The columns with such expressions; copies as they are."""
+    return tuple(
+        column if column.copies is not None else replace(column, expr=elementwise(column.expr))
+        for column in columns
+    )
+
+
+def _written_out(node: Node) -> Node:
+    operands = [_written_out(each) for each in node.inputs]
+    name = node.name
+    if name in _SENSITIVE or name in _DIVISIONS:
+        operands = [_shifted_by_none(each) if _may_be_constant(each) else each for each in operands]
+    if name in _ADDING_UP:
+        operands = [_shifted_by_none(each) if _is_chosen(each) else each for each in operands]
+    if name in _OF_ELEMENTS:
+        function, kind = _OF_ELEMENTS[name]
+        return Nested(function, operands[0], (Aggregate(kind, (Element(),)),))
+    is_same = all(one is other for one, other in zip(operands, node.inputs, strict=True))
+    changed = node if is_same else node.with_inputs(operands)
+    if isinstance(changed, Nested) and not changed.sees_row:
+        evaluations = tuple(map(_written_out, changed.evaluations))
+        if any(one is not other for one, other in zip(evaluations, changed.evaluations, strict=True)):
+            changed = replace(changed, evaluations=evaluations)
+    return changed
+
+
+def _shifted_by_none(node: Node) -> Node:
+    """The same values, which polars then knows no longer to be constant."""
+    return Call("shift", (node, Literal("int", 0)))
+
+
+def _may_be_constant(node: Node) -> bool:
+    """Whether an operand reads rows and may all the same be one value for all of them."""
+    return _reads_rows(node) and not _is_long(node)
+
+
+_OF_ROWS = (Column, Element, Field)
+
+
+def _reads_rows(node: Node) -> bool:
+    return isinstance(node, _OF_ROWS) or any(map(_reads_rows, node.inputs))
+
+
+def _is_long(node: Node) -> bool:
+    if isinstance(node, _OF_ROWS):
+        return True
+    if isinstance(node, (*Renaming, Cast)):
+        return _is_long(node.input)
+    return node.name in _ARITHMETIC and any(map(_is_long, node.inputs))
+
+
+def _is_chosen(node: Node) -> bool:
+    """Whether an operand is made of values that were chosen from those of a group or list; not of one value each."""
+    if node.name in _CHOOSING:
+        return True
+    return (
+        node.name not in _ADDING_UP and not isinstance(node, Aggregate) and any(map(_is_chosen, node.inputs))
+    )

@@ -1,0 +1,81 @@
+"""One tree per output column, of an expression with selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+import polars.selectors as cs
+
+from evercurrent.core.errors import PlanError
+from evercurrent.core.schema import listed, require_columns
+
+from .known_schemas import resolved
+from .polars_tree import write
+from .showing import text
+from .tree import Call, Column, Node, Selector
+
+_WIDE = frozenset(
+    {
+        "all_horizontal",
+        "any_horizontal",
+        "coalesce",
+        "concat_arr",
+        "concat_list",
+        "concat_str",
+        "max_horizontal",
+    }
+    | {"mean_horizontal", "min_horizontal", "struct", "sum_horizontal"}
+)
+"""Functions that take all columns of a selector as inputs, where others are applied to each."""
+
+
+def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = ()) -> list[Node]:
+    """The trees that an expression with selectors stands for, one per output column.
+
+    A selector that names no columns does not see the ``hidden`` ones: the keys, in a ``group_by``.
+
+    Raises:
+        PlanError: where selections of different lengths meet.
+    """
+    parts = [expanded(where, schema, each, hidden) for each in node.inputs]
+    if isinstance(node, Selector):
+        return [Column(column) for column in _selected(schema, node, set(hidden))]
+    if isinstance(node, Call) and node.function == "struct.select":
+        return [
+            field for struct in parts[0] for field in _fields(where, schema, node.option("fields"), struct)
+        ]
+    if node.name in _WIDE:
+        parts = [[each] for part in parts for each in part]
+    lengths = {len(part) for part in parts} - {1}
+    if not lengths:
+        single = tuple(part[0] for part in parts)
+        same = len(single) == len(node.inputs) and all(map(_is, single, node.inputs))
+        return [node if same else node.with_inputs(single)]
+    if len(lengths) > 1:
+        raise PlanError(
+            f"{where}: {text(node)}: it combines selections of {listed(map(str, sorted(lengths)))} columns;"
+            " select as many on both sides"
+        )
+    each_of = range(lengths.pop())
+    return [node.with_inputs([part[0 if len(part) == 1 else i] for part in parts]) for i in each_of]
+
+
+def _is(one: Node, other: Node) -> bool:
+    return one is other
+
+
+def _selected(schema: pl.Schema, node: Selector, hidden: set[str]) -> list[str]:
+    names = cs.expand_selector(schema, write(node), strict=False)
+    return [name for name in names if node.is_literal or name not in hidden]
+
+
+def _fields(where: str, schema: pl.Schema, selector: Selector, struct: Node) -> list[Node]:
+    rows = schema.to_frame().lazy()
+    ((_, dtype),) = resolved(f"{where}: {text(struct)}", lambda: rows.select(write(struct))).items()
+    if not isinstance(dtype, pl.Struct):
+        raise PlanError(f"{where}: {text(struct)}: it is {dtype} and has no fields; give a Struct")
+    fields = pl.Schema(dtype.to_schema())
+    require_columns(f"{where}: {text(struct)}", fields, selector.required)
+    names = cs.expand_selector(fields, write(selector), strict=False)
+    return [Call("struct.field", (struct,), (("field", name),)) for name in names]

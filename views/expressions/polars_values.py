@@ -1,0 +1,312 @@
+"""Options, types and constants as polars writes them in expressions, read and written back: each codec by its name."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from .message_pack import Wide
+from .tree import Literal, Option, Record, Selector, Values
+
+
+class UnknownFormError(ValueError):
+    """polars wrote something that is not known here, and ``form`` is what."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(form)
+        self.form = form
+
+
+class LostNumberError(ValueError):
+    """A number was written as null, as JSON has no NaN and no infinity."""
+
+
+def dumped(structure: Any) -> str:
+    """The JSON of a structure in which bytes may stand."""
+    return json.dumps(structure, default=list)
+
+
+def single(body: Any) -> tuple[str, Any]:
+    """The one name in a dictionary, and what stands under it."""
+    if not isinstance(body, dict) or len(body) != 1:
+        raise UnknownFormError(f"{shortened(body)} for one name")
+    ((name, inner),) = body.items()
+    return name, inner
+
+
+def shortened(body: Any) -> str:
+    """A structure for messages."""
+    text = dumped(body)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# Options
+
+
+def frozen(value: Any) -> Option:
+    """A structure that cannot be changed."""
+    if isinstance(value, dict):
+        return Record((name, frozen(value[name])) for name in sorted(value))
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+def thawed(value: Option) -> Any:
+    """The structure again."""
+    if isinstance(value, Record):
+        return {name: thawed(body) for name, body in value}
+    if isinstance(value, Values):
+        return value.stream
+    return list(map(thawed, value)) if isinstance(value, tuple) else value
+
+
+def _word(value: Any) -> Option:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", value).lower() if isinstance(value, str) else frozen(value)
+
+
+def _unworded(value: Option) -> Any:
+    return (
+        "".join(part.capitalize() for part in value.split("_")) if isinstance(value, str) else thawed(value)
+    )
+
+
+def number(value: Any) -> float:
+    """A float that was written; lost if it was none to JSON."""
+    if value is None:
+        raise LostNumberError
+    return float(value)
+
+
+def _number(value: Any) -> Option:
+    return number(value)
+
+
+def _numbers(values: Any) -> Option:
+    return tuple(map(number, values))
+
+
+def _zone(value: Any) -> Option:
+    return value if value is None else value["inner"]
+
+
+def _unzoned(value: Option) -> Any:
+    return None if value is None else {"inner": value}
+
+
+def _with_breaks(value: Any) -> Option:
+    """A structure in which values may stand under ``Breaks``."""
+    if not isinstance(value, dict):
+        return frozen(value)
+    made = (
+        (name, Values(as_bytes(value[name])) if name == "Breaks" else _with_breaks(value[name]))
+        for name in sorted(value)
+    )
+    return Record(made)
+
+
+def as_bytes(value: Any) -> bytes:
+    """Bytes, which JSON has as a list of numbers."""
+    return bytes(value)
+
+
+# Types
+
+_PLAIN_TYPES: dict[str, pl.DataType] = {
+    name: getattr(pl, name)()
+    for name in (
+        "Binary", "Boolean", "Date", "Float32", "Float64", "Int8", "Int16", "Int32", "Int64", "Int128", "Null", "String", "Time",
+        "UInt8", "UInt16", "UInt32", "UInt64",
+    )
+}  # fmt: skip
+_PLAIN_NAMES = {dtype: name for name, dtype in _PLAIN_TYPES.items()}
+
+
+def dtype_of(body: Any) -> pl.DataType:
+    """The type that polars wrote so. polars itself says which: of a cast to it."""
+    if isinstance(body, str) and body in _PLAIN_TYPES:
+        return _PLAIN_TYPES[body]
+    return _asked_dtype(dumped(body))
+
+
+@lru_cache(500)
+def _asked_dtype(body: str) -> pl.DataType:
+    cast = json.dumps(
+        {"Cast": {"expr": {"Column": "x"}, "dtype": {"Literal": json.loads(body)}, "options": "Strict"}}
+    )
+    try:
+        expr = pl.Expr.deserialize(io.StringIO(cast), format="json")
+        return pl.Schema({"x": pl.Null()}).to_frame().lazy().select(expr).collect_schema().dtypes()[0]
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise UnknownFormError(f"the type {body[:80]}") from error
+
+
+def written_dtype(dtype: pl.DataType) -> Any:
+    """How polars writes a type."""
+    return _PLAIN_NAMES.get(dtype) or json.loads(_asked_form(dtype))
+
+
+@lru_cache(500)
+def _asked_form(dtype: pl.DataType) -> str:
+    body = json.loads(pl.col("x").cast(dtype).meta.serialize(format="json"))
+    return json.dumps(body["Cast"]["dtype"]["Literal"])
+
+
+def _type(body: Any) -> Option:
+    """A type, or what stands for one: that of an expression stays as it was written."""
+    if isinstance(body, dict) and set(body) == {"Literal"}:
+        return dtype_of(body["Literal"])
+    return frozen(body)
+
+
+def _untyped(value: Option) -> Any:
+    return {"Literal": written_dtype(value)} if isinstance(value, pl.DataType) else thawed(value)
+
+
+def _dtype(body: Any) -> Option:
+    return None if body is None else dtype_of(body)
+
+
+def _undtyped(value: Option) -> Any:
+    return None if value is None else written_dtype(value)
+
+
+# Selectors
+
+
+def selector_of(body: Any) -> Selector:
+    """The columns that a selector describes."""
+    required: list[str] = []
+    _names(body, required)
+    literal = isinstance(body, dict) and not {"ByName", "ByIndex"}.isdisjoint(body)
+    return Selector(frozen(body), tuple(required), literal)
+
+
+def _names(body: Any, found: list[str]) -> None:
+    if isinstance(body, list):
+        for each in body:
+            _names(each, found)
+    elif isinstance(body, dict):
+        for name, inner in body.items():
+            if name == "ByName":
+                found.extend(inner["names"] if inner["strict"] else ())
+            else:
+                _names(inner, found)
+
+
+def _selected(value: Option) -> Any:
+    return thawed(value.description)
+
+
+CODECS: dict[str, tuple[Callable[[Any], Option], Callable[[Option], Any]]] = {
+    "plain": (frozen, thawed),
+    "word": (_word, _unworded),
+    "float": (_number, thawed),
+    "floats": (_numbers, thawed),
+    "breaks": (_with_breaks, thawed),
+    "zone": (_zone, _unzoned),
+    "type": (_type, _untyped),
+    "dtype": (_dtype, _undtyped),
+    "selector": (selector_of, _selected),
+}
+"""By their names: how an option is read, and how it is written."""
+
+
+# Constants
+
+_INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64, 128))
+_UNITS = {"Nanoseconds": "ns", "Microseconds": "us", "Milliseconds": "ms"}
+
+
+def _whole(value: Any) -> int:
+    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
+
+
+def literal_of(body: Any) -> Literal:
+    """The constant that polars wrote so."""
+    kind, inner = single(body)
+    if kind == "Series":
+        return Literal("series", Values(as_bytes(inner)))
+    if kind == "Scalar":
+        return _scalar(*single(inner))
+    if kind != "Dyn":
+        raise UnknownFormError(f"Literal {kind}")
+    name, value = single(inner)
+    if name == "Int":
+        return Literal("int", _whole(value))
+    if name == "Float":
+        return Literal("float", number(value))
+    return Literal(name.lower(), frozen(value))
+
+
+def _scalar(kind: str, value: Any) -> Literal:
+    if kind == "Null":
+        return Literal(dtype_of(value), None)
+    if kind in _INTEGERS:
+        return Literal(dtype_of(kind), _whole(value))
+    if kind.startswith("Float"):
+        return Literal(dtype_of(kind), number(value))
+    if kind in ("Boolean", "String", "Date", "Time"):
+        return Literal(_PLAIN_TYPES[kind], value)
+    if kind == "Binary":
+        return Literal(pl.Binary(), as_bytes(value))
+    if kind == "Datetime":
+        return Literal(pl.Datetime(_UNITS[value[1]], _zone(value[2])), value[0])  # type: ignore[arg-type]
+    if kind == "Duration":
+        return Literal(pl.Duration(_UNITS[value[1]]), value[0])  # type: ignore[arg-type]
+    if kind == "Decimal":
+        return Literal(pl.Decimal(value[1], value[2]), _whole(value[0]))
+    if kind == "List":
+        return Literal("values", Values(as_bytes(value)))
+    if kind == "Array":
+        return Literal("array", (Values(as_bytes(value[0])), value[1]))
+    if kind == "Struct":
+        return Literal("struct", tuple((name, _scalar(*single(each))) for name, each in value))
+    if kind == "Categorical":
+        of = {name: value[name] for name in ("name", "namespace", "physical")}
+        return Literal(dtype_of({"Categorical": of}), value["value"])
+    if kind == "Enum":
+        return Literal(dtype_of({"Enum": {"strings": value["categories"]}}), value["value"])
+    raise UnknownFormError(f"Literal Scalar {kind}")
+
+
+def written_literal(node: Literal) -> Any:
+    """How polars writes a constant."""
+    dtype, value = node.dtype, node.value
+    if dtype == "series":
+        return {"Series": value.stream}
+    if dtype == "int":
+        return {"Dyn": {"Int": Wide(value)}}
+    if isinstance(dtype, str) and dtype in ("float", "str", "list"):
+        return {"Dyn": {dtype.capitalize(): thawed(value)}}
+    return {"Scalar": _written_scalar(dtype, value)}
+
+
+def _written_scalar(dtype: pl.DataType | str, value: Option) -> Any:
+    match dtype:
+        case "values":
+            return {"List": value.stream}
+        case "array":
+            return {"Array": [value[0].stream, value[1]]}
+        case "struct":
+            return {"Struct": [[name, _written_scalar(each.dtype, each.value)] for name, each in value]}
+    assert isinstance(dtype, pl.DataType), dtype
+    form = written_dtype(dtype)
+    if value is None:
+        return {"Null": form}
+    if isinstance(form, str):
+        return {form: Wide(value) if form.endswith("Int128") else value}
+    kind, parameters = single(form)
+    if kind == "Datetime":
+        return {kind: [value, *parameters]}
+    if kind == "Duration":
+        return {kind: [value, parameters]}
+    if kind == "Decimal":
+        return {kind: [Wide(value), *parameters]}
+    if kind == "Categorical":
+        return {kind: {**parameters, "value": value}}
+    return {kind: {"categories": bytes(parameters["strings"]), "value": value}}

@@ -1,0 +1,45 @@
+"""Expressions on one line, for messages and labels."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from .polars_tree import TooDeepError, write
+from .tree import Node
+
+_UNSAID = r"\b(dyn (int|float|str): )|(, sort_option=SortMultipleOptions \{[^}]*\})|(, require_all=true)"
+"""What polars shows and nobody has written: types of literals, options that are the default."""
+
+_ATOM = r'(?<!\w)\((col\("[^"]*"\)|-?[\d.]+|"[^"]*"|true|false)\)'
+"""A name or a literal in brackets of its own."""
+
+
+def shown(expr: pl.Expr) -> str:
+    """An expression on one line: as polars shows it, with fewer brackets.
+
+    >>> shown((pl.col("a") + 1 > pl.col("b")) & ~pl.col("c").is_in([2, 3]))
+    '((col("a") + 1) > col("b")) & (col("c").is_in([[2, 3]]).not())'
+    """
+    said = re.sub(_ATOM, r"\1", re.sub(_UNSAID, "", re.sub(r"\s*\n\s*", " ", str(expr))))
+    letters, opened = list(said), []
+    for place, letter in enumerate(said):
+        if letter == "[":
+            opened.append(place)
+        elif letter == "]" and opened:
+            start = opened.pop()
+            before, after = said[:start], said[place + 1 : place + 2]
+            if before[-1:] + after in ("", "()") and not re.search(r"\w\($", before):
+                letters[start] = letters[place] = ""
+            elif not before or re.search(r"(?<!\w)\($", before):
+                letters[start], letters[place] = "(", ")"
+    return "".join(letters)
+
+
+def text(node: Node) -> str:
+    """A tree as polars shows the expression."""
+    try:
+        return shown(write(node))
+    except (pl.exceptions.PolarsError, TooDeepError):
+        return node.name

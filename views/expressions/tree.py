@@ -1,0 +1,275 @@
+"""The tree of an expression in words of our own: frozen, comparable, and the same with every version of polars.
+
+``polars_tree`` reads it from a ``pl.Expr`` and writes it back; rules, digests and orders look at nothing else. Functions
+have the names by which polars' users call them: ``"str.contains"``, ``"list.get"``, ``"add"``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+Option = Any
+"""What an option of a function is: a plain value, a type of polars, or a tuple, ``Record``, ``Values`` or node of such."""
+
+
+class Record(tuple[tuple[str, Option], ...]):
+    """Options within an option, by their names in alphabetical order."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: Any) -> Any:
+        """One of them by its name."""
+        return dict(self)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of one type in their order, with a name: a Series, as the Arrow stream that polars makes of it."""
+
+    stream: bytes = field(repr=False)
+
+
+class Node:
+    """One expression: what it is by ``name``, and the expressions that it is made of."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """What kind of expression it is; of a function which."""
+        return type(self).__name__.lower()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The expressions that it is made of; not what is evaluated within lists, which sees one row."""
+        return ()
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """The same of other expressions."""
+        assert not inputs, self
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Node):
+    """A column of the rows."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Element(Node):
+    """The elements of a list, within what is evaluated there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Node):
+    """A field of a struct, or several, within what is evaluated there."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    """A constant: its value as it is stored, of a type, or of one that the other operand decides.
+
+    ``dtype`` is ``"int"``, ``"float"``, ``"str"`` or ``"list"`` where the other operand does, and ``"series"`` of values
+    with rows of their own. Zeros of either sign are two constants, and NaN is one.
+    """
+
+    dtype: pl.DataType | str
+    value: Option = field(compare=False)
+    _identity: Option = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_identity", _bits(self.value))
+
+
+def _bits(value: Option) -> Option:
+    """A value by which constants are compared: floats by their bits, and nothing equal to a value of another type."""
+    if isinstance(value, float):
+        return "float", struct.pack("<d", value)
+    if isinstance(value, tuple):
+        return tuple(map(_bits, value))
+    return (type(value).__name__, value) if isinstance(value, bool) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Selector(Node):
+    """Columns by their names, positions, types or a pattern.
+
+    ``required`` are the names that have to be there. ``is_literal``: the columns are named or counted, not described.
+    """
+
+    description: Option
+    required: tuple[str, ...] = ()
+    is_literal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alias(Node):
+    """The values of an expression under another name."""
+
+    input: Node
+    alias: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        (single,) = inputs
+        return replace(self, input=single)
+
+
+@dataclass(frozen=True, slots=True)
+class Rename(Node):
+    """The values of an expression under a name that is made of its own: ``"keep"``, ``"prefix"``, ``"to_lowercase"`` ..."""
+
+    input: Node
+    how: str
+    argument: Option = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        (single,) = inputs
+        return replace(self, input=single)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Node):
+    """Values of another type; ``how`` is ``"strict"``, ``"non_strict"`` or ``"overflowing"``."""
+
+    input: Node
+    dtype: Option
+    how: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        (single,) = inputs
+        return replace(self, input=single)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function of expressions, operators included, with its options."""
+
+    function: str
+    inputs: tuple[Node, ...]
+    options: tuple[tuple[str, Option], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.function
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, inputs=tuple(inputs))
+
+    def option(self, name: str) -> Option:
+        """One of the options."""
+        return dict(self.options)[name]
+
+    def with_option(self, name: str, value: Option) -> Call:
+        """The same with one option changed."""
+        return replace(
+            self, options=tuple((each, value if each == name else old) for each, old in self.options)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Call):
+    """A function that makes one value of all rows of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Node):
+    """An expression computed over the rows that agree in others, in an order or in none."""
+
+    input: Node
+    partition_by: tuple[Node, ...]
+    order_by: Node | None
+    order: Option
+    mapping: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, *self.partition_by, *([] if self.order_by is None else [self.order_by]))
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        ordered = self.order_by is not None
+        keys = tuple(inputs[1:-1] if ordered else inputs[1:])
+        return replace(
+            self, input=inputs[0], partition_by=keys, order_by=inputs[-1] if ordered else self.order_by
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Nested(Node):
+    """Expressions of the elements of each list, or of the fields of each struct: ``"list.eval"``, ``"struct.with_fields"``."""
+
+    function: str
+    input: Node
+    evaluations: tuple[Node, ...]
+    options: tuple[tuple[str, Option], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.function
+
+    @property
+    def sees_row(self) -> bool:
+        """Whether what is evaluated may name columns of the row as well: of a struct it may."""
+        return self.function.startswith("struct.")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, *self.evaluations) if self.sees_row else (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        if self.sees_row:
+            return replace(self, input=inputs[0], evaluations=tuple(inputs[1:]))
+        (single,) = inputs
+        return replace(self, input=single)
+
+
+Renaming = (Alias, Rename)
+"""What gives its input another name and leaves its values alone."""
+
+
+def without_renaming(node: Node) -> Node:
+    """The node under its aliases."""
+    while isinstance(node, Renaming):
+        node = node.input
+    return node
+
+
+def copied(node: Node) -> str | None:
+    """The column that a tree is, under its own name or another; None where it computes."""
+    plain = without_renaming(node)
+    return plain.column if isinstance(plain, Column) else None
+
+
+def columns_of(node: Node) -> Iterator[str]:
+    """The columns that a tree names, those of strict selectors too."""
+    if isinstance(node, Column):
+        yield node.column
+    elif isinstance(node, Selector):
+        yield from node.required
+    for each in node.inputs:
+        yield from columns_of(each)
+
+
+def reads_columns(node: Node) -> bool:
+    """Whether a tree names any column."""
+    return next(columns_of(node), None) is not None

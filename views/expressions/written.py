@@ -1,0 +1,169 @@
+"""Expressions and columns of values as bytes that tell them apart: the same with every version of polars, for digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ..dtype_text import dtype_text
+from .polars_tree import UnreadableError, form_of, read, series_of, without_python_renaming
+from .tree import (
+    Alias,
+    Call,
+    Cast,
+    Column,
+    Element,
+    Field,
+    Literal,
+    Nested,
+    Node,
+    Option,
+    Over,
+    Record,
+    Rename,
+    Selector,
+    Values,
+)
+
+Write = Callable[[Any], bytes]
+"""Writes a plain value, or a tuple of them, so that it says where it ends."""
+
+MOST, LONGEST = 2000, 4000
+"""So many expressions are remembered, of those that polars writes in so many bytes."""
+
+_known: dict[bytes, bytes] = {}
+
+
+def expression_bytes(expr: pl.Expr, write: Write) -> bytes:
+    """What an expression says, the same in every process. Never raises.
+
+    Of one that calls a Python function it is what polars shows, and of one in a form that is not known what polars writes.
+    """
+    form = form_of(expr) or b""
+    found = _known.get(form) if form else None
+    if found is None:
+        found = _made_bytes(expr, form, write)
+        if form and len(form) <= LONGEST:
+            if len(_known) >= MOST:
+                _known.clear()
+            _known[form] = found
+    return found
+
+
+def _made_bytes(expr: pl.Expr, form: bytes, write: Write) -> bytes:
+    try:
+        node = read(without_python_renaming(expr))
+    except UnreadableError:
+        return write(("form", form))
+    return write(("shown", str(expr))) if node is None else tree_bytes(node, write)
+
+
+def tree_bytes(node: Node, write: Write) -> bytes:
+    """What a tree says. Each node says how many follow that belong to it, so that nothing goes down a tree by recursion."""
+    waiting, made = [node], []
+    while waiting:
+        said, below = _said(waiting.pop())
+        made.append(write((*said, len(below))))
+        waiting.extend(reversed(below))
+    return b"".join(made)
+
+
+def _said(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
+    """What a node says by itself, in words that never change, and the nodes that it is made of."""
+    match node:
+        case Column(column=column):
+            return ("column", column), ()
+        case Element():
+            return ("element",), ()
+        case Field(fields=fields):
+            return ("field", *fields), ()
+        case Literal(dtype=dtype, value=value):
+            return ("literal", _plain(dtype), _plain(value)), ()
+        case Selector(description=description):
+            return ("selector", _plain(description)), ()
+        case Alias(alias=alias):
+            return ("alias", alias), node.inputs
+        case Rename(how=how, argument=argument):
+            return ("rename", how, _plain(argument)), node.inputs
+        case Cast(dtype=dtype, how=how):
+            return ("cast", _plain(dtype), how), node.inputs
+        case Over(order=order, mapping=mapping, order_by=by):
+            return ("over", by is not None, _plain(order), mapping), node.inputs
+        case Nested(function=function, options=options, input=input, evaluations=evaluations):
+            return ("within", function, *_options(options)), (input, *evaluations)
+        case Call(function="plugin", options=options):
+            portable = ((name, PurePath(value).name if name == "lib" else value) for name, value in options)
+            return ("call", "plugin", *_options(tuple(portable))), node.inputs
+        case Call(function=function, options=options):
+            return ("call", function, *_options(options)), node.inputs
+    raise AssertionError(node)
+
+
+def _options(options: tuple[tuple[str, Option], ...]) -> Iterator[Option]:
+    return ((name, _plain(value)) for name, value in sorted(options))
+
+
+def _plain(value: Option) -> Option:
+    """An option or a constant as plain values and tuples of them."""
+    match value:
+        case pl.DataType():
+            return "type", dtype_text(value)
+        case Values():
+            return series_parts(series_of(value))
+        case Literal(dtype=dtype, value=inner):
+            return "literal", _plain(dtype), _plain(inner)
+        case Selector(description=description):
+            return "selector", _plain(description)
+        case Record():
+            return "record", *((name, _plain(body)) for name, body in value)
+        case tuple():
+            return tuple(map(_plain, value))
+    return value
+
+
+def series_parts(values: pl.Series) -> tuple[Option, ...]:
+    """What a column of values says: its name, its type, how many they are, which are null, and what they are."""
+    is_null = np.packbits(values.is_null().to_numpy()).tobytes() if values.null_count() else b""
+    return values.name, dtype_text(values.dtype), len(values), is_null, *_content(values)
+
+
+def _content(values: pl.Series) -> Iterator[Option]:
+    match values.dtype:
+        case pl.Struct(fields=fields):
+            for place in range(len(fields)):
+                yield series_parts(values.struct.unnest().to_series(place))
+        case pl.List() | pl.Array():
+            lists = values.arr.to_list() if isinstance(values.dtype, pl.Array) else values
+            yield lists.list.len().fill_null(0).cast(pl.Int64).to_numpy().astype("<i8").tobytes()
+            yield series_parts(
+                lists.drop_nulls().filter(lists.drop_nulls().list.len() > 0).explode().rename("")
+            )
+        case pl.Categorical() | pl.Enum():
+            yield from _content(values.cast(pl.String))
+        case pl.String() | pl.Binary():
+            plain = values.cast(pl.Binary).drop_nulls()
+            yield plain.bin.size().cast(pl.Int64).to_numpy().astype("<i8").tobytes()
+            yield b"".join(plain)
+        case pl.Boolean():
+            yield np.packbits(values.fill_null(False).to_numpy()).tobytes()
+        case pl.Null():
+            return
+        case pl.Float32() | pl.Float64():
+            yield _little(values.fill_null(0).to_numpy())
+        case dtype if dtype.is_decimal() or dtype in _WIDE:
+            yield tuple(None if each is None else str(each) for each in values)
+        case dtype if dtype.is_numeric() or dtype.is_temporal():
+            yield _little(values.to_physical().fill_null(0).to_numpy())
+        case _:
+            yield tuple(map(repr, values))
+
+
+def _little(numbers: np.ndarray[Any, Any]) -> bytes:
+    return numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
+
+
+_WIDE = (pl.Int128, getattr(pl, "UInt128", pl.Int128))
