@@ -11,8 +11,6 @@ from uuid import uuid4
 
 import polars as pl
 
-from evercurrent.core.kernels import HASH_NAME
-
 JsonObject = dict[str, Any]
 
 Passed = tuple[int, int, Mapping[str, int]]
@@ -188,7 +186,7 @@ def new_writer() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What writes here: versions of this package, of polars and of Python, and the hash that orders keys."""
+    """What writes here: versions of this package, of polars and of Python."""
     try:
         own = version("evercurrent")
     except PackageNotFoundError:
@@ -197,5 +195,4 @@ def versions() -> dict[str, str]:
         "evercurrent": own,
         "polars": pl.__version__,
         "python": platform.python_version(),
-        "hash": HASH_NAME,
     }
