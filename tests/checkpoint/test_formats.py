@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given
@@ -16,6 +20,7 @@ from checkpoint.commits_made import a_commit, begin_in_format_1
 from checkpoint.memory_store import MemoryStore
 from checkpoint.test_rebucket import check, positioned
 from durability.every_operator import EVERY_OPERATOR
+from durability.kept_programs import STATES, STATES_IN_2, KeptProgram
 from durability.timed import Timed
 from evercurrent.core import key_hash
 from evercurrent.core.errors import CheckpointError
@@ -28,6 +33,7 @@ from evercurrent.views.checkpoint.record_files import encoded
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore, Store
 from oracle import TooLargeError
+from spark.offered import Offering, declared, held
 from spark.twins import TwinEngine, Way
 from strategies import Case, cases, of_profile
 
@@ -147,3 +153,43 @@ def test_a_piece_with_other_keys_is_no_piece_of_a_checkpoint(tmp_path: Path) -> 
     stores[0].put(ref.file, [stores[1].read(ref.file)])
     with pytest.raises(CheckpointError, match="hashed"):
         Pieces(stores[0]).read(ref)
+
+
+class Pushed:
+    """What a program pushes in an epoch, as the rows of a micro-batch."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, pl.DataFrame] = {}
+
+    @contextmanager
+    def epoch(self, at: Any) -> Iterator[None]:
+        yield
+
+    def push(self, source: str, rows: Any, position: int) -> None:
+        self.rows[source] = pl.DataFrame(rows)
+
+
+@only_as_then
+@pytest.mark.parametrize("program", [STATES, STATES_IN_2], ids=lambda program: program.folder)
+def test_what_one_process_kept_in_format_1_goes_on_in_buckets_and_back(
+    program: KeptProgram, tmp_path: Path
+) -> None:
+    """Texts as keys, sessions, distinct counts: rows find in their buckets what was kept of them."""
+    store = LocalStore(program.copied(tmp_path / "checkpoint"))
+    steady = program.opened(None, range(program.kept_at))
+    rebucket(store, 3)
+    offering = Offering(declared(program.declare), store)
+    for number, epoch in enumerate(range(program.kept_at, program.epochs)):
+        pushed = Pushed()
+        program.push(pushed, epoch)  # type: ignore[arg-type]
+        assert offering.offer(number, pushed.rows)
+        program.push(steady, epoch)
+        assert held(offering.plan, store) == contents_of(steady)
+    with program.opened(tmp_path / "checkpoint", range(0)) as engine:
+        for each in (engine, steady):
+            each.push("users", {"ip": ["10.0.0.1", "10.0.0.2"], "name": ["user 9", "user 1"]})
+        assert contents_of(engine) == contents_of(steady)
+
+
+def contents_of(engine: ec.Engine) -> dict[str, list[Any]]:
+    return {name: sorted(view.read().rows(), key=repr) for name, view in engine.views.items()}
