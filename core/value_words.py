@@ -52,17 +52,14 @@ BLOCK = 1 << 15
 INLINE = 12
 """Texts of so many bytes stand in Arrow's views of them."""
 
-FEW, SIDE_BY_SIDE = 64, 255
-"""While so many texts have a further word, up to so many are taken at once: of all texts one, then the next."""
+FEW, SIDE_BY_SIDE = 16, (1 << 16) - 1
+"""While so many texts have a further word, up to so many words are taken of all of them at once: of each one, then the next."""
 
 MOST_WORDS = 1 << 14
-"""So many words of texts are taken one after the other at a time."""
+"""So many words of a text that is longer, or of few texts, are taken at a time."""
 
 PLACES = (np.arange(1, 1025, dtype=np.uint64) * SPREAD)[:, None]
 """What is added to the values of the first columns."""
-
-MOST_BUFFERS = 64
-"""In so many buffers texts are read where they stand; of more they are copied first."""
 
 NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
 
@@ -232,10 +229,10 @@ def _bytes(column: pl.Series) -> Value:
     if len(longer) and column.has_nulls():  # What stands behind a null may be anything.
         longer = longer[column.is_not_null().to_numpy()[longer]]
     if len(longer) == len(counts) > 0:
-        return _long(column, array, longer, counts.view(np.int64), high)
+        return _long(column)
     own, items = _short(low, high, counts)
     if len(longer):
-        own[longer], items[longer] = _long(column, array, longer, counts[longer].view(np.int64), high[longer])
+        own[longer], items[longer] = _long(column[longer])
     return own, items
 
 
@@ -260,21 +257,11 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
     return own, items
 
 
-def _long(column: pl.Series, array: pa.Array, rows: Index, counts: Ints, at: Words) -> tuple[Words, Words]:
-    """Texts that are longer than ``INLINE``: ``at`` says in which of the array's buffers each is, and where it begins there."""
-    buffers, starts = (at & LEADING[4]).view(np.int64), (at >> HALF).view(np.int64)
-    if buffers[0] == buffers[-1] and (buffers == buffers[0]).all():
-        return _of_texts(array.buffers()[2 + int(buffers[0])], starts, counts)
-    numbers = np.unique(buffers)
-    if len(numbers) > MOST_BUFFERS:
-        copied = column[rows].cast(pl.Binary).to_arrow(compat_level=OLDEST)
-        offsets = np.frombuffer(copied.buffers()[1], np.int64)[copied.offset :]
-        return _of_texts(copied.buffers()[2], offsets[: len(rows)], counts)
-    first, second = np.empty(len(rows), np.uint64), np.empty(len(rows), np.uint64)
-    for number in numbers.tolist():
-        here = np.flatnonzero(buffers == number)
-        first[here], second[here] = _of_texts(array.buffers()[2 + number], starts[here], counts[here])
-    return first, second
+def _long(column: pl.Series) -> tuple[Words, Words]:
+    """Texts that are longer than ``INLINE``, copied to one buffer: views may be into many."""
+    array = column.to_arrow(compat_level=OLDEST)
+    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+    return _of_texts(array.buffers()[2], offsets[:-1], np.diff(offsets))
 
 
 def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Words]:
@@ -290,7 +277,7 @@ def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Wor
         return sums
     sizes = (counts + 7) >> 3
     if len(reaching) or sizes.min() != sizes.max():
-        shorter_last = (SIDE_BY_SIDE - np.minimum(sizes[others], SIDE_BY_SIDE)).astype(np.uint8)
+        shorter_last = (SIDE_BY_SIDE - np.minimum(sizes[others], SIDE_BY_SIDE)).astype(np.uint16)
         others = others[np.argsort(shorter_last, kind="stable")]
         for rows, add in ((others, _side_by_side), (reaching, _one_by_one)):
             if len(rows):
@@ -319,7 +306,7 @@ def _side_by_side(
         going_on = int(np.searchsorted(-sizes[:left], -done)) if sizes[left - 1] <= done else left
         if going_on < left:
             items[going_on:] &= LEADING[((counts[going_on:left] - 1) & 7) + 1]
-        items += PLACES[done - 1]
+        items += _places(np.array([done - 1]))
         _mix(items)
         sums[0][:left] += items
         items *= items
@@ -330,30 +317,18 @@ def _side_by_side(
 
 
 def _one_by_one(buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]) -> None:
-    """Add the words of texts, but for so many of the first of each, to their sums: one text after the other."""
-    words = np.ndarray(buffer.size - 7, "<u8", buffer, 0, (1,))  # Those that begin at any byte.
-    sizes = ((counts + 7) >> 3) - done
-    ends = np.cumsum(sizes)
-    begins = ends - sizes
-    for start in range(0, int(ends[-1]), MOST_WORDS):
-        numbers = np.arange(start, min(start + MOST_WORDS, int(ends[-1])))
-        of_first, of_last = np.searchsorted(ends, numbers[[0, -1]], side="right").tolist()
-        texts = slice(of_first, of_last + 1)
-        cuts = np.maximum(begins[texts] - start, 0)
-        places = numbers - np.repeat(begins[texts], np.diff(cuts, append=len(numbers))) + done
-        bytes_at = 8 * places + np.repeat(starts[texts], np.diff(cuts, append=len(numbers)))
-        last = ends[texts] - 1 - start
-        last = last[: int(np.searchsorted(last, len(numbers)))]  # That of the last text may come later.
-        # The last word is what the eight bytes before the end of the text have in it: nothing is read beyond.
-        lacking = (-counts[texts][: len(last)]) & 7
-        bytes_at[last] -= lacking
-        items = words[bytes_at]
-        items[last] >>= (8 * lacking).view(np.uint64)
-        items += _places(places)
-        _mix(items)
-        sums[0][texts] += np.add.reduceat(items, cuts)
-        items *= items
-        sums[1][texts] += np.add.reduceat(items, cuts)
+    """Add the words of texts, but for so many of the first of each, to their sums: all of a text, then the next."""
+    data = np.frombuffer(buffer, np.uint8)
+    for text, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        for place in range(done, (count + 7) >> 3, MOST_WORDS):
+            held = data[start + 8 * place : start + min(count, 8 * (place + MOST_WORDS))]
+            items = np.zeros((len(held) + 7) >> 3, "<u8")
+            items.view(np.uint8)[: len(held)] = held
+            items += _places(np.arange(place, place + len(items)))
+            _mix(items)
+            sums[0][text : text + 1] += items.sum()
+            items *= items
+            sums[1][text : text + 1] += items.sum()
 
 
 _OF_TYPE: dict[type, Callable[[pl.Series], Value]] = {
