@@ -12,6 +12,7 @@ from .clock import Now
 from .delta import Delta
 from .eventtime.arrival import SourceClock
 from .eventtime.watermark_holds import Held
+from .key_hash import KeyHash, hashing_by, in_force
 from .ledger import Ledger
 from .placement import ANYWHERE, Placement
 from .protocol import Operator, State, Waking
@@ -152,11 +153,13 @@ class Circuit:
     A node is visited in an epoch that brings it rows, in which a node that it reads (``Placement.reads``) is visited,
     or in which it wakes by itself (``Waking``); so an epoch costs the nodes that it touches, and not those that
     there are. In epoch 0 all are visited, and whenever ``visits_all``, which changes no delta and no state.
+    ``key_hash`` is what the keys in its states are hashed by: what is in force where it is made, if nothing else is said.
     """
 
     nodes: list[Node] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     visits_all: bool = False
+    key_hash: KeyHash = field(default_factory=in_force)
     _known_states: set[int] = field(default_factory=set)
     _links: _Links = field(default_factory=_Links)
     _nothing: dict[NodeId, Delta] = field(default_factory=dict)
@@ -191,14 +194,15 @@ class Circuit:
         evaluated = Evaluated(Deltas(self.nodes, self._nothing), {})
         deltas, before, found = evaluated.deltas, self._found, set[NodeId]()
         self._found = None
-        for place in self._visited(now, arrived, deltas, before, found):
-            node, begun = self.nodes[place], time.perf_counter()
-            if node.inputs:
-                deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
-            else:
-                given = arrived.get(node.name) or Delta.empty(node.operator.schema)
-                deltas[place] = node.operator.step(now, given)
-            evaluated.seconds[place] = time.perf_counter() - begun
+        with hashing_by(self.key_hash):
+            for place in self._visited(now, arrived, deltas, before, found):
+                node, begun = self.nodes[place], time.perf_counter()
+                if node.inputs:
+                    deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
+                else:
+                    given = arrived.get(node.name) or Delta.empty(node.operator.schema)
+                    deltas[place] = node.operator.step(now, given)
+                evaluated.seconds[place] = time.perf_counter() - begun
         self._found = found
         return evaluated
 

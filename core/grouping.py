@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from .kernels import SPREAD, UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_words, physical
+from .kernels import UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_words, physical
+from .value_words import SPREAD
 
 SMALL = 256
 """Up to so many words a plain sort of positions is as fast."""

@@ -10,32 +10,25 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Index = npt.NDArray[np.intp]
+from .key_hash import hashed
+from .value_words import NULL_WORD, SPREAD
+from .value_words import Index as Index
+from .value_words import Ints as Ints
+from .value_words import Words as Words
+from .value_words import is_one_word as is_one_word
+from .value_words import physical as physical
+
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio, odd: multiplying by it permutes the 64-bit words and spreads runs of integers."""
 
 UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 """The inverse of ``SPREAD`` modulo 2^64."""
 
-SEEDS = (0x65766572, 0x63757272)
-"""Seeds of the two 64-bit hashes that make a key of 128 bits."""
-
 ROUTED_BITS = 16
 """So many leading bits of the word that a row is routed by stand in the key of what is kept for it."""
 
-NULL_WORD = np.uint64(0xD1B54A32D192ED03)
-"""The first word of a null: any that hardly an integer has, so that the second word is hardly ever asked."""
-
 MANY_ROWS = 4096
 """From so many rows on, frames are handled as a whole, in several threads, and not column by column."""
-
-HASH_NAME = f"polars-{pl.__version__}"
-"""What ordered hashed keys: polars promises its hash within one version only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +81,6 @@ class Keys:
         return Keys(first, np.concatenate([part.seconds() for part in parts]))
 
 
-def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
-    """Whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
-    return (
-        len(dtypes) == 1
-        and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
-        and dtypes[0] not in (pl.Int128, pl.UInt128)
-    )
-
-
 def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
     """The words of a key that stands in these columns of ``height`` rows. No columns: all have the same key.
 
@@ -108,8 +92,7 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
     if not columns:
         return Keys(np.zeros(height, np.uint64))
     if not is_one_word([column.dtype for column in columns]):
-        frame = pl.DataFrame(columns)
-        first, second = (frame.hash_rows(seed=seed).to_numpy() for seed in SEEDS)
+        first, second = hashed(columns, height)
         if 0 < routed < len(columns):
             low = np.uint64(64 - ROUTED_BITS)
             second = (second >> np.uint64(ROUTED_BITS)) | (
@@ -123,18 +106,6 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
         return Keys(words)
     nulls = column.is_null().to_numpy()
     return Keys(np.where(nulls, NULL_WORD, words), nulls.astype(np.uint64))
-
-
-def physical(column: pl.Series) -> Ints:
-    """The values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
-    if column.dtype == pl.UInt64:
-        filled = column.fill_null(0) if column.has_nulls() else column
-        words: Ints = filled.to_numpy().view(np.int64)
-        return words
-    if column.dtype != pl.Int64:
-        column = column.cast(pl.Int64)  # The same as to_physical() of these types, which is a query of 30 us.
-    values: Ints = (column.fill_null(0) if column.has_nulls() else column).to_numpy()
-    return values
 
 
 def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:

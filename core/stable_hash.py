@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from .kernels import NULL_WORD, SPREAD, Index, Ints, Words, is_one_word, physical
+from .value_words import NULL_WORD, SPREAD, Index, Ints, Words, is_one_word, physical
 
 
 def stable_words(columns: Sequence[pl.Series], height: int) -> Words:

@@ -16,6 +16,7 @@ from evercurrent.core.eventtime.firing import NO_KEYS
 from evercurrent.core.eventtime.tracking import TrackWindows
 from evercurrent.core.eventtime.watermark_holds import Held
 from evercurrent.core.kernels import Keys, gather, key_words
+from evercurrent.core.key_hash import hashing_by
 from evercurrent.core.ledger import Ledger
 from evercurrent.core.operators.group import GroupBy
 from evercurrent.core.protocol import State
@@ -193,7 +194,8 @@ class StageRunner:
             for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
                 found = deltas.get(source) if exchange is None else given.get(exchange)
                 inputs.append(found or self._nothing[source])
-            deltas[place] = node.operator.step(now, *inputs)
+            with hashing_by(self._pieces.key_hash):
+                deltas[place] = node.operator.step(now, *inputs)
         return deltas
 
     # What goes out
@@ -250,7 +252,8 @@ class StageRunner:
         if exchange.route == () or self._buckets == 1:
             return [(0, frame)]
         names = exchange.route or [name for name in frame.columns if name != DIFF]
-        words = key_words([frame.get_column(name) for name in names], frame.height).first
+        with hashing_by(self._pieces.key_hash):
+            words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
         order = np.argsort(buckets, kind="stable")
         found, starts = np.unique(buckets[order], return_index=True)

@@ -28,6 +28,8 @@ LEVELS = {
         "errors",
         "clock",
         "schema",
+        "value_words",
+        "key_hash",
         "kernels",
         "row_values",
         "grouping",

@@ -22,6 +22,7 @@ from typing import Any
 from evercurrent.core.clock import Now
 from evercurrent.core.delta import Delta
 from evercurrent.core.errors import CheckpointError
+from evercurrent.core.key_hash import hashing_by
 from evercurrent.core.protocol import State
 from evercurrent.core.spine import Spine
 
@@ -148,7 +149,10 @@ class Durability:
         is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
         self._take_lock(store)
         try:
-            return self._opened(store, compiled)
+            pieces = Pieces.of(store)
+            compiled.circuit.key_hash = pieces.key_hash
+            with hashing_by(pieces.key_hash):
+                return self._opened(store, pieces, compiled)
         except BaseException:
             self.release()
             raise
@@ -161,8 +165,8 @@ class Durability:
             gc.collect()
             self._lock.enter_context(store.lock())
 
-    def _opened(self, store: Store, compiled: Compiled) -> Resumed | None:
-        log, pieces = CommitLog(store, full_every=self._checkpoint.full_every), Pieces.of(store)
+    def _opened(self, store: Store, pieces: Pieces, compiled: Compiled) -> Resumed | None:
+        log = CommitLog(store, full_every=self._checkpoint.full_every)
         saver, plan = Saver(pieces), plan_record(self._plan, compiled)
         states = in_bucket_0(compiled)
         residence = Residence(states, saver, self._checkpoint.resident_bytes)

@@ -7,8 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from evercurrent.views.checkpoint import Commit, DeltaRef, PieceRef, StateRecord
+from evercurrent.views.checkpoint.marker import MARKER
+from evercurrent.views.checkpoint.record_files import encoded
+from evercurrent.views.store import Store
 
-VERSIONS = {"evercurrent": "0", "polars": "0", "python": "0", "hash": "0"}
+VERSIONS = {"evercurrent": "0", "polars": "0", "python": "0"}
+
+
+def begin_in_format_1(store: Store) -> None:
+    """Begin a checkpoint as versions did whose keys were hashed by polars."""
+    store.put(MARKER, [encoded({"evercurrent": "0.1.0"}, 1)])
 
 
 def a_commit(epoch: int, **parts: Any) -> Commit:

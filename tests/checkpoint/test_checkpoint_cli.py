@@ -13,8 +13,7 @@ from typer.testing import CliRunner, Result
 import evercurrent as ec
 from commit_cadence import each_epoch_committed
 from durability.kept_programs import STATES
-from durability.test_kept_checkpoint import WRITTEN_WITH
-from evercurrent.core.kernels import HASH_NAME
+from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS
 from evercurrent.views.cli import app
 
 
@@ -88,7 +87,7 @@ def test_a_commit_is_shown(made: Path) -> None:
     assert "no commit of epoch 9 yet, the last is epoch 5" in run("inspect", made, "--epoch", "9").stderr
 
 
-@pytest.mark.skipif(HASH_NAME != WRITTEN_WITH, reason=f"keys are ordered by {HASH_NAME} here")
+@pytest.mark.skipif(OF_POLARS.mark != FIRST_MARK, reason=f"keys are ordered by {OF_POLARS.mark} here")
 def test_states_of_an_earlier_version_are_shown_by_digest(tmp_path: Path) -> None:
     """Until this version commits to the checkpoint."""
     folder = tmp_path / "kept"

@@ -21,9 +21,9 @@ from checkpoint.memory_store import MemoryStore
 from checkpoint.test_rebucket import check, positioned, require_cut
 from durability.every_operator import EVERY_OPERATOR
 from durability.kept_programs import STATES
-from durability.test_kept_checkpoint import WRITTEN_WITH
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.kernels import HASH_NAME, Keys
+from evercurrent.core.kernels import Keys
+from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS, hashing_by
 from evercurrent.core.run import Layout, make_run
 from evercurrent.core.run_columns import columns_of_run
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord, merging
@@ -202,7 +202,7 @@ def test_runs_that_cancel_leave_no_piece() -> None:
     assert Pieces(store).read(merged)["sum _diff"].to_list() == [-2] * 3
 
 
-@pytest.mark.skipif(HASH_NAME != WRITTEN_WITH, reason=f"keys are ordered by {HASH_NAME} here")
+@pytest.mark.skipif(OF_POLARS.mark != FIRST_MARK, reason=f"keys are ordered by {OF_POLARS.mark} here")
 def test_runs_of_which_the_checkpoint_does_not_tell_the_order_stay(tmp_path: Path) -> None:
     """One of an earlier version is made small otherwise, and goes on; its next commits tell."""
     folder = tmp_path / "checkpoint"
@@ -220,7 +220,8 @@ def test_runs_of_which_the_checkpoint_does_not_tell_the_order_stay(tmp_path: Pat
         STATES.declare(engine)
         for epoch in range(STATES.epochs):
             STATES.push(engine, epoch)
-            STATES.push(steady, epoch)
+            with hashing_by(STATES.key_hash):
+                STATES.push(steady, epoch)
         assert {name: engine.views[name].read().rows() for name in engine.views} == {
             name: view.read().rows() for name, view in steady.views.items()
         }

@@ -399,9 +399,9 @@ def test_a_newer_format_is_refused() -> None:
     from evercurrent.views.checkpoint import record_files
 
     store = MemoryStore()
-    content = b'{"format":2,"body":{"evercurrent":"9.0.0"}'
+    content = b'{"format":3,"body":{"evercurrent":"9.0.0"}'
     store.put("checkpoint.json", [content + record_files.TAIL % record_files.zlib.crc32(content)])
-    with pytest.raises(CheckpointError, match=r"format 2.*reads format 1.*evercurrent 9.0.0"):
+    with pytest.raises(CheckpointError, match=r"format 3.*reads formats up to 2.*evercurrent 9.0.0"):
         assert CommitLog(store).last
 
 

@@ -21,6 +21,7 @@ from durability.every_operator import EVERY_OPERATOR
 from durability.timed import Timed
 from eventtime.pipelines import Both, Run, runs
 from evercurrent.core.errors import CheckpointError
+from evercurrent.core.key_hash import hashing_by
 from evercurrent.core.routes import Route, bucket_of
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord
 from evercurrent.views.checkpoint.compacting import compact
@@ -78,7 +79,8 @@ def require_cut(store: Store, commit: Commit) -> None:
         if route.kind == "cells":
             continue  # Of whole entries only; those that were not cut are not.
         for ref in record.pieces:
-            found = bucket_of(route.words(pieces.read(ref)), commit.buckets)
+            with hashing_by(pieces.key_hash):
+                found = bucket_of(route.words(pieces.read(ref)), commit.buckets)
             assert found.tolist() == [bucket] * ref.rows, name
 
 

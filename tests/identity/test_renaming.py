@@ -18,8 +18,7 @@ import pytest
 
 import evercurrent as ec
 from durability.kept_programs import BY_NAME, PROGRAMS
-from durability.test_kept_checkpoint import WRITTEN_WITH
-from evercurrent.core.kernels import HASH_NAME
+from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS
 from identity.opening_kept import report
 from identity.renamed_package import Renaming, renamed_copy
 
@@ -34,7 +33,9 @@ def test_renamed_and_moved_it_opens_what_is_kept(seed: int, share: float, tmp_pa
     assert ec.__file__ is not None
     renaming = renamed_copy(Path(ec.__file__).parent, tmp_path / "copy", Random(seed), share)
     names = [
-        name for name, program in BY_NAME.items() if program not in PROGRAMS or HASH_NAME == WRITTEN_WITH
+        name
+        for name, program in BY_NAME.items()
+        if program.key_hash is not OF_POLARS or OF_POLARS.mark == FIRST_MARK
     ]
     ours, theirs = (written(names, tmp_path / whose) for whose in ("ours", "theirs"))
     found = reported(theirs, tmp_path)

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
+from checkpoint.commits_made import begin_in_format_1
 from evercurrent.core.clock import Now
 from evercurrent.spark_bridge.epochs import Epochs
 from evercurrent.spark_bridge.stage_runner import Kept, StageRunner
@@ -30,13 +31,14 @@ class Way:
     """How a plan is run in buckets.
 
     In ``parts`` rows arrive. ``elsewhere``: no stage runs in the driver, and all rows go through files. ``reopens``:
-    everything is opened anew for every epoch.
+    everything is opened anew for every epoch. ``in_format_1``: the checkpoint was begun with keys hashed by polars.
     """
 
     buckets: int = 4
     parts: int = 2
     elsewhere: bool = False
     reopens: bool = False
+    in_format_1: bool = False
 
 
 WAYS = (Way(), Way(buckets=1, parts=1), Way(buckets=3, parts=3, elsewhere=True), Way(buckets=2, reopens=True))
@@ -91,6 +93,8 @@ class TwinRunning(Running):
         if now.epoch == 0:
             # Views that are declared later have it begin anew.
             self._folder, self._engine.compared = tempfile.TemporaryDirectory(), 0
+            if self._engine.way.in_format_1:
+                begin_in_format_1(store_at(Path(self._folder.name)))
             self._open()
         else:
             if self._engine.way.reopens:

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import polars as pl
 
-from evercurrent.core.kernels import HASH_NAME
 from evercurrent.core.release import VERSION
 
 JsonObject = dict[str, Any]
@@ -188,10 +187,9 @@ def new_writer() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What writes here: versions of this package, of polars and of Python, and the hash that orders keys."""
+    """What writes here: versions of this package, of polars and of Python."""
     return {
         "evercurrent": VERSION,
         "polars": pl.__version__,
         "python": platform.python_version(),
-        "hash": HASH_NAME,
     }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
+from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
 from evercurrent.core.schema import listed
 
 from ..store import Store
-from .commits import versions
+from .commits import JsonObject, versions
+from .piece_files import unlike
 from .record_files import FORMAT, encoded, is_intact
 
 MARKER = "checkpoint.json"
@@ -18,9 +20,11 @@ COMMITS, PIECES, DELTAS, EXCHANGE = "commits/", "pieces/", "deltas/", "exchange/
 
 
 def put_marker(store: Store) -> None:
-    """Say that this is a checkpoint; it may be said already."""
+    """Say that this is a checkpoint, and what its keys are hashed by; it may be said already."""
     try:
-        store.put(MARKER, [encoded({"evercurrent": versions()["evercurrent"]})])
+        store.put(
+            MARKER, [encoded({"evercurrent": versions()["evercurrent"], "hash": OURS.mark}, OURS.format)]
+        )
     except NameTakenError:
         is_checkpoint(store)
 
@@ -37,8 +41,27 @@ def is_checkpoint(store: Store) -> bool:
     except MissingFileError:
         _require_room(store)
         return False
-    _require_format(f"{store.url}: {MARKER}", data)
+    _body(f"{store.url}: {MARKER}", data)
     return True
+
+
+def key_hash_of(store: Store) -> KeyHash:
+    """What the keys of a checkpoint are hashed by, from its first commit to its last; of one that is still to be: ours.
+
+    Raises:
+        CheckpointError: by what this process cannot compute; or it is no checkpoint, or a newer one.
+        CorruptFileError: it is damaged.
+    """
+    try:
+        data = store.read(MARKER).to_pybytes()
+    except MissingFileError:
+        return OURS
+    where = f"{store.url}: {MARKER}"
+    form, body = _body(where, data)
+    key_hash, mark = (OF_POLARS, FIRST_MARK) if form == 1 else (OURS, str(body.get("hash")))
+    if key_hash.mark != mark:
+        raise CheckpointError(unlike(where, mark, key_hash))
+    return key_hash
 
 
 def _require_room(store: Store) -> None:
@@ -55,7 +78,8 @@ def _require_room(store: Store) -> None:
         )
 
 
-def _require_format(where: str, data: bytes) -> None:
+def _body(where: str, data: bytes) -> tuple[int, JsonObject]:
+    """The format that a marker says, and what else it does."""
     try:
         said = json.loads(data)
     except ValueError as error:
@@ -66,8 +90,9 @@ def _require_format(where: str, data: bytes) -> None:
         raise CorruptFileError(
             f"{where} is not what was written: its checksum differs; restore it from a copy"
         )
-    if said["format"] != FORMAT:
+    if not 1 <= said["format"] <= FORMAT:
         raise CheckpointError(
-            f"{where} says format {said['format']}, and this version of evercurrent reads format {FORMAT}: "
+            f"{where} says format {said['format']}, and this version of evercurrent reads formats up to {FORMAT}: "
             f"it was written by evercurrent {said['body'].get('evercurrent')}; open it with that version or a newer one"
         )
+    return said["format"], said["body"]

@@ -5,25 +5,19 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.errors import CheckpointError, CorruptFileError, first_line
-from evercurrent.core.kernels import HASH_NAME
+from evercurrent.core.key_hash import OF_POLARS, OURS, KeyHash
 
 from ..arrow_tables import as_table
 from ..store import Buffer
 
-FORMAT = 1
-"""Version of what a file says of itself."""
-
 NAME = b"evercurrent"
-
-SAID = {NAME: json.dumps({"format": FORMAT, "hash": HASH_NAME}).encode()}
-"""What is written into each schema: keys are hashed and ordered by polars' hash, which differs between its versions."""
 
 SLACK = 1 << 16
 """Bytes that a text column may drag along from the frame that it was cut out of."""
@@ -71,40 +65,40 @@ class Content:
         """Nothing is to be closed: what Arrow asks of a file."""
 
 
-def as_bytes(frame: pl.DataFrame) -> Content:
-    """The frame as an Arrow file, its columns as polars has them in memory.
+def as_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
+    """The frame as an Arrow file, its columns as polars has them in memory. ``key_hash``: by what its keys are hashed.
 
     Raises:
         CheckpointError: a column of a type that Arrow does not have.
     """
-    content = _written(_as_arrow(frame, NEWEST))
+    content = _written(_as_arrow(frame, NEWEST), key_hash)
     # A text column refers to the whole text of what it was cut out of, and the file would hold that.
     if content.size > SLACK and content.size > 2 * (frame.estimated_size() + 16 * frame.height) + SLACK:
-        content = _written(_as_arrow(frame, OLDEST))
+        content = _written(_as_arrow(frame, OLDEST), key_hash)
     return content.finished()
 
 
-def as_plain_bytes(frame: pl.DataFrame) -> Content:
+def as_plain_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
     """The frame as an Arrow file that any reader of Arrow knows: text is text, and not views of it.
 
     Raises:
         CheckpointError: a column of a type that Arrow does not have.
     """
-    return _written(_as_arrow(frame, OLDEST)).finished()
+    return _written(_as_arrow(frame, OLDEST), key_hash).finished()
 
 
-def from_bytes(where: str, buffer: pa.Buffer) -> pl.DataFrame:
+def from_bytes(where: str, buffer: pa.Buffer, key_hash: KeyHash | None = None) -> pl.DataFrame:
     """The frame of such bytes, by reference. ``where`` names them in messages.
+
+    ``key_hash``: what its keys have to be hashed by; None: whatever they are hashed by, as they are not looked at.
 
     Raises:
         CorruptFileError: they are no such file.
-        CheckpointError: they were ordered by the hash of another version of polars, or are of a newer format.
+        CheckpointError: they were ordered by another hash, or are of a newer format.
     """
     try:
         table = pa.ipc.open_file(pa.BufferReader(buffer)).read_all()
-        metadata = table.schema.metadata or {}
-        if metadata.get(NAME) != SAID[NAME]:
-            _require_ours(where, json.loads(metadata.get(NAME, b"{}")))
+        _require_ours(where, (table.schema.metadata or {}).get(NAME, b"{}"), key_hash)
         frame = pl.from_arrow(table, rechunk=False)
     except (pa.ArrowException, ValueError, OSError, pl.exceptions.PolarsError) as error:
         raise CorruptFileError(f"{where} cannot be read as Arrow: {first_line(error)}") from error
@@ -112,20 +106,39 @@ def from_bytes(where: str, buffer: pa.Buffer) -> pl.DataFrame:
     return frame
 
 
-def _require_ours(where: str, said: Any) -> None:
+@cache
+def _own_words(key_hash: KeyHash) -> bytes:
+    """What is written into each schema: the format, and what keys are hashed by."""
+    return json.dumps({"format": key_hash.format, "hash": key_hash.mark}).encode()
+
+
+def _require_ours(where: str, found: bytes, key_hash: KeyHash | None) -> None:
+    if key_hash is not None and found == _own_words(key_hash):
+        return
+    said = json.loads(found)
     if not isinstance(said, dict) or "hash" not in said or "format" not in said:
         raise CorruptFileError(f"{where} does not say what it is: it was not written by evercurrent")
-    if said["format"] != FORMAT:
+    if said["format"] > OURS.format:
         raise CheckpointError(
-            f"{where} is of format {said['format']}, and this version of evercurrent reads format {FORMAT}; open it with "
-            "the version that wrote it"
+            f"{where} is of format {said['format']}, and this version of evercurrent reads formats up to {OURS.format}; "
+            "open it with the version that wrote it"
         )
-    if said["hash"] != HASH_NAME:
-        theirs, ours = (name.removeprefix("polars-") for name in (said["hash"], HASH_NAME))
-        raise CheckpointError(
-            f"{where} was written with polars {theirs}, and this is polars {ours}, which orders keys otherwise; open the "
-            "checkpoint with that version, or begin a new one and replay the input"
+    if key_hash is not None:
+        raise CheckpointError(unlike(where, str(said["hash"]), key_hash))
+
+
+def unlike(where: str, mark: str, key_hash: KeyHash) -> str:
+    """What to say of keys that were hashed otherwise than they are here."""
+    if key_hash is OF_POLARS:
+        return (
+            f"{where} is of a checkpoint of format 1, whose keys were hashed by {mark}, and polars {pl.__version__} hashes them "
+            f"otherwise; open it with {mark.replace('-', ' ')}, or begin a new checkpoint, which every version of polars "
+            "can open, and replay the input"
         )
+    return (
+        f"{where} has keys that are hashed otherwise ({mark}) than they are here ({key_hash.mark}); restore the file from a "
+        "copy of this checkpoint"
+    )
 
 
 def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
@@ -167,8 +180,8 @@ def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
     return None
 
 
-def _written(table: pa.Table) -> Content:
-    content, table = Content(), table.replace_schema_metadata(SAID)
+def _written(table: pa.Table, key_hash: KeyHash) -> Content:
+    content, table = Content(), table.replace_schema_metadata({NAME: _own_words(key_hash)})
     with pa.PythonFile(content, mode="w") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     return content

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -15,12 +16,13 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.errors import CorruptFileError
+from evercurrent.core.key_hash import KeyHash
 from evercurrent.core.schema import DIFF, EPOCH
 
 from ..store import Buffer, Item, Store
 from .bounded import Bounded
 from .commits import DeltaRef, PieceRef
-from .marker import DELTAS
+from .marker import DELTAS, key_hash_of
 from .piece_files import Content, as_bytes, as_plain_bytes, from_bytes
 
 OWN_FILE = 1 << 20
@@ -66,6 +68,15 @@ class Pieces:
         self.store = store
         self._shared = _Shared()
 
+    @cached_property
+    def key_hash(self) -> KeyHash:
+        """What the keys in pieces of states are hashed by. Cost: reading the marker, once.
+
+        Raises:
+            CheckpointError: by what this process cannot compute.
+        """
+        return key_hash_of(self.store)
+
     @staticmethod
     def of(store: Store) -> Pieces:
         """The pieces of a store, with what this process knows of it."""
@@ -102,10 +113,10 @@ class Pieces:
             MissingFileError, CorruptFileError, CheckpointError: as ``read``.
         """
         if ref.rows is None:
-            return self.read(ref.piece)
+            return self._read(ref.piece, None)
         frame = self._shared.deltas.get(ref.piece)
         if frame is None:
-            frame = self.read(ref.piece)
+            frame = self._read(ref.piece, None)
             self._shared.deltas.put(ref.piece, frame)
         # Copied, as they are few: a slice would hold on to all, and its bits would begin in the middle of a byte.
         rows = pl.Series(np.arange(ref.first, ref.first + ref.rows, dtype=np.uint32))
@@ -120,10 +131,13 @@ class Pieces:
 
         Raises:
             MissingFileError, CorruptFileError: by name.
-            CheckpointError: it was written with another version of polars, or a newer format.
+            CheckpointError: its keys are hashed in another way than this process can, or it is of a newer format.
         """
+        return self._read(ref, self.key_hash)
+
+    def _read(self, ref: PieceRef, key_hash: KeyHash | None) -> pl.DataFrame:
         where = f"{self.store.url}: {ref.file}"
-        frame = from_bytes(where, self.content(ref))
+        frame = from_bytes(where, self.content(ref), key_hash)
         if frame.height != ref.rows:
             raise CorruptFileError(f"{where} has {frame.height} rows at byte {ref.start}, and not {ref.rows}")
         return frame
@@ -179,7 +193,7 @@ class Batch:
 
     def add(self, frames: Sequence[pl.DataFrame], folder: str = "pieces") -> list[PieceRef]:
         """Write these too, to files in a folder of the checkpoint."""
-        return [self._add(as_bytes(frame), frame.height, folder) for frame in frames]
+        return [self._add(as_bytes(frame, self._pieces.key_hash), frame.height, folder) for frame in frames]
 
     def add_copies(self, refs: Sequence[PieceRef]) -> list[PieceRef]:
         """Write copies of pieces to new files; the small ones to one file."""
@@ -198,7 +212,7 @@ class Batch:
 
     def add_delta(self, view: str, epoch: int, frame: pl.DataFrame) -> DeltaRef:
         """Write the delta of a view too, to a file of its own. ``_epoch`` is added if it is not there."""
-        content = as_plain_bytes(_with_epoch(epoch, frame))
+        content = as_plain_bytes(_with_epoch(epoch, frame), self._pieces.key_hash)
         return DeltaRef(epoch, self._add_file(_name_of_deltas(view, epoch), content, frame.height))
 
     def add_deltas(self, deltas: Sequence[tuple[str, int, pl.DataFrame]]) -> list[DeltaRef]:
@@ -210,7 +224,7 @@ class Batch:
         for at, (view, _, _) in enumerate(deltas):
             by_view.setdefault(view, []).append(at)
         parts = [
-            _Together(view, part, [_with_epoch(*deltas[at][1:]) for at in part])
+            _Together(view, part, [_with_epoch(*deltas[at][1:]) for at in part], self._pieces.key_hash)
             for view, places in by_view.items()
             for part in _in_parts(places, [deltas[at][2].height for at in places])
         ]
@@ -281,12 +295,14 @@ class _SharedFile:
 class _Together:
     """Deltas of a view that are one piece: their places among all, and the piece."""
 
-    def __init__(self, view: str, places: Sequence[int], frames: Sequence[pl.DataFrame]) -> None:
+    def __init__(
+        self, view: str, places: Sequence[int], frames: Sequence[pl.DataFrame], key_hash: KeyHash
+    ) -> None:
         self.view = view
         self.places = places
         self.frames = frames
         self.rows = sum(frame.height for frame in frames)
-        self.content = as_plain_bytes(frames[0] if len(frames) == 1 else pl.concat(frames))
+        self.content = as_plain_bytes(frames[0] if len(frames) == 1 else pl.concat(frames), key_hash)
 
 
 def _with_epoch(epoch: int, frame: pl.DataFrame) -> pl.DataFrame:

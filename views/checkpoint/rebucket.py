@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.errors import CheckpointError
+from evercurrent.core.key_hash import hashing_by
 from evercurrent.core.routes import MOST_BUCKETS, Route, in_buckets
 from evercurrent.core.schema import listed
 
@@ -108,7 +109,8 @@ def _cut(pieces: Pieces, records: Sequence[StateRecord | None], buckets: int) ->
     if route is None or route["kind"] == "one":
         return [records[0], *[None] * (buckets - 1)]
     saved = [([pieces.read(ref) for ref in record.pieces], record.facts) for record in there]
-    cut = in_buckets(Route.from_json(route), saved, buckets)
+    with hashing_by(pieces.key_hash):
+        cut = in_buckets(Route.from_json(route), saved, buckets)
     return _written(pieces, cut, route)
 
 

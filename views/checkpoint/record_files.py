@@ -13,8 +13,8 @@ from evercurrent.core.errors import CheckpointError, CorruptFileError, first_lin
 
 from .commits import JsonObject
 
-FORMAT = 1
-"""Version of the layout of a checkpoint. A newer one is refused."""
+FORMAT = 2
+"""Version of a checkpoint as a whole, which is that of the hash of its keys; they are opened from 1 on. A newer one is refused."""
 
 RECORD_FORMAT = 2
 """Version of what records say; they are read from 1 on. In 1 each delta of an epoch is a piece of its own."""
@@ -32,7 +32,7 @@ def encoded_record(body: JsonObject) -> bytes:
     return encoded(body, RECORD_FORMAT)
 
 
-def encoded(body: JsonObject, form: int = FORMAT) -> bytes:
+def encoded(body: JsonObject, form: int = 1) -> bytes:
     """A file with this body.
 
     Raises:
@@ -70,7 +70,7 @@ def decoded(name: str, data: bytes) -> JsonObject:
             "copy of the checkpoint"
         )
     said = json.loads(data)
-    if not FORMAT <= said["format"] <= RECORD_FORMAT:
+    if not 1 <= said["format"] <= RECORD_FORMAT:
         raise CheckpointError(
             f"{name}: is of format {said['format']}, and this version of evercurrent reads formats up to {RECORD_FORMAT}; "
             "open it with the version that wrote it"

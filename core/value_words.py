@@ -1,0 +1,348 @@
+"""Two 64-bit words for each row, by its values alone: the hash by which keys are sorted, found and cut into buckets.
+
+It is ours, so that the words are the same in every process, on every machine and with every version of polars: what was
+kept under them is found again. Everything is counted modulo 2^64, and texts are read as little-endian words.
+
+    item(v, place) = mix(v + (place + 1) * SPREAD)
+    first          = sum of item(v, place) over the values of a row, + their number
+    second         = sum of (item(v, place) + u)^2
+    mix(x)         = x *= MIX_1; x ^= x >> 32; x *= MIX_2
+
+A value is (v, u). Of what has 64 bits or fewer v is the value and u is 0; a null is (``NULL_WORD``, ``NULL_WORD``). Whatever
+consists of several things is hashed as a row is, v being its first and u its second word: a struct of its fields, a
+list or array of its items, a text of its bytes, eight at a time and the last ones filled up with zeros; but to the first
+word of a text or list its number of bytes or items is added.
+
+Equal are what a key takes for equal (null and null, -0.0 and 0.0, all NaN), and one number in columns of different
+widths, be they of integers or of floats; instants count in the unit of their column.
+
+It is no defence against who makes up keys that agree in their words (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Index = npt.NDArray[np.intp]
+
+Value = tuple[Words, Words | None]
+"""The values of a column as (v, u); None: u is 0 throughout."""
+
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio, odd: multiplying by it permutes the 64-bit words and spreads runs of integers."""
+
+NULL_WORD = np.uint64(0xD1B54A32D192ED03)
+"""The first word of a null: any that hardly an integer has, so that the second word is hardly ever asked."""
+
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+"""Odd factors, those of splitmix64 (Steele et al., 2014): ``mix`` permutes the words, and the leading bits depend on all."""
+
+HALF, ONE = np.uint64(32), np.uint64(1)
+
+BLOCK = 1 << 15
+"""So many words are computed at a time: what is between stays in the caches of a processor."""
+
+INLINE = 12
+"""Texts of so many bytes stand in Arrow's views of them."""
+
+FEW, SIDE_BY_SIDE = 16, (1 << 16) - 1
+"""While so many texts have a further word, up to so many words are taken of all of them at once: of each one, then the next."""
+
+MOST_WORDS = 1 << 14
+"""So many words of a text that is longer, or of few texts, are taken at a time."""
+
+PLACES = (np.arange(1, 1025, dtype=np.uint64) * SPREAD)[:, None]
+"""What is added to the values of the first columns."""
+
+NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
+
+LEADING = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [2**64 - 1], np.uint64)
+"""The mask of so many leading bytes of a word."""
+
+
+def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
+    """Whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
+    return (
+        len(dtypes) == 1
+        and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
+        and dtypes[0] not in (pl.Int128, pl.UInt128)
+    )
+
+
+def physical(column: pl.Series) -> Ints:
+    """The values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
+    if column.dtype == pl.UInt64:
+        filled = column.fill_null(0) if column.has_nulls() else column
+        words: Ints = filled.to_numpy().view(np.int64)
+        return words
+    if column.dtype != pl.Int64:
+        column = column.cast(pl.Int64)  # The same as to_physical() of these types, which is a query of 30 us.
+    values: Ints = (column.fill_null(0) if column.has_nulls() else column).to_numpy()
+    return values
+
+
+def row_words(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
+    """The two words of each of ``height`` rows. Cost: some 3 ns a value, and 1 to 2 ns a byte of texts that are not short.
+
+    In the calling thread, without a query: what is not of one of the plain types costs one.
+    """
+    most = max(BLOCK // max(1, len(columns)), 1)
+    if height <= most:
+        return _of_values([_values(column) for column in columns], height)
+    first, second = np.empty(height, np.uint64), np.empty(height, np.uint64)
+    for start in range(0, height, most):
+        part = [_values(column.slice(start, most)) for column in columns]
+        end = min(height, start + most)
+        first[start:end], second[start:end] = _of_values(part, end - start)
+    return first, second
+
+
+def _of_values(values: Sequence[Value], height: int) -> tuple[Words, Words]:
+    """The words of rows of these values."""
+    items = np.empty((len(values), height), np.uint64)
+    for place, (own, _) in enumerate(values):
+        items[place] = own
+    many = len(values) > len(PLACES)
+    items += _places(np.arange(len(values)))[:, None] if many else PLACES[: len(values)]
+    _mix(items)
+    first = items.sum(axis=0) + np.uint64(len(values)) if len(values) != 1 else items[0] + ONE
+    for place, (_, further) in enumerate(values):
+        if further is not None:
+            items[place] += further
+    items *= items
+    return first, items[0] if len(values) == 1 else items.sum(axis=0)
+
+
+def _places(numbers: Index) -> Words:
+    return (numbers.astype(np.uint64) + ONE) * SPREAD
+
+
+def _mix(words: Words) -> None:
+    words *= MIX_1
+    words ^= words >> HALF
+    words *= MIX_2
+
+
+def _values(column: pl.Series) -> Value:
+    """The values of a column."""
+    own, further = _OF_TYPE.get(type(column.dtype), _printed)(column)
+    if not column.has_nulls():
+        return own, further
+    nulls = column.is_null().to_numpy()
+    further = np.zeros(len(own), np.uint64) if further is None else further
+    return np.where(nulls, NULL_WORD, own), np.where(nulls, NULL_WORD, further)
+
+
+def _whole(column: pl.Series) -> Value:
+    if not column.has_nulls():
+        return physical(column).view(np.uint64), None
+    if column.dtype not in (pl.Int64, pl.UInt64):
+        column = column.cast(pl.Int64)
+    values = column.to_arrow()  # Whatever stands behind a null: to fill it is a query.
+    return np.frombuffer(values.buffers()[1], np.uint64)[values.offset : values.offset + len(values)], None
+
+
+def _nothing(column: pl.Series) -> Value:
+    nothing = np.full(len(column), NULL_WORD)
+    return nothing, nothing
+
+
+def _floating(column: pl.Series) -> Value:
+    values = column.to_numpy().astype(np.float64, copy=False) + 0.0
+    nans = np.isnan(values)
+    if nans.any():
+        values[nans] = np.nan
+    return values.view(np.uint64), None
+
+
+def _decimal(column: pl.Series) -> Value:
+    """Of 128 bits, which beyond 64 are only a sign more often than not: u is what they are beside that."""
+    values = column.to_arrow(compat_level=NEWEST)
+    halves = np.frombuffer(values.buffers()[1] or b"", np.int64).reshape(-1, 2)
+    low, high = halves[values.offset : values.offset + len(values)].T
+    beyond = (high - (low >> 63)).view(np.uint64)
+    return low.view(np.uint64) + beyond * SPREAD, beyond
+
+
+def _struct(column: pl.Series) -> Value:
+    fields = column.struct.unnest().get_columns()
+    return _of_values([_values(field) for field in fields], len(column))
+
+
+def _array(column: pl.Series) -> Value:
+    return _list(column.arr.to_list())
+
+
+def _list(column: pl.Series) -> Value:
+    held, starts, counts = _items(column)
+    own, further = _values(held)
+    items = own + _places(np.arange(len(held)) - np.repeat(starts, counts))
+    _mix(items)
+    sums = _sums(items, starts, counts) + counts.astype(np.uint64)
+    if further is not None:
+        items += further
+    items *= items
+    return sums, _sums(items, starts, counts)
+
+
+def _items(column: pl.Series) -> tuple[pl.Series, Ints, Ints]:
+    """The items of all lists, where in them each begins, and how many are its own."""
+    try:
+        lists = column.to_arrow(compat_level=NEWEST)
+    except (pa.ArrowException, pl.exceptions.PolarsError):  # Arrow has no such items: two queries.
+        counts = column.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+        return column.filter(pl.Series(counts > 0)).explode(), np.cumsum(counts) - counts, counts
+    offsets = np.frombuffer(lists.buffers()[1], np.int64)[lists.offset : lists.offset + len(lists) + 1]
+    first, end = int(offsets[0]), int(offsets[-1])
+    return pl.Series(lists.values.slice(first, end - first)), offsets[:-1] - first, np.diff(offsets)
+
+
+def _sums(items: Words, starts: Ints, counts: Ints) -> Words:
+    """The sums of so many items each, from there on."""
+    # Differences of a running sum are exact modulo 2^64.
+    running = np.zeros(len(items) + 1, np.uint64)
+    np.cumsum(items, out=running[1:])
+    sums: Words = running[starts + counts] - running[starts]
+    return sums
+
+
+def _printed(column: pl.Series) -> Value:
+    """Of what has no words of its own, as categories and integers of 128 bits: those of its text."""
+    return _bytes(column.cast(pl.String))
+
+
+def _bytes(column: pl.Series) -> Value:
+    """Texts or bytes, from Arrow's views of them: the number of bytes, and the bytes themselves where they are few."""
+    array = column.to_arrow(compat_level=NEWEST)
+    start = 2 * array.offset
+    views = np.frombuffer(array.buffers()[1] or b"", "<u8")[start : start + 2 * len(array)]
+    low, high = np.ascontiguousarray(views[::2]), np.ascontiguousarray(views[1::2])
+    counts = low & LEADING[4]
+    longer = np.flatnonzero(counts > INLINE)
+    if len(longer) and column.has_nulls():  # What stands behind a null may be anything.
+        longer = longer[column.is_not_null().to_numpy()[longer]]
+    if len(longer) == len(counts) > 0:
+        return _long(column)
+    own, items = _short(low, high, counts)
+    if len(longer):
+        own[longer], items[longer] = _long(column[longer])
+    return own, items
+
+
+def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
+    """Texts that stand in their views: four bytes in the second half of the lower word, and eight in the higher one."""
+    items = low >> HALF
+    items |= high << HALF
+    items += SPREAD
+    _mix(items)
+    lacks = counts == 0
+    if lacks.any():
+        items[lacks] = 0
+    own = items + counts
+    items *= items
+    longer = np.flatnonzero(counts > 8)
+    if len(longer):
+        both = (high[longer] >> HALF) + PLACES[1]
+        _mix(both)
+        own[longer] += both
+        both *= both
+        items[longer] += both
+    return own, items
+
+
+def _long(column: pl.Series) -> tuple[Words, Words]:
+    """Texts that are longer than ``INLINE``, copied to one buffer: views may be into many."""
+    array = column.to_arrow(compat_level=OLDEST)
+    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+    return _of_texts(array.buffers()[2], offsets[:-1], np.diff(offsets))
+
+
+def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Words]:
+    """Texts of eight bytes and more, from where they stand in a buffer."""
+    sums = counts.astype(np.uint64), np.zeros(len(counts), np.uint64)
+    # Side by side two words more are read than a text has.
+    reaching = np.flatnonzero(starts + counts > (buffer.size & -8) - 16)
+    others = np.arange(len(counts))
+    if len(reaching):
+        others = np.delete(others, reaching)
+    if len(others) < FEW:
+        _one_by_one(buffer, starts, counts, 0, sums)
+        return sums
+    sizes = (counts + 7) >> 3
+    if len(reaching) or sizes.min() != sizes.max():
+        shorter_last = (SIDE_BY_SIDE - np.minimum(sizes[others], SIDE_BY_SIDE)).astype(np.uint16)
+        others = others[np.argsort(shorter_last, kind="stable")]
+        for rows, add in ((others, _side_by_side), (reaching, _one_by_one)):
+            if len(rows):
+                found = sums[0][rows], sums[1][rows]
+                add(buffer, starts[rows], counts[rows], 0, found)
+                sums[0][rows], sums[1][rows] = found
+        return sums
+    _side_by_side(buffer, starts, counts, 0, sums)
+    return sums
+
+
+def _side_by_side(
+    buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]
+) -> None:
+    """Add the words of texts, which descend in their number of words, to their sums: one of all texts, then the next."""
+    words, sizes = np.frombuffer(buffer, "<u8", buffer.size >> 3), (counts + 7) >> 3
+    # A word is put together of two that are aligned: these take a quarter of the time to be fetched.
+    at, down = starts >> 3, ((starts & 7) << 3).view(np.uint64)
+    up, low = np.uint64(64) - down, words[at]
+    left = len(counts)
+    while left >= FEW and done < SIDE_BY_SIDE - 1:
+        at = at[:left] + 1
+        high = words[at]
+        items = (low[:left] >> down[:left]) | (high << up[:left])  # Shifted by 64, it is gone.
+        low, done = high, done + 1
+        going_on = int(np.searchsorted(-sizes[:left], -done)) if sizes[left - 1] <= done else left
+        if going_on < left:
+            items[going_on:] &= LEADING[((counts[going_on:left] - 1) & 7) + 1]
+        items += _places(np.array([done - 1]))
+        _mix(items)
+        sums[0][:left] += items
+        items *= items
+        sums[1][:left] += items
+        left = going_on
+    if left:
+        _one_by_one(buffer, starts[:left], counts[:left], done, (sums[0][:left], sums[1][:left]))
+
+
+def _one_by_one(buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]) -> None:
+    """Add the words of texts, but for so many of the first of each, to their sums: all of a text, then the next."""
+    data = np.frombuffer(buffer, np.uint8)
+    for text, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        for place in range(done, (count + 7) >> 3, MOST_WORDS):
+            held = data[start + 8 * place : start + min(count, 8 * (place + MOST_WORDS))]
+            items = np.zeros((len(held) + 7) >> 3, "<u8")
+            items.view(np.uint8)[: len(held)] = held
+            items += _places(np.arange(place, place + len(items)))
+            _mix(items)
+            sums[0][text : text + 1] += items.sum()
+            items *= items
+            sums[1][text : text + 1] += items.sum()
+
+
+_OF_TYPE: dict[type, Callable[[pl.Series], Value]] = {
+    **dict.fromkeys(
+        (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64), _whole
+    ),
+    **dict.fromkeys((pl.Boolean, pl.Date, pl.Time, pl.Datetime, pl.Duration), _whole),
+    pl.Float32: _floating,
+    pl.Float64: _floating,
+    pl.String: _bytes,
+    pl.Binary: _bytes,
+    pl.Decimal: _decimal,
+    pl.Struct: _struct,
+    pl.List: _list,
+    pl.Array: _array,
+    pl.Null: _nothing,
+}
