@@ -5,7 +5,7 @@ kept under them is found again. Everything is counted modulo 2^64, and texts are
 
     item(x, place) = x += (place + 1) * SPREAD; x *= MIX_1; x ^= x >> 32; x *= MIX_2; x ^= x >> 32
     first          = sum of item(v, place) over the values of a row, from place 0 on, + their number
-    second         = sum of (item(v, place) + u)^2
+    second         = sum of (item(v, place) + (place + 1) * SPREAD + u)^2
 
 A value is (v, u). Of what has 64 bits or fewer v is the value and u is 0; a null is (``NULL_WORD``, ``NULL_WORD``). Whatever
 consists of several things is hashed as a row is, v being its first and u its second word: a struct of its fields, a
@@ -109,12 +109,13 @@ def _of_values(values: Sequence[Value], height: int) -> tuple[Words, Words]:
     for place, (own, _) in enumerate(values):
         items[place] = own
     many = len(values) > len(PLACES)
-    _mix(items, _places(np.arange(len(values)))[:, None] if many else PLACES[: len(values)])
+    places = _places(np.arange(len(values)))[:, None] if many else PLACES[: len(values)]
+    _mix(items, places)
     first = items.sum(axis=0) + np.uint64(len(values)) if len(values) != 1 else items[0] + ONE
     for place, (_, further) in enumerate(values):
         if further is not None:
             items[place] += further
-    items *= items
+    _square(items, places)
     return first, items[0] if len(values) == 1 else items.sum(axis=0)
 
 
@@ -129,6 +130,12 @@ def _mix(words: Words, places: Words) -> None:
     words ^= words >> HALF
     words *= MIX_2
     words ^= words >> HALF
+
+
+def _square(items: Words, places: Words) -> None:
+    """Make of items what the second word is the sum of: no two that are exchanged give the same."""
+    items += places
+    items *= items
 
 
 def _values(column: pl.Series) -> Value:
@@ -185,11 +192,12 @@ def _list(column: pl.Series) -> Value:
     held, starts, counts = _items(column)
     own, further = _values(held)
     items = own.copy()
-    _mix(items, _places(np.arange(len(held)) - np.repeat(starts, counts)))
+    places = _places(np.arange(len(held)) - np.repeat(starts, counts))
+    _mix(items, places)
     sums = _sums(items, starts, counts) + counts.astype(np.uint64)
     if further is not None:
         items += further
-    items *= items
+    _square(items, places)
     return sums, _sums(items, starts, counts)
 
 
@@ -246,13 +254,15 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
     if lacks.any():
         items[lacks] = 0
     own = items + counts
-    items *= items
+    _square(items, PLACES[0])
+    if lacks.any():
+        items[lacks] = 0
     longer = np.flatnonzero(counts > 8)
     if len(longer):
         both = high[longer] >> HALF
         _mix(both, PLACES[1])
         own[longer] += both
-        both *= both
+        _square(both, PLACES[1])
         items[longer] += both
     return own, items
 
@@ -306,9 +316,10 @@ def _side_by_side(
         going_on = int(np.searchsorted(-sizes[:left], -done)) if sizes[left - 1] <= done else left
         if going_on < left:
             items[going_on:] &= LEADING[((counts[going_on:left] - 1) & 7) + 1]
-        _mix(items, _places(np.array([done - 1])))
+        place = _places(np.array([done - 1]))
+        _mix(items, place)
         sums[0][:left] += items
-        items *= items
+        _square(items, place)
         sums[1][:left] += items
         left = going_on
     if left:
@@ -323,9 +334,10 @@ def _one_by_one(buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: 
             held = data[start + 8 * place : start + min(count, 8 * (place + MOST_WORDS))]
             items = np.zeros((len(held) + 7) >> 3, "<u8")
             items.view(np.uint8)[: len(held)] = held
-            _mix(items, _places(np.arange(place, place + len(items))))
+            places = _places(np.arange(place, place + len(items)))
+            _mix(items, places)
             sums[0][text : text + 1] += items.sum()
-            items *= items
+            _square(items, places)
             sums[1][text : text + 1] += items.sum()
 
 

@@ -79,7 +79,10 @@ def words_of_row(values: Sequence[Value], counted: int | None = None) -> Value:
     """The two words of a row, a list, a struct or a text."""
     items = [item(own, place) for place, (own, _) in enumerate(values)]
     first = sum(items) + (len(values) if counted is None else counted)
-    second = sum((each + further) ** 2 for each, (_, further) in zip(items, values, strict=True))
+    second = sum(
+        (each + (place + 1) * SPREAD + further) ** 2
+        for place, (each, (_, further)) in enumerate(zip(items, values, strict=True))
+    )
     return first % WORD, second % WORD
 
 
