@@ -346,6 +346,7 @@ _OF_TYPE: dict[type, Callable[[pl.Series], Value]] = {
         (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64), _whole
     ),
     **dict.fromkeys((pl.Boolean, pl.Date, pl.Time, pl.Datetime, pl.Duration), _whole),
+    getattr(pl, "Float16", pl.Float32): _floating,  # Some versions of polars have it.
     pl.Float32: _floating,
     pl.Float64: _floating,
     pl.String: _bytes,

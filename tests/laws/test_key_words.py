@@ -116,10 +116,12 @@ def test_texts_of_any_length_in_any_buffers(
     assert found == expected([(pl.Binary(), column.to_list())], range(len(column)))
 
 
+HALVES = [pl.Float16()] if hasattr(pl, "Float16") else []
+
 ALIKE: list[tuple[list[Any], list[pl.DataType]]] = [
     ([None, 0, 1, 127], [pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt64()]),
     ([None, -1, -128], [pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64()]),
-    ([None, 1.5, -0.0, NAN := float("nan")], [pl.Float32(), pl.Float64()]),
+    ([None, 1.5, -0.0, NAN := float("nan")], [pl.Float64(), pl.Float32(), *HALVES]),
     (["a", None, "b"], [pl.String(), pl.Categorical(), pl.Enum(["b", "c", "a"])]),
     ([[1], None, [None, -2]], [pl.List(pl.Int8()), pl.List(pl.Int64())]),
     ([[1, -2], None], [pl.List(pl.Int8()), pl.Array(pl.Int64(), 2)]),
