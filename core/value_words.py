@@ -3,10 +3,9 @@
 It is ours, so that the words are the same in every process, on every machine and with every version of polars: what was
 kept under them is found again. Everything is counted modulo 2^64, and texts are read as little-endian words.
 
-    item(v, place) = mix(v + (place + 1) * SPREAD)
-    first          = sum of item(v, place) over the values of a row, + their number
-    second         = sum of (item(v, place) + u)^2
-    mix(x)         = x *= MIX_1; x ^= x >> 32; x *= MIX_2
+    item(x, place) = x += (place + 1) * SPREAD; x *= MIX_1; x ^= x >> 32; x *= MIX_2; x ^= x >> 32
+    first          = sum of item(v, place) over the values of a row, from place 0 on, + their number
+    second         = sum of (item(v, place) + (place + 1) * SPREAD + u)^2
 
 A value is (v, u). Of what has 64 bits or fewer v is the value and u is 0; a null is (``NULL_WORD``, ``NULL_WORD``). Whatever
 consists of several things is hashed as a row is, v being its first and u its second word: a struct of its fields, a
@@ -42,7 +41,7 @@ NULL_WORD = np.uint64(0xD1B54A32D192ED03)
 """The first word of a null: any that hardly an integer has, so that the second word is hardly ever asked."""
 
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Odd factors, those of splitmix64 (Steele et al., 2014): ``mix`` permutes the words, and the leading bits depend on all."""
+"""Odd factors, those of splitmix64 (Steele et al., 2014): an item is a permutation of the words, and each bit depends on many."""
 
 HALF, ONE = np.uint64(32), np.uint64(1)
 
@@ -59,7 +58,7 @@ MOST_WORDS = 1 << 14
 """So many words of a text that is longer, or of few texts, are taken at a time."""
 
 PLACES = (np.arange(1, 1025, dtype=np.uint64) * SPREAD)[:, None]
-"""What is added to the values of the first columns."""
+"""What is added to values at the first places."""
 
 NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
 
@@ -110,24 +109,33 @@ def _of_values(values: Sequence[Value], height: int) -> tuple[Words, Words]:
     for place, (own, _) in enumerate(values):
         items[place] = own
     many = len(values) > len(PLACES)
-    items += _places(np.arange(len(values)))[:, None] if many else PLACES[: len(values)]
-    _mix(items)
+    places = _places(np.arange(len(values)))[:, None] if many else PLACES[: len(values)]
+    _mix(items, places)
     first = items.sum(axis=0) + np.uint64(len(values)) if len(values) != 1 else items[0] + ONE
     for place, (_, further) in enumerate(values):
         if further is not None:
             items[place] += further
-    items *= items
+    _square(items, places)
     return first, items[0] if len(values) == 1 else items.sum(axis=0)
 
 
 def _places(numbers: Index) -> Words:
-    return (numbers.astype(np.uint64) + ONE) * SPREAD
+    return (numbers + 1).astype(np.uint64) * SPREAD
 
 
-def _mix(words: Words) -> None:
+def _mix(words: Words, places: Words) -> None:
+    """Make items of the words, each at its place."""
+    words += places
     words *= MIX_1
     words ^= words >> HALF
     words *= MIX_2
+    words ^= words >> HALF
+
+
+def _square(items: Words, places: Words) -> None:
+    """Make of items what the second word is the sum of: no two that are exchanged give the same."""
+    items += places
+    items *= items
 
 
 def _values(column: pl.Series) -> Value:
@@ -183,12 +191,13 @@ def _array(column: pl.Series) -> Value:
 def _list(column: pl.Series) -> Value:
     held, starts, counts = _items(column)
     own, further = _values(held)
-    items = own + _places(np.arange(len(held)) - np.repeat(starts, counts))
-    _mix(items)
+    items = own.copy()
+    places = _places(np.arange(len(held)) - np.repeat(starts, counts))
+    _mix(items, places)
     sums = _sums(items, starts, counts) + counts.astype(np.uint64)
     if further is not None:
         items += further
-    items *= items
+    _square(items, places)
     return sums, _sums(items, starts, counts)
 
 
@@ -240,19 +249,20 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
     """Texts that stand in their views: four bytes in the second half of the lower word, and eight in the higher one."""
     items = low >> HALF
     items |= high << HALF
-    items += SPREAD
-    _mix(items)
+    _mix(items, PLACES[0])
     lacks = counts == 0
     if lacks.any():
         items[lacks] = 0
     own = items + counts
-    items *= items
+    _square(items, PLACES[0])
+    if lacks.any():
+        items[lacks] = 0
     longer = np.flatnonzero(counts > 8)
     if len(longer):
-        both = (high[longer] >> HALF) + PLACES[1]
-        _mix(both)
+        both = high[longer] >> HALF
+        _mix(both, PLACES[1])
         own[longer] += both
-        both *= both
+        _square(both, PLACES[1])
         items[longer] += both
     return own, items
 
@@ -306,10 +316,10 @@ def _side_by_side(
         going_on = int(np.searchsorted(-sizes[:left], -done)) if sizes[left - 1] <= done else left
         if going_on < left:
             items[going_on:] &= LEADING[((counts[going_on:left] - 1) & 7) + 1]
-        items += _places(np.array([done - 1]))
-        _mix(items)
+        place = _places(np.array([done - 1]))
+        _mix(items, place)
         sums[0][:left] += items
-        items *= items
+        _square(items, place)
         sums[1][:left] += items
         left = going_on
     if left:
@@ -324,10 +334,10 @@ def _one_by_one(buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: 
             held = data[start + 8 * place : start + min(count, 8 * (place + MOST_WORDS))]
             items = np.zeros((len(held) + 7) >> 3, "<u8")
             items.view(np.uint8)[: len(held)] = held
-            items += _places(np.arange(place, place + len(items)))
-            _mix(items)
+            places = _places(np.arange(place, place + len(items)))
+            _mix(items, places)
             sums[0][text : text + 1] += items.sum()
-            items *= items
+            _square(items, places)
             sums[1][text : text + 1] += items.sum()
 
 
@@ -336,6 +346,7 @@ _OF_TYPE: dict[type, Callable[[pl.Series], Value]] = {
         (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64), _whole
     ),
     **dict.fromkeys((pl.Boolean, pl.Date, pl.Time, pl.Datetime, pl.Duration), _whole),
+    getattr(pl, "Float16", pl.Float32): _floating,  # Some versions of polars have it.
     pl.Float32: _floating,
     pl.Float64: _floating,
     pl.String: _bytes,

@@ -77,15 +77,21 @@ CATALOGUE: list[tuple[pl.DataType, list[Any]]] = [
 
 def words_of_row(values: Sequence[Value], counted: int | None = None) -> Value:
     """The two words of a row, a list, a struct or a text."""
-    items = [mixed(own + (place + 1) * SPREAD) for place, (own, _) in enumerate(values)]
+    items = [item(own, place) for place, (own, _) in enumerate(values)]
     first = sum(items) + (len(values) if counted is None else counted)
-    second = sum((item + further) ** 2 for item, (_, further) in zip(items, values, strict=True))
+    second = sum(
+        (each + (place + 1) * SPREAD + further) ** 2
+        for place, (each, (_, further)) in enumerate(zip(items, values, strict=True))
+    )
     return first % WORD, second % WORD
 
 
-def mixed(word: int) -> int:
-    word = word * MIX_1 % WORD
-    return (word ^ (word >> 32)) * MIX_2 % WORD
+def item(word: int, place: int) -> int:
+    word += (place + 1) * SPREAD
+    for factor in (MIX_1, MIX_2):
+        word = word * factor % WORD
+        word ^= word >> 32
+    return word
 
 
 def value_of(value: Any, dtype: pl.DataType) -> Value:
