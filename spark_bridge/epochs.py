@@ -142,7 +142,9 @@ class Epochs:
             last,
             states=kept,
             positions=match.positions(last.positions),
-            readers=match.readers(last.readers if heard is None else heard, self._given_plan.views),
+            readers=match.readers(
+                last.readers if heard is None else heard, self._given_plan.views, last.epoch
+            ),
         )
 
     @property

@@ -201,7 +201,7 @@ class Durability:
         return Resumed(
             epoch=last.epoch,
             positions=match.positions(last.positions),
-            readers=match.readers(last.readers if heard is None else heard, self._plan.views),
+            readers=match.readers(last.readers if heard is None else heard, self._plan.views, last.epoch),
             rows=last.facts.get("rows", {}),
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,

@@ -52,10 +52,20 @@ class PlanMatch:
         reshaped = () if self.evolution is None else self.evolution.reshaped
         return (*self.new_views, *self.changed_views, *reshaped)
 
-    def readers(self, heard: Mapping[str, int], views: Iterable[str]) -> dict[str, int]:
-        """How far named subscriptions have heard, of those ``views`` that are what they heard of."""
-        kept = tuple(f"{name}/" for name in views if name not in self.to_fill)
-        return {key: epoch for key, epoch in heard.items() if key.startswith(kept)}
+    def readers(self, heard: Mapping[str, int], views: Iterable[str], last: int) -> dict[str, int]:
+        """How far named subscriptions have heard, of those ``views`` that are what they heard of.
+
+        Of views that have other columns: who has heard all up to the ``last`` epoch knows their rows, with which they begin
+        anew in the next one; whoever has not finds that the deltas that are missing are gone.
+        """
+        gone = (*self.new_views, *self.changed_views)
+        kept = tuple(f"{name}/" for name in views if name not in gone)
+        anew = tuple(f"{name}/" for name in self.to_fill if name not in gone)
+        return {
+            key: epoch + (key.startswith(anew) and epoch == last)
+            for key, epoch in heard.items()
+            if key.startswith(kept)
+        }
 
     def positions(self, taken: Mapping[str, Any]) -> dict[str, Any]:
         """How far the sources were taken that are still there."""

@@ -14,6 +14,7 @@ import polars as pl
 from evercurrent.core.aggregates import Additive, Column, Distinct, Pick
 
 from .plan import (
+    Assign,
     Concat,
     Explode,
     Filter,
@@ -29,6 +30,7 @@ from .plan import (
     Top,
     Unique,
     Unnest,
+    WindowedGroup,
 )
 
 
@@ -86,6 +88,12 @@ def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
             return _groups_the_same(group, inputs[0])
         case Mapped():
             same = inputs[0].is_same
+        case Assign(event_time=event_time):
+            same = event_time.column not in retyped
+        case WindowedGroup() as group:
+            columns = (*group.key_columns, *group.aggregation.prepared, *group.trigger_inputs)
+            used = {name for each in columns for name in each.expr.meta.root_names()}
+            same = retyped.isdisjoint({*used, group.event_time.column})
         case _:
             same = not retyped
     return same, same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,13 @@ def test_views_that_do_not_use_a_new_column_go_on_as_if_nothing_had_changed(tmp_
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("append", {}), ("diffs", {"trusted": True}), ("diffs", {"retained": True}), ("upsert", {"key": "k"})],
+    [
+        ("append", {}),
+        ("diffs", {"trusted": True}),
+        ("diffs", {"retained": True}),
+        ("upsert", {"key": "k"}),
+        ("upsert", {"key": "k", "sequence_by": "x"}),
+    ],
 )
 @pytest.mark.parametrize("wider", [False, True])
 @pytest.mark.parametrize("fuller", [False, True])
@@ -71,6 +77,7 @@ def test_what_passes_the_columns_on_has_null_and_wider_values_for_the_past(
 
     options = {"kind": kind, **options}
     rows = [(3, *row[1:]) if row[0] is None and kind == "upsert" else row for row in ROWS]
+    rows = rows[:3] if "sequence_by" in options else rows
     with engine_of(tmp_path, OLD, views, **options) as engine:
         engine.push("a", rows)
     new: dict[str, Any] = {"k": pl.Int64, "x": pl.Float64, "day": pl.Datetime("us")} if wider else dict(OLD)
@@ -173,3 +180,76 @@ def test_a_named_subscription_of_a_view_that_is_as_it_was_goes_on(tmp_path: Path
         engine.push("a", [(1, 9.0, None, "n")])
     assert heard["counts"] == [3, 2]
     assert heard["all"] == [4, 1], "it has another column: what is to come"
+
+
+TIMED = {"k": pl.String, "x": pl.Int32, "at": pl.Datetime("us")}
+NOON = datetime(2026, 1, 1, 12)
+
+
+def timed(minutes: list[int]) -> pl.DataFrame:
+    rows = [(str(at % 2), at, NOON + timedelta(minutes=at)) for at in minutes]
+    return pl.DataFrame(rows, schema=TIMED, orient="row")
+
+
+def windows(a: Any) -> Mapping[str, Any]:
+    fixed = a.window(ec.fixed("10m")).trigger(early=ec.after_count(2), late=ec.each_row()).lateness("5m")
+    panes = fixed.accumulate("retracting").group_by("k").agg(n=pl.len(), x=pl.col("x").sum())
+    return {
+        "panes": panes,
+        "sessions": a.window(ec.sessions("3m"))
+        .lateness("1h")
+        .group_by("k")
+        .agg(n=pl.len(), most=pl.col("x").max()),
+        "latest": panes.latest(),
+        "counted": fixed.accumulate("accumulating").group_by("k").agg(n=pl.len()),
+        "late": fixed.late_rows().select("k", "x"),
+        "ordered": a.select("k", "x", "at").order_by_time().select("k", "x"),
+    }
+
+
+NOT_WIDER = ("panes", "sessions", "latest", "late", "ordered")
+"""Views over time that use the column which becomes wider: when their rows came is not known any more."""
+
+
+@pytest.mark.parametrize("wider", [False, True])
+@pytest.mark.parametrize("view", ["counted", "panes", "sessions", "latest", "late", "ordered"])
+def test_windows_go_on_or_are_refused(view: str, wider: bool, tmp_path: Path) -> None:
+    options = {"event_time": "at", "watermark": ec.bounded_delay("5m")}
+
+    def views(a: Any) -> Mapping[str, Any]:
+        return {view: windows(a)[view]}
+
+    before, after = timed([1, 2, 7, 20, 3]), timed([21, 4, 40, 22])
+    with engine_of(tmp_path, TIMED, views, **options) as engine:
+        engine.push("a", before, at=NOON.replace(tzinfo=UTC))
+    new = {**TIMED, **({"x": pl.Int64} if wider else {}), "note": pl.String}
+    whole = engine_of(None, new, views, **options)
+    whole.push("a", before.with_columns(note=pl.lit(None, pl.String)), at=NOON.replace(tzinfo=UTC))
+    engine = engine_of(tmp_path, new, views, **options)
+    if wider and view in NOT_WIDER:
+        with pytest.raises(CheckpointError, match=f"(?s)column 'x' is Int64, was Int32.*view '{view}'"):
+            contents(engine)
+        return
+    assert contents(engine) == contents(whole)
+    for each in (engine, whole):
+        each.push(
+            "a", after.with_columns(note=pl.lit("n")), at=(NOON + timedelta(hours=1)).replace(tzinfo=UTC)
+        )
+    assert contents(engine) == contents(whole)
+    assert engine.watermarks == whole.watermarks
+    engine.close()
+
+
+def test_a_named_subscription_that_is_behind_is_told_so(tmp_path: Path) -> None:
+    def views(a: Any) -> Mapping[str, Any]:
+        return {"all": a}
+
+    heard: list[int] = []
+    with engine_of(tmp_path, OLD, views) as engine:
+        engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader").close()
+        engine.push("a", ROWS)
+    engine = engine_of(tmp_path, {**OLD, "note": pl.String}, views)
+    with pytest.raises(ec.EpochGoneError, match="declared anew, at epoch 2"):
+        engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader")
+    engine.close()
+    assert heard == []
