@@ -60,6 +60,7 @@ class Arrived:
         return column if self.added is None else column.filter(pl.Series(self.added))
 
 
+@tagged("core.eventtime.watermarks:Watermark")
 @dataclass(frozen=True)
 class Watermark(ABC):
     """How a watermark is made. Rows dated more than ``future_limit`` after their batch do not move it."""
