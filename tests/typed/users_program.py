@@ -3,6 +3,8 @@
 It is checked and not run: ``tests/test_users_types.py``.
 """
 
+# pyright: strict
+
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 

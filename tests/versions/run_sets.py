@@ -21,6 +21,7 @@ from time import monotonic
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = ROOT / ".versions"
 INDEX = "https://pypi.org/simple"
+PYRIGHT = "pyright[nodejs]==1.1.414"
 NOT_LIBRARIES = ("name", "python", "tests")
 
 TESTS = {
@@ -134,6 +135,14 @@ def run(versions: VersionSet, tests: str, arguments: list[str]) -> int:
     return subprocess.run(command, cwd=ROOT, env=with_pythons_of_pyenv()).returncode
 
 
+def strict_pyright(versions: VersionSet) -> int:
+    """Have pyright check what a user writes, against the libraries of a set; it is no part of the environment itself."""
+    checked = ["--pythonpath", versions.interpreter, "tests/typed/users_program.py"]
+    done = uv("tool", "run", "--default-index", INDEX, "--from", PYRIGHT, "pyright", *checked)
+    print(f"pyright, strict: {'failed' if done.returncode else 'no error'}\n{done.stderr}", flush=True)
+    return done.returncode
+
+
 def main() -> None:
     """Run the sets that are asked for, one after the other, and sum up."""
     known = {each.name: each for each in sets()}
@@ -153,6 +162,8 @@ def main() -> None:
             lines.append(f"{name}: not run, {lacking}")
             continue
         code = run(versions, tests, given.arguments)
+        if name == list(known)[-1]:
+            code |= strict_pyright(versions)
         failed |= code != 0
         lines.append(f"{name}: {'failed' if code else 'passed'} ({tests}, {monotonic() - begun:.0f} s)")
     print("", *lines, sep="\n")
