@@ -90,9 +90,8 @@ def require_one_function(one: PlanNode, other: PlanNode) -> None:
     Raises:
         PlanError: they have others.
     """
-    if [function for _, function in functions_of(one.operation)] != [
-        function for _, function in functions_of(other.operation)
-    ]:
+    ours, theirs = ([each for _, each in functions_of(node.operation)] for node in (one, other))
+    if _has_version(one.operation) and ours != theirs:
         what = next(iter(functions_of(one.operation)))[0]
         raise PlanError(
             f"{what}: two functions have the same version in the same place; give each one of its own"
