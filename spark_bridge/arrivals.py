@@ -104,7 +104,10 @@ class Arrivals:
 
     def _tagged(self, name: str, frame: pl.DataFrame) -> pa.Table:
         own = list(self._columns).index(name)
-        packed = frame_to_spark_arrow(frame.select(list(self._columns[name]))).to_struct_array()
+        rows = frame_to_spark_arrow(frame.select(list(self._columns[name])))
+        # Not rows.to_struct_array(): pyarrow 18 has none of a table without rows.
+        structs = [batch.to_struct_array() for batch in rows.to_batches()]
+        packed = pa.chunked_array(structs, pa.struct(list(rows.schema)))
         columns = {TAG: pa.repeat(pa.scalar(own, pa.int32()), frame.height)}
         for place in range(len(self._columns)):
             kind = self._schema.field(f"_{place}").type
