@@ -14,7 +14,7 @@ from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.compiling import compile_plan
 from evercurrent.views.digest_schemes import EarlierNames
 from evercurrent.views.digests import FIRST, SCHEME, digest_of, written_by
-from evercurrent.views.identity import plan_record
+from evercurrent.views.identity import is_same_record, plan_record
 from evercurrent.views.store import LocalStore
 
 of_this_polars = pytest.mark.skipif(
@@ -50,6 +50,10 @@ def test_a_commit_of_the_first_scheme_has_the_names_of_today(program: KeptProgra
     ):
         assert renewed.plan[part] == now[part], part
     assert {name.rpartition("/")[0] for name in renewed.states} <= set(now["states"])
+    if "labels" in last.plan:
+        assert is_same_record(renewed.plan, now), (
+            "so that input that waits is evaluated as by the same program"
+        )
     assert EarlierNames(plan).renewed(renewed) is renewed
 
 

@@ -234,7 +234,7 @@ def test_quantile(name, interpolation):
         S.approx_n_unique(),
         pl.corr("x", "z"),
         pl.cov("x", "z"),
-        X.is_empty(),
+        X.is_empty() if hasattr(X, "is_empty") else X.product(),  # Since polars 1.41.
         X.sort().implode(),
         S.unique().sort().implode(),
         S.unique().len(),
@@ -566,7 +566,11 @@ AGG_REFUSALS = {
     "random in lists": (X.sort().implode().list.sample(1), "random"),
     "random in a list": (X.sort().implode().list.eval(pl.element().shuffle()), "random"),
     "value_counts": (X.value_counts().implode(), "polars does not say"),
-    "approx_quantile": (X.approx_quantile(0.3), "polars does not say"),
+    **(
+        {"approx_quantile": (X.approx_quantile(0.3), "polars does not say")}
+        if hasattr(X, "approx_quantile")
+        else {}
+    ),  # Since polars 2.0.
     "item": (X.item(), "polars does not say"),
     "python": (X.map_batches(lambda s: s.sum(), pl.Int64, returns_scalar=True), r"aggregate\(create="),
     "python inside": (X.map_elements(lambda v: v, pl.Int64).sum(), r"aggregate\(create="),
@@ -748,7 +752,7 @@ ROW_REFUSALS = {
     "guess": (S.str.to_datetime(), "guesses the format"),
     "sum of fields": (pl.col("pair").struct.with_fields(pl.field("x").sum()), "it aggregates"),
     "wrong type": (S.dt.hour(), "`hour` operation not supported"),
-    "wrong types": (S + 1, "arithmetic on dtypes"),
+    "wrong types": (S + 1, "arithmetic on (dtypes|string)"),
     "reserved": (X.alias("_diff"), "'_diff' is reserved"),
     "twice": (pl.col("x", "z").alias("q"), "columns of one name"),
     "no expression": (pl.when(B), "When is no expression"),

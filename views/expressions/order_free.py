@@ -162,11 +162,11 @@ class Arranging:
             return arranged, None
         if name in _SORTING:
             return _stable(arranged), Standing(_key(node, below), ordered=True)
-        if name in _KEEPING_ROWS and not _rank_method(node) & {"Ordinal", "Random"}:
+        if name in _KEEPING_ROWS and not _rank_method(node) & {"ordinal", "random"}:
             return arranged, below
         if name in _CHOOSING_ROWS:
             return _stable(arranged), Standing(_key(node, below), below is not None and below.ordered)
-        if own is RANDOM or name in _REFUSED_ALWAYS or "Random" in _rank_method(node):
+        if own is RANDOM or name in _REFUSED_ALWAYS or "random" in _rank_method(node):
             is_opaque = own is NEIGHBOURS or isinstance(node, Aggregate) or name in ONE_VALUE
             return self.refuse(_OPAQUE if is_opaque else own, node)
         if below is None or not below.ordered:

@@ -34,7 +34,7 @@ ArrayExpr.ToStruct           arr.to_struct           fields
 ArrayExpr.Var                arr.var                 =ddof
 AsStruct                     struct
 Atan2                        arctan2
-Bin                          bin                     method:breaks labels include_intervals
+Bin                          bin                     method:bins labels include_intervals
 BinaryExpr.Base64Decode      bin.base64_decode       =strict
 BinaryExpr.Base64Encode      bin.base64_encode
 BinaryExpr.Contains          bin.contains
@@ -91,7 +91,7 @@ Categorical.To               cat.to                  #dtype:type #strict
 Ceil                         ceil
 Clip                         clip                    has_min has_max
 Coalesce                     coalesce
-Correlation                  corr                    method
+Correlation                  corr                    method:variant
 CumCount                     cum_count               reverse
 CumMax                       cum_max                 reverse
 CumMin                       cum_min                 reverse
@@ -115,7 +115,7 @@ ExtendConstant               extend_constant
 Extension.Storage            ext.storage
 Extension.To                 ext.to                  =dtype:type
 FillNull                     fill_null
-FillNullWithStrategy         fill_null_by            =strategy
+FillNullWithStrategy         fill_null_by            =strategy:variant
 Floor                        floor
 GatherEvery                  gather_every            n offset
 Hash                         hash                    =seed
@@ -179,7 +179,7 @@ QCut                         qcut                    probs:floats labels left_cl
 Quantile                     quantile                method:word
 RLE                          rle
 RLEID                        rle_id
-Random                       random                  method seed
+Random                       random                  method:variant seed
 Range.DateRange              date_range              interval closed:word arg_type:word
 Range.DateRanges             date_ranges             interval closed:word arg_type:word
 Range.DatetimeRange          datetime_range          interval closed:word time_unit:word time_zone:zone arg_type:word
@@ -190,7 +190,7 @@ Range.LinearSpace            linear_space            closed:word
 Range.LinearSpaces           linear_spaces           closed:word array_width
 Range.TimeRange              time_range              interval closed:word
 Range.TimeRanges             time_ranges             interval closed:word
-Rank                         rank                    options seed
+Rank                         rank                    options:rank seed
 Reinterpret                  reinterpret             #signed #dtype:dtype
 Repeat                       repeat
 RepeatBy                     repeat_by

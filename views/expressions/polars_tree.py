@@ -321,9 +321,8 @@ def _cast(body: Any) -> Node:
 def _over(body: Any) -> Node:
     by, order = body["order_by"] or (None, None)
     ordered = None if by is None else _node(by)
-    return Over(
-        _node(body["function"]), _nodes(body["partition_by"]), ordered, frozen(order), body["mapping"]
-    )
+    mapping = CODECS["word"][0](body["mapping"])
+    return Over(_node(body["function"]), _nodes(body["partition_by"]), ordered, frozen(order), mapping)
 
 
 _LISTS = {"List": "list.eval", "ListAgg": "list.agg", "ArrayAgg": "arr.agg"}
@@ -458,8 +457,8 @@ def _body(node: Node) -> Any:
 
 def _over_body(node: Over) -> Any:
     by = None if node.order_by is None else [_body(node.order_by), thawed(node.order)]
-    keys = list(map(_body, node.partition_by))
-    return {"function": _body(node.input), "partition_by": keys, "order_by": by, "mapping": node.mapping}
+    keys, mapping = list(map(_body, node.partition_by)), CODECS["word"][1](node.mapping)
+    return {"function": _body(node.input), "partition_by": keys, "order_by": by, "mapping": mapping}
 
 
 def _nested_body(node: Nested) -> Any:

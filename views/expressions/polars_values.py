@@ -98,15 +98,42 @@ def _unzoned(value: Option) -> Any:
     return None if value is None else {"inner": value}
 
 
-def _with_breaks(value: Any) -> Option:
-    """A structure in which values may stand under ``Breaks``."""
+def _variant(value: Any) -> Option:
+    """One of several choices, by itself or with what belongs to it."""
     if not isinstance(value, dict):
-        return frozen(value)
-    made = (
-        (name, Values(as_bytes(value[name])) if name == "Breaks" else _with_breaks(value[name]))
-        for name in sorted(value)
-    )
-    return Record(made)
+        return _word(value)
+    name, inner = single(value)
+    return Record(((_word(name), frozen(inner)),))
+
+
+def _unvaried(value: Option) -> Any:
+    if not isinstance(value, Record):
+        return _unworded(value)
+    ((name, inner),) = value
+    return {_unworded(name): thawed(inner)}
+
+
+def _ranked(value: Any) -> Option:
+    return frozen({**value, "method": _word(value["method"])})
+
+
+def _unranked(value: Option) -> Any:
+    return {**thawed(value), "method": _unworded(value["method"])}
+
+
+def _bins(value: Any) -> Option:
+    """How bins are made: of values that are given, which are a column, or of a count or fractions."""
+    kind, how = single(value)
+    made, given = single(how["spec"])
+    spec = Record(((_word(made), Values(as_bytes(given)) if made == "Breaks" else frozen(given)),))
+    others = {name: frozen(each) for name, each in how.items() if name != "spec"}
+    return Record(((_word(kind), Record(sorted({**others, "spec": spec}.items()))),))
+
+
+def _unbinned(value: Option) -> Any:
+    ((kind, how),) = value
+    others = {name: thawed(each) for name, each in how if name != "spec"}
+    return {_unworded(kind): {**others, "spec": _unvaried(how["spec"])}}
 
 
 def as_bytes(value: Any) -> bytes:
@@ -207,7 +234,9 @@ CODECS: dict[str, tuple[Callable[[Any], Option], Callable[[Option], Any]]] = {
     "word": (_word, _unworded),
     "float": (_number, thawed),
     "floats": (_numbers, thawed),
-    "breaks": (_with_breaks, thawed),
+    "bins": (_bins, _unbinned),
+    "rank": (_ranked, _unranked),
+    "variant": (_variant, _unvaried),
     "zone": (_zone, _unzoned),
     "type": (_type, _untyped),
     "dtype": (_dtype, _undtyped),

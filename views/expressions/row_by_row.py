@@ -164,7 +164,7 @@ def _obstacle_of(node: Call, schema: pl.Schema) -> Obstacle | None:
         return _NESTED_ANGLE
     if name == "str.strptime" and node.option("options")["format"] is None:
         return _GUESSED
-    if name == "fill_null_by" and node.option("strategy") in ("One", "Zero"):
+    if name == "fill_null_by" and node.option("strategy") in ("one", "zero"):
         return None
     if name == "bin" and _is_cut_at_constants(node.option("method")):
         return None
@@ -198,7 +198,7 @@ ROW_OPERATORS = frozenset(
 def _is_cut_at_constants(method: Record) -> bool:
     """Whether bins end at values that are given, and not where the rows divide."""
     ((kind, how),) = method
-    return kind == "Intervals" and dict(how["spec"]).keys() == {"Breaks"}
+    return kind == "intervals" and dict(how["spec"]).keys() == {"breaks"}
 
 
 def _is_plugin_of_rows(node: Call) -> bool:
@@ -212,7 +212,7 @@ def _is_random(node: Node) -> bool:
         return True
     if isinstance(node, Call) and node.function == "mode" and not node.option("maintain_order"):
         return True
-    if isinstance(node, Call) and node.function == "rank" and node.option("options")["method"] == "Random":
+    if isinstance(node, Call) and node.function == "rank" and node.option("options")["method"] == "random":
         return True
     below = node.evaluations if isinstance(node, Nested) and not node.sees_row else ()
     return any(map(_is_random, (*node.inputs, *below)))

@@ -35,6 +35,9 @@ Write = Callable[[Any], bytes]
 MOST, LONGEST = 2000, 4000
 """So many expressions are remembered, of those that polars writes in so many bytes."""
 
+OF_A_VERSION = frozenset({"approx_n_unique", "approx_quantile", "hash"})
+"""Functions that give other values with another version of polars, so that what is computed with them is another thing."""
+
 _known: dict[bytes, bytes] = {}
 
 
@@ -99,7 +102,8 @@ def _said(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
             portable = ((name, PurePath(value).name if name == "lib" else value) for name, value in options)
             return ("call", "plugin", *_options(tuple(portable))), node.inputs
         case Call(function=function, options=options):
-            return ("call", function, *_options(options)), node.inputs
+            version = (pl.__version__,) if function in OF_A_VERSION else ()
+            return ("call", function, *version, *_options(options)), node.inputs
     raise AssertionError(node)
 
 
