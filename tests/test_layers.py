@@ -410,7 +410,14 @@ def test_finds_a_cycle():
 
 POLARS_FORM = {
     f"views.expressions.{name}"
-    for name in ("polars_forms", "polars_functions", "polars_tree", "polars_values")
+    for name in (
+        "polars_forms",
+        "polars_functions",
+        "polars_reader",
+        "polars_tree",
+        "polars_values",
+        "polars_writer",
+    )
 }
 """The modules that know how polars writes expressions; the other words of that form are in no other."""
 

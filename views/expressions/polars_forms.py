@@ -14,8 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+
+import polars as pl
 
 from .polars_functions import FUNCTIONS
+
+VERSION = tuple(int(part) for part in pl.__version__.split(".")[:2])
+"""The polars that is installed."""
 
 AGGREGATES = """
 AggGroups     agg_groups
@@ -167,3 +173,36 @@ def structures() -> list[Form]:
         Form(theirs, ours, *_options(options), inputs=tuple(inputs.split(",")))
         for theirs, inputs, ours, *options in _lines(STRUCTURES)
     ]
+
+
+@cache
+def function_forms() -> dict[str, Form]:
+    """The functions of this version, by polars' names."""
+    return {form.theirs: form for form in functions(VERSION)}
+
+
+@cache
+def aggregate_forms() -> dict[str, Form]:
+    """The aggregates, by polars' names."""
+    return {form.theirs: form for form in aggregates()}
+
+
+@cache
+def structure_forms() -> dict[str, Form]:
+    """The other nodes that have a form, by polars' names."""
+    return {form.theirs: form for form in structures()}
+
+
+@cache
+def forms_by_our_names() -> dict[str, tuple[str, Form]]:
+    """All of them by our names, each with the kind of node that polars has for it."""
+    tables = {"Function": function_forms(), "Agg": aggregate_forms(), "": structure_forms()}
+    return {form.ours: (kind, form) for kind, table in tables.items() for form in table.values()}
+
+
+OPERATORS_WRITTEN = {ours: theirs for theirs, ours in OPERATORS.items()}
+SQL_WRITTEN = {ours: theirs for theirs, ours in SQL_OPERATORS.items()}
+LISTS = {"List": "list.eval", "ListAgg": "list.agg", "ArrayAgg": "arr.agg"}
+LISTS_WRITTEN = {ours: theirs for theirs, ours in LISTS.items()}
+STRUCTS = {"WithFields": "struct.with_fields", "Select": "struct.eval"}
+STRUCTS_WRITTEN = {ours: theirs for theirs, ours in STRUCTS.items()}
