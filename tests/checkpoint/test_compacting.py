@@ -220,7 +220,7 @@ def test_runs_of_which_the_checkpoint_does_not_tell_the_order_stay(tmp_path: Pat
         STATES.declare(engine)
         for epoch in range(STATES.epochs):
             STATES.push(engine, epoch)
-            with hashing_by(STATES.key_hash):
+            with hashing_by(OF_POLARS):
                 STATES.push(steady, epoch)
         assert {name: engine.views[name].read().rows() for name in engine.views} == {
             name: view.read().rows() for name, view in steady.views.items()
