@@ -24,14 +24,14 @@ NOON = datetime(2026, 1, 31, 12)
 
 @dataclass(frozen=True)
 class KeptProgram:
-    """What is kept in a folder, or in a zip file of one: the first ``kept_at`` epochs of ``epochs``, in a format."""
+    """What is kept in a folder, or in a zip file of one: the first ``kept_at`` epochs of ``epochs``, in this format."""
 
     folder: str
     declare: Callable[[ec.Engine], None]
     push: Callable[[ec.Engine, int], None]
     kept_at: int = 3
     epochs: int = 5
-    format: int = 1
+    form: int = 1
 
     @property
     def path(self) -> Path:
@@ -333,9 +333,9 @@ STATES = KeptProgram("checkpoint-1", declare_states, push_states)
 STATES_IN_2 = KeptProgram("checkpoint-2", declare_states, push_states)
 """With records of format 2, in which the deltas of all epochs of a commit are with its states."""
 NODES = KeptProgram("checkpoint-1-nodes", declare_nodes, push_nodes, kept_at=2, epochs=4)
-NODES_BY_OURS = KeptProgram("checkpoint-2-nodes", declare_nodes, push_nodes, 2, 4, 2)
+NODES_BY_OURS = KeptProgram("checkpoint-2-nodes", declare_nodes, push_nodes, kept_at=2, epochs=4, form=2)
 """In checkpoints of format 2, whose keys are hashed by us and not by polars."""
-FUNCTIONS = KeptProgram("functions", declare_functions, push_functions, format=2)
+FUNCTIONS = KeptProgram("functions", declare_functions, push_functions, form=2)
 PROGRAMS = (STATES, STATES_IN_2, NODES, NODES_BY_OURS)
 """Those of which a checkpoint is kept."""
 

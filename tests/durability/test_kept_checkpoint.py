@@ -21,9 +21,11 @@ from evercurrent.core.ledger import Ledger
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.compiling import compile_plan
-from evercurrent.views.digests import FIRST, written_by
 from evercurrent.views.identity import plan_record
 from evercurrent.views.store import LocalStore
+
+HASHES = {1: OF_POLARS, 2: OURS}
+"""By what keys are hashed in each format."""
 
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.folder)
 
@@ -32,7 +34,7 @@ each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: 
 def test_it_is_read_and_goes_on(program: KeptProgram, tmp_path: Path) -> None:
     require_hash(program)
     folder = program.copied(tmp_path / "checkpoint")
-    with hashing_by(OF_POLARS if program.format == 1 else OURS):  # Rows stand in the order of their keys.
+    with hashing_by(HASHES[program.form]):  # Rows stand in the order of their keys.
         undisturbed = program.opened(None, range(2))
     after_two = contents(undisturbed)
     with program.opened(folder, range(0)) as engine:
@@ -51,7 +53,7 @@ def test_it_is_read_and_goes_on(program: KeptProgram, tmp_path: Path) -> None:
 
 
 def require_hash(program: KeptProgram) -> None:
-    if program.format == 1 and OF_POLARS.mark != FIRST_MARK:
+    if program.form == 1 and OF_POLARS.mark != FIRST_MARK:
         pytest.skip(f"polars {pl.__version__} hashes otherwise than {FIRST_MARK}")
 
 
@@ -60,21 +62,18 @@ def push_all(program: KeptProgram, engine: ec.Engine, epochs: range) -> None:
         program.push(engine, epoch)
 
 
-@pytest.mark.skipif(
-    pl.__version__ != "2.1.0", reason="the first scheme of digests is that of polars' own form"
-)
+@pytest.mark.skipif(pl.__version__ != "2.1.0", reason="polars writes expressions otherwise")
 @each_program
 def test_identities_are_those_that_are_kept(program: KeptProgram, tmp_path: Path) -> None:
     last = CommitLog(LocalStore(program.copied(tmp_path / "checkpoint"))).last
     assert last is not None
     engine = program.opened(None, range(0))
-    with written_by(last.plan.get("digests", FIRST)):
-        record = plan_record(engine._plan, compile_plan(engine._plan, Ledger(1000)))
+    record = plan_record(engine._plan, compile_plan(engine._plan, Ledger(1000)))
     for part in ("views", "sources", "states", "holds"):
         assert record[part] == last.plan[part], part
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.format == 1], ids=str)
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.form == 1], ids=str)
 def test_another_hash_is_refused_by_name(
     program: KeptProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
