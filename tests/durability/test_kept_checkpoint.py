@@ -77,7 +77,7 @@ def test_identities_are_those_that_are_kept(program: KeptProgram, tmp_path: Path
         assert record[part] == last.plan[part], part
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.form == 1], ids=str)
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.form == 1], ids=lambda program: program.folder)
 def test_another_hash_is_refused_by_name(
     program: KeptProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
