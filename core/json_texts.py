@@ -51,6 +51,8 @@ def json_rows(frame: pl.DataFrame) -> pl.Series:
 
 def json_values(column: pl.Series) -> pl.Series:
     """Each value as JSON, null too."""
+    if isinstance(column.dtype, pl.BaseExtension):
+        return json_values(column.ext.storage())
     if not _is_ours(column):
         wrapped = column.alias("").to_frame().select(pl.struct(pl.all()).struct.json_encode()).to_series()
         return wrapped.str.strip_prefix('{"":').str.strip_suffix("}")
@@ -123,7 +125,7 @@ def _is_lost(column: pl.Series) -> bool:
     dtype = column.dtype
     if dtype.is_float():
         return not column.is_finite().all()
-    return dtype in (pl.Binary, pl.Object) or _beyond(column)
+    return dtype in (pl.Binary, pl.Object) or isinstance(dtype, pl.BaseExtension) or _beyond(column)
 
 
 def _beyond(column: pl.Series) -> bool:

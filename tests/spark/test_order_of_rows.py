@@ -91,7 +91,7 @@ def test_without_one_several_files_are_refused_with_the_ways_out(
     engine = ec.Engine(checkpoint=tmp_path / "checkpoint")
     by_arrival(engine)
     with engine:
-        assert engine.views["now"].read().rows() == [(1, "paid", 1_000), (3, "late", 1_999)]
+        assert sorted(engine.views["now"].read().rows()) == [(1, "paid", 1_000), (3, "late", 1_999)]
 
 
 @pytest.mark.parametrize("driver_rows", [0, 200_000])
