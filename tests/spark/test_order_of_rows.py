@@ -49,7 +49,9 @@ def two_files(spark: Any, folder: Path, *frames: pl.DataFrame) -> Any:
     return spark.readStream.schema(spark_schema("orders", frames[0].schema)).parquet(str(folder))
 
 
-@pytest.mark.parametrize(("driver_rows", "frames"), [(0, (OLD, NEW)), (200_000, (NEW, OLD))], ids=repr)
+@pytest.mark.parametrize(
+    ("driver_rows", "frames"), [(0, (OLD, NEW)), (200_000, (NEW, OLD))], ids=["in tasks", "in the driver"]
+)
 def test_the_greatest_sequence_stands_in_whichever_files_the_rows_come(
     spark: Any, tmp_path: Path, driver_rows: int, frames: tuple[pl.DataFrame, ...]
 ) -> None:

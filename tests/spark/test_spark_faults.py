@@ -229,13 +229,17 @@ def test_of_two_drivers_the_slower_one_cannot_commit(elsewhere: bool, tmp_path: 
     assert seen(tmp_path / "shared") == expected
 
 
-def test_a_driver_that_has_slept_through_what_was_swept_cannot_commit(tmp_path: Path) -> None:
+def test_a_driver_that_has_slept_through_what_was_swept_cannot_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The record that it wants to write is free again."""
     expected = undisturbed(tmp_path / "undisturbed", frames=MORE)
     store = LocalStore(tmp_path / "shared")
     sleeper = opened(store, full_every=1)
     sleeper.offer(0, {"hits": MORE[0]})
     other = opened(store, full_every=1)
+    # They would be two processes, each with what it has read.
+    monkeypatch.setattr(type(Pieces.of(store).decoded), "drop", lambda held, key: None)
     before = memory(sleeper)
     for number, frame in enumerate(MORE):
         other.offer(number, {"hits": frame})
