@@ -32,6 +32,9 @@ MOST_DAYS = 260_000 * 365
 PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 YEAR_DIGITS = 4
 
+EVEN_SINCE = 2 * 365 + 7
+"""Days from 1970 since which every zone's offset is a whole number of minutes: Liberia's, in January 1972, was the last."""
+
 LEAST = -(1 << 63)
 LEAST_MILLISECONDS = '"-PT9223372036854775.808S"'
 """The one duration that polars cannot write."""
@@ -135,7 +138,21 @@ def _beyond(column: pl.Series) -> bool:
         return False
     most = MOST_DAYS * _per_day(column.dtype)
     numbers = column.to_physical()
-    return int(numbers.min()) < -most or int(numbers.max()) > most  # type: ignore[arg-type]
+    if int(numbers.min()) < -most or int(numbers.max()) > most:  # type: ignore[arg-type]
+        return True
+    return bool(_has_seconds(column).any())
+
+
+def _has_seconds(column: pl.Series) -> pl.Series:
+    """Where a zone's offset is no whole number of minutes, and polars writes it as if it were: local mean times."""
+    dtype, found = column.dtype, np.zeros(len(column), np.bool_)
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+        early = (column.to_physical() < EVEN_SINCE * _per_day(dtype)).fill_null(False)
+        times = column.filter(early)  # What stands under nulls may be anything, and polars would look at it.
+        if len(times):
+            offset = times.dt.base_utc_offset() + times.dt.dst_offset()
+            found[early.to_numpy()] = (offset.dt.total_seconds() % 60 != 0).to_numpy()
+    return pl.Series(found)
 
 
 def any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
@@ -185,16 +202,22 @@ def _floats(column: pl.Series) -> pl.Series:
 
 
 def _times(column: pl.Series) -> pl.Series:
-    """Times of which some are too far for polars: those are written in a year of the same form, and that is put right."""
+    """Times of which polars cannot write all: those too far away are written in a year of the same form, and that is put right;
+    where an offset has seconds, in UTC."""
     if column.dtype == pl.Duration:
         least = (column.to_physical() == LEAST).fill_null(False)
         return _where(least, LEAST_MILLISECONDS, json_values(_where(least, None, column)))
     per_day = _per_day(column.dtype)
-    far = (
-        (column.to_physical() > MOST_DAYS * per_day) | (column.to_physical() < -MOST_DAYS * per_day)
-    ).fill_null(False)
-    near = json_values(_where(far, None, column))
-    return _where(far, _far_times(column, per_day), near)
+    most, numbers = MOST_DAYS * per_day, column.to_physical()
+    reaches = most < -LEAST  # Nanoseconds are never too far.
+    far = ((numbers > most) | (numbers < -most)).fill_null(False) if reaches else numbers != numbers
+    far = far.fill_null(False)
+    near = _where(far, None, column)
+    uneven = _has_seconds(near)
+    written = json_values(_where(uneven, None, near))
+    if uneven.any():
+        written = _where(uneven, json_values(near.dt.convert_time_zone("UTC")), written)
+    return _where(far, _far_times(column, per_day), written) if far.any() else written
 
 
 def _far_times(column: pl.Series, per_day: int) -> pl.Series:

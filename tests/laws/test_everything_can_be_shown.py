@@ -36,6 +36,8 @@ EXAMPLES = [
         pl.DataFrame({"x": FAR.cast(pl.Datetime("us", "Europe/Berlin"))}),
         pl.DataFrame({"x": pl.Series([(1 << 31) - 1, 0], dtype=pl.Int32).cast(pl.Date)}),
         pl.DataFrame({"x": pl.Series([-(1 << 63), 0]).cast(pl.Duration("ms"))}),
+        pl.DataFrame({"x": pl.Series([-(1 << 63), 0]).cast(pl.Datetime("ns", "Europe/Berlin"))}),
+        pl.DataFrame({"x": pl.Series([-(1 << 50), None]).cast(pl.Datetime("us", "Africa/Monrovia"))}),
         pl.DataFrame({"x": [[b"\x00"], []]}),
         pl.DataFrame({"x": [{"a": b"\x00", "b": [float("nan")]}]}),
     )
