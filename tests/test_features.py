@@ -37,7 +37,9 @@ def test_a001_what_is_computed_is_swapped_without_touching_the_rest() -> None:
         engine = ec.Engine()
         source = engine.source("hits", HITS)
         engine.view("v", source.filter(pl.col("path") == "a").group_by("ip").agg(*aggs))
-        return engine.explain().splitlines()
+        return [
+            line.rpartition("  ")[0] or line for line in engine.explain().splitlines()
+        ]  # Without seconds.
 
     one = explained(pl.len().alias("what"))
     other = explained(pl.col("bytes").max().alias("what"))
