@@ -112,11 +112,10 @@ class Selector(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Alias(Node):
-    """The values of an expression under another name."""
+class OfOne(Node):
+    """An expression that is made of one other."""
 
     input: Node
-    alias: str
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -128,37 +127,26 @@ class Alias(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Rename(Node):
+class Alias(OfOne):
+    """The values of an expression under another name."""
+
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename(OfOne):
     """The values of an expression under a name that is made of its own: ``"keep"``, ``"prefix"``, ``"to_lowercase"`` ..."""
 
-    input: Node
     how: str
     argument: Option = None
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        (single,) = inputs
-        return replace(self, input=single)
-
 
 @dataclass(frozen=True, slots=True)
-class Cast(Node):
+class Cast(OfOne):
     """Values of another type; ``how`` is ``"strict"``, ``"non_strict"`` or ``"overflowing"``."""
 
-    input: Node
     dtype: Option
     how: str
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        (single,) = inputs
-        return replace(self, input=single)
 
 
 @dataclass(frozen=True, slots=True)
