@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from .directory import Deferred, Directory
-from .grouping import Groups, Segments, differing, group
+from .grouping import Groups, Segments, differing, group, group_stretches
 from .kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
 from .routes import KeyColumns
 from .schema import DIFF, Order
@@ -21,8 +21,8 @@ from .tags import tagged
 
 LAST_WORD = np.uint64(2**64 - 1)
 
-LARGER = 4
-"""A run that is so many times as long as all that it is merged with is not sorted again."""
+FEW_NEW = 8
+"""A run takes others up, and is not merged with them, if no more than one in so many of their keys is new to it."""
 
 FEW = 64
 """Up to so many words are looked up without the directory: a search costs less than its steps."""
@@ -166,7 +166,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     """One run that stands for all of these. Cost: one merge of their entries."""
     if len(runs) == 1:
         return runs[0]
-    if not layout.by_row and len(runs[0]) > LARGER * sum(map(len, runs[1:])):
+    if not layout.by_row and len(runs[0]) >= sum(map(len, runs[1:])):
         added = _added_to(runs[0], merge(layout, runs[1:]))
         if added is not None:
             return added
@@ -176,7 +176,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     if layout.by_row:
         sums = {name: _stacked(runs, name) for name in names}
         return make_run(layout, keys, payload, sums, Keys.concat([_rows(run) for run in runs]))
-    groups = group(keys)
+    groups = group_stretches(keys)
     del keys
     # One column at a time: a merge of large runs needs no second copy of all of them.
     columns = ((name, _stacked(runs, name)) for name in names)
@@ -184,7 +184,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
 
 
 def _added_to(large: Run, small: Run) -> Run | None:
-    """What ``merge`` makes of these, without sorting what is sorted. None: some words of theirs collide."""
+    """What ``merge`` makes of these, in less time. None: many keys are new, or some words of theirs collide."""
     keys, words = large.keys, small.keys
     if (keys.second is None) != (words.second is None):
         return None
@@ -192,6 +192,8 @@ def _added_to(large: Run, small: Run) -> Run | None:
     is_new = np.ones(len(small), np.bool_)
     is_new[hit] = False
     new = np.flatnonzero(is_new)
+    if len(new) * FEW_NEW > len(small):
+        return None
     at = np.searchsorted(keys.first, words.first[new])
     if (keys.first[np.minimum(at, len(large) - 1)] == words.first[new]).any():
         return None

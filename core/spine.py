@@ -10,6 +10,7 @@ log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -73,6 +74,7 @@ class Spine:
         self.route = route
         self._nothing = empty_run(layout)
         self._committed = Version()
+        self._merges: list[tuple[tuple[Run, ...], Run]] = []
         self._staged: Version | None = None
         self.delta = self._nothing
         self.touched = 0
@@ -167,7 +169,10 @@ class Spine:
         """All entries in one run. Cost: the state, once for as long as it does not change."""
         version = self._committed
         if not version.merged:
-            version.merged.append(merge(self.layout, version.runs) if version.runs else self._nothing)
+            merged = merge(self.layout, version.runs) if version.runs else self._nothing
+            version.merged.append(merged)
+            if len(version.runs) > 1 and not self.keeps_runs:
+                self._merges.append((version.runs, merged))
         return version.merged[0]
 
     # What outlives the process
@@ -197,10 +202,16 @@ class Spine:
         return run_of_columns(self.layout, columns)
 
     def _as_read(self, version: Version) -> tuple[Run, ...]:
-        """The runs of a commit; as one, if somebody has merged them: the same collection need not be kept twice."""
-        if not version.merged or self.keeps_runs:
-            return version.runs
-        return tuple(filter(len, version.merged[:1]))
+        """The runs of a commit, those that readers have merged as one: the same collection need not be kept twice.
+
+        A reader may have merged an earlier commit, whose runs are still the oldest of this one.
+        """
+        runs = version.runs
+        while self._merges:
+            known, merged = self._merges.pop()
+            if len(known) <= len(runs) and all(map(operator.is_, known, runs)):
+                runs = (*filter(len, [merged]), *runs[len(known) :])
+        return runs
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Merge the youngest run with those that it exceeds, and as soon as there are ``FAN`` of its level, these.

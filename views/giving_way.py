@@ -18,7 +18,7 @@ AT_ONCE, IDLE = 0.005, 0.000_05
 """Seconds. A thread polls which reads a view again so soon after its last read, and has worked no longer than ``IDLE``
 in between: it may have waited for the interpreter for the rest, which others keep for five milliseconds at most."""
 
-PERIOD = 0.02
+PERIOD = 0.05
 """Seconds. Threads that poll read once in each period, until one period after the last epoch."""
 
 

@@ -1,4 +1,4 @@
-"""A long run and a short one are merged without sorting: into what sorting makes of them."""
+"""A long run takes a short one up: into what a merge of both makes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def same(one: Run, other: Run) -> None:
 @pytest.mark.parametrize("seconds", [False, True])
 @pytest.mark.parametrize("payload", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_it_is_what_sorting_makes(
+def test_it_is_what_a_merge_makes(
     seconds: bool, payload: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = np.random.default_rng(seed)
@@ -62,8 +62,12 @@ def test_it_is_what_sorting_makes(
         sums = {"a": chosen.integers(-2, 2, len(few)), "c": chosen.integers(0, 2, len(few))}
         parts.append(made(layout, few, sums, seconds=seconds))
     found = merge(layout, parts)
-    monkeypatch.setattr(runs, "LARGER", 10**9)
-    same(found, merge(layout, parts))
+    monkeypatch.setattr(runs, "FEW_NEW", 0)
+    taken_up = merge(layout, parts)
+    monkeypatch.setattr(runs, "_added_to", lambda large, small: None)
+    merged = merge(layout, parts)
+    same(found, merged)
+    same(taken_up, merged)
 
 
 def test_words_that_collide_are_sorted() -> None:
