@@ -86,7 +86,7 @@ $(PY):
 	exit 1
 
 # The order-only prerequisite: pip touches bin/, which must not make the environment look old.
-$(RUNS): pyproject.toml core/release.py $(RUN_LOCK) | $(PY)
+$(RUNS): pyproject.toml core/data/release.py $(RUN_LOCK) | $(PY)
 	@echo "$(VENV): installing $(RUN_LOCK)"
 	@$(PY) -m pip install --quiet --require-hashes --requirement $(RUN_LOCK)
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .

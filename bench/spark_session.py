@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.reply import Fields
-from evercurrent.spark_bridge.session import local_session
+from evercurrent.spark_bridge.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -164,7 +164,7 @@ def embedded(run: Run, checkpoint: ec.Checkpoint, batches: list[pl.DataFrame]) -
 def in_spark(run: Run, checkpoint: ec.Checkpoint, batches: list[pl.DataFrame]) -> dict[str, object]:
     """All batches through Spark, a file and a micro-batch each."""
     from evercurrent import spark_bridge
-    from evercurrent.spark_bridge.session import local_session
+    from evercurrent.spark_bridge.runtime.session import local_session
 
     engine = ec.Engine()
     bank.declare(engine)

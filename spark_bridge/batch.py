@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evercurrent.core.clock import END_OF_TIME
+from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.views.checkpoint import Checkpoint
-from evercurrent.views.engine import Engine
+from evercurrent.views.engine.engine import Engine
+from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 
-from .arguments import require_declarations, require_flag
-from .inputs import check_sources, tagged
-from .micro_batches import OnEpoch
-from .origins import require_no_shuffle
+from .execution.arguments import require_declarations, require_flag
+from .execution.micro_batches import OnEpoch
+from .input.inputs import check_sources, tagged
+from .input.origins import require_no_shuffle
+from .output.spark_views import InSpark, SparkViews
 from .query import BUCKETS, DRIVER_ROWS, prepared
-from .reading import CheckpointReader
-from .session import require_spark
-from .spark_views import InSpark, SparkViews
+from .runtime.session import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.ledger import Ledger
-from evercurrent.views.asking import Asking
+from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.digest_schemes import EarlierNames
-from evercurrent.views.engine import Engine
-from evercurrent.views.identity import check_plan
-from evercurrent.views.plan_changes import require_same_columns
-from evercurrent.views.running import LEDGER_ROWS
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.durability.digest_schemes import EarlierNames
+from evercurrent.views.durability.plan_diff import require_same_columns
+from evercurrent.views.durability.plan_match import check_plan
+from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.epoch_runner import LEDGER_ROWS
+from evercurrent.views.inspect.questions import WindowQueries
+from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
+from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
 
-from .arguments import (
+from .execution.arguments import (
     checkpoint_in_spark,
     require_declarations,
     require_name,
@@ -31,17 +33,15 @@ from .arguments import (
     require_timeout,
     require_trigger,
 )
-from .inputs import check_sources, heartbeat, tagged
-from .jobs import Setup
-from .micro_batches import MicroBatches, OnEpoch, Options
-from .origins import require_no_shuffle
-from .reading import CheckpointReader
-from .requirements import check_picklable, check_shared
-from .session import require_spark
-from .spark_versions import require_bounded_beats
-from .spark_views import InSpark, SparkViews
-from .work import Fire
-from .writer_lock import WriterLock
+from .execution.jobs import Setup
+from .execution.micro_batches import MicroBatches, OnEpoch, Options
+from .execution.preflight import check_picklable, check_shared
+from .execution.writer_lock import WriterLock
+from .input.inputs import check_sources, heartbeat, tagged
+from .input.origins import require_no_shuffle
+from .output.spark_views import InSpark, SparkViews
+from .runtime.session import require_spark
+from .runtime.spark_versions import require_bounded_beats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,7 +165,7 @@ def prepared(
         Setup(plan, store.url, buckets, INLINE_ROWS, given.allow_pickle),
         Options(given, driver_rows, on_epoch),
     )
-    from .delta_source import register  # It needs pyspark when it is imported.
+    from .output.delta_source import register  # It needs pyspark when it is imported.
 
     register(spark)
     batches.opened()
@@ -231,8 +231,8 @@ class Query(SparkViews):
         self.view(view)
         # Asked of windows of which none is open: a wish that cannot be met would stand in the way of every micro-batch.
         plan = self._in_spark.setup.unpickled()
-        Asking(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
-        self._batches.ask(Fire(view, key, window))
+        WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
+        self._batches.ask(FireRequest(view, key, window))
 
     def process_all_available(self) -> None:
         """Wait until all that is there now is committed."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from evercurrent.views import durability
+from evercurrent.views.durability import durability
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from evercurrent.core.tags import refuse_untagged
+from evercurrent.core.data.tags import refuse_untagged
 
 refuse_untagged()
 

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from evercurrent.core.state.protocol import State
 
 from eventtime.pipelines import Both, Run
-from evercurrent.core.circuit import NodeId
-from evercurrent.core.clock import END_OF_TIME, Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.ledger import Ledger
-from evercurrent.core.operators.arrange import Keep
-from evercurrent.core.protocol import State
-from evercurrent.core.routes import Columns, Route
-from evercurrent.core.saved import Saved
-from evercurrent.core.schema import DIFF
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.plan import Plan
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.data.clock import END_OF_TIME, Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.operators.arrange import Materialize
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.partitioning import Columns, Route
+from evercurrent.core.state.snapshot import Saved
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.plan.plan import Plan
 from harness import frame_of_entries
 from oracle import freeze
 from strategies import Case
@@ -122,7 +122,7 @@ def given_back(state: State, kept: Columns) -> None:
 def route_of(driven: Driven, state: State, keep_by: Sequence[str] | None = None) -> Route:
     """How a state is cut; that of a view by its rows, or by these columns."""
     for node in driven.circuit.nodes:
-        if isinstance(node.operator, Keep) and node.operator.spine is state:
+        if isinstance(node.operator, Materialize) and node.operator.spine is state:
             return Route("columns", tuple(node.operator.schema) if keep_by is None else tuple(keep_by))
     assert state.route is not None, "only what a view keeps has no route of its own"
     return state.route

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CheckpointError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, NameTakenError
 from evercurrent.views.store import Acknowledged, Buffer, Item, Listed, LocalStore, Store
 
 When = Literal["before", "after", "torn"]

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.core.checked import Checked
-from evercurrent.core.circuit import Circuit
+from evercurrent.core.circuit.checked import Checked
+from evercurrent.core.circuit.circuit import Circuit
 from oracle import Bag, Row, freeze
 from strategies import Case, Entries, Epoch, Program
 

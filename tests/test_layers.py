@@ -111,7 +111,7 @@ FOR_TESTS = {"evercurrent.views.testing": {"hypothesis", "pytest", "yaml"}}
 NOT_IN_CORE = {"random", "secrets", "time", "uuid"}
 """Of Python's own modules, those that make an epoch depend on more than its input."""
 
-MEASURE = {"evercurrent.core.circuit"}
+MEASURE = {"evercurrent.core.circuit.circuit"}
 """May import ``time`` all the same: what is measured there decides nothing."""
 
 NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}
@@ -124,7 +124,7 @@ class Import:
     path: Path
     line: int
     module: str
-    """The importing module, such as ``evercurrent.core.delta``; of a package, its ``__init__``."""
+    """The importing module, such as ``evercurrent.core.data.delta``; of a package, its ``__init__``."""
     target: str
     """The module or package imported: of ours as deep as files go, of others as written."""
     level: int
@@ -143,7 +143,7 @@ class Import:
 
 
 def layer_of(module: str) -> str:
-    """``core`` of ``evercurrent.core.delta``; empty for what stands above the layers and for what is not ours."""
+    """``core`` of ``evercurrent.core.data.delta``; empty for what stands above the layers and for what is not ours."""
     parts = module.split(".")
     return parts[1] if parts[0] == PACKAGE and parts[1:] and parts[1] in LAYERS else ""
 
@@ -360,8 +360,8 @@ def test_finds_what_goes_up(module, source):
         ("core.delta", "from .kernels import consolidated_rows"),
         ("core.operators.join", "from ..spine import Spine"),
         ("core.circuit", "from .operators.join import Join"),
-        ("views.engine", "from evercurrent.core.circuit import Circuit"),
-        ("spark_bridge.stages", "from evercurrent.views.engine import Engine"),
+        ("views.engine", "from evercurrent.core.circuit.circuit import Circuit"),
+        ("spark_bridge.stages", "from evercurrent.views.engine.engine import Engine"),
     ],
 )
 def test_lets_pass_what_goes_down(module, source):
@@ -373,7 +373,7 @@ def test_lets_pass_what_goes_down(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.delta", "from evercurrent.core.schema import DIFF"),
+        ("core.delta", "from evercurrent.core.data.schema import DIFF"),
         ("views.engine", "from ..core.schema import DIFF"),
         ("views.engine", "from core.schema import DIFF"),
         ("views.engine", "import core"),

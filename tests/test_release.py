@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import evercurrent
-from evercurrent.core import release
-from evercurrent.core.release import install_command
+from evercurrent.core.data import release
+from evercurrent.core.data.release import install_command
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -82,7 +82,7 @@ def test_when_it_is_published_an_extra_is_installed_by_its_name(monkeypatch):
 BY_NAME = re.compile(r"pip install [^\n]*(?<![\w/.])evercurrent(?![\w.-]*\.whl)|(?<![\w.])evercurrent\[[a-z]")
 """The package or an extra asked for by the package's name, which an index has to know."""
 
-WHERE_IT_IS_DECIDED = {"core/release.py"}
+WHERE_IT_IS_DECIDED = {"core/data/release.py"}
 
 
 def test_pages_and_errors_say_what_can_be_typed_today():

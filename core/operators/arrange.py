@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..clock import Now
-from ..delta import Delta
-from ..expiry import Expiry, entries_gone
-from ..kernels import gather, key_words
-from ..routes import KeyColumns
-from ..run import Layout, empty_run, make_run, run_of_rows
-from ..schema import DIFF
-from ..spine import Spine, Version
-from ..tags import tagged
+from ..columns.kernels import gather, key_words
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.schema import DIFF
+from ..data.tags import tagged
+from ..state.partitioning import KeyColumns
+from ..state.purge import Expiry, entries_gone
+from ..state.run import Layout, empty_run, make_run, run_of_rows
+from ..state.spine import Spine, Version
 
 
 @tagged("core.operators.arrange:Arrange")
@@ -68,7 +68,7 @@ class Arrange:
 
 
 @tagged("core.operators.arrange:CountKeys")
-class CountKeys:
+class KeyCounts:
     """How many rows each key has: the sum of their diffs. Hands its input on."""
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], *, skip_null_keys: bool) -> None:
@@ -95,7 +95,7 @@ class CountKeys:
 
 
 @tagged("core.operators.arrange:Keep")
-class Keep:
+class Materialize:
     """The collection itself, by row: what a view reads. Hands its input on."""
 
     def __init__(self, schema: pl.Schema) -> None:

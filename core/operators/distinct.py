@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..clock import Now
-from ..delta import Delta
-from ..grouping import group
-from ..kernels import gather
-from ..routes import KeyColumns
-from ..run import Layout, run_of_groups
-from ..schema import DIFF
-from ..spine import Spine
-from ..tags import tagged
+from ..columns.grouping import group
+from ..columns.kernels import gather
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.schema import DIFF
+from ..data.tags import tagged
+from ..state.partitioning import KeyColumns
+from ..state.run import Layout, run_of_groups
+from ..state.spine import Spine
 
 
 @tagged("core.operators.distinct:Distinct")

@@ -9,15 +9,15 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ..clock import Now
-from ..delta import Delta
-from ..errors import ArithmeticRefusedError
-from ..grouping import boundaries, group
-from ..kernels import Index, Ints, Keys, Mask, expand, gather, stack
-from ..run import Run
-from ..schema import DIFF
-from ..spine import Spine
-from ..tags import tagged
+from ..columns.grouping import boundaries, group
+from ..columns.kernels import Index, Ints, Keys, Mask, expand, gather, stack
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.errors import ArithmeticRefusedError
+from ..data.schema import DIFF
+from ..data.tags import tagged
+from ..state.run import Run
+from ..state.spine import Spine
 
 LARGEST_DIFF = 2**31
 """Diffs from here on are refused."""

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from ..clock import Now
-from ..delta import Delta
-from ..errors import InputError, first_line
-from ..kernels import stack, with_plain_zeros
-from ..ownership import owned
-from ..row_values import twice, written_out
-from ..schema import DIFF
-from ..tags import tagged
+from ..columns.kernels import stack, with_plain_zeros
+from ..columns.ownership import owned
+from ..columns.row_values import twice, written_out
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.errors import InputError, first_line
+from ..data.schema import DIFF
+from ..data.tags import tagged
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..clock import Now
-from ..delta import Delta
-from ..grouping import Groups, boundaries, group
-from ..kernels import Index, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
-from ..protocol import State
-from ..reading import first_rows
-from ..routes import KeyColumns
-from ..run import Layout, Run, make_run, run_of_groups, run_of_rows
-from ..schema import DIFF, Order, with_diff
-from ..spine import Spine
-from ..tags import tagged
+from ..columns.grouping import Groups, boundaries, group
+from ..columns.kernels import Index, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.schema import DIFF, Order, with_diff
+from ..data.tags import tagged
+from ..state.lookup import first_rows
+from ..state.partitioning import KeyColumns
+from ..state.protocol import State
+from ..state.run import Layout, Run, make_run, run_of_groups, run_of_rows
+from ..state.spine import Spine
 
 STOOD, SUPERSEDED = "stood", "superseded"
 """Additive columns: mark what stood for a key before this epoch; count the rows of a key that came too late to stand."""

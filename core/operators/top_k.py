@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..clock import Now
-from ..delta import Delta
-from ..grouping import boundaries
-from ..kernels import stack
-from ..reading import first_rows_change
-from ..spine import Spine
-from ..tags import tagged
+from ..columns.grouping import boundaries
+from ..columns.kernels import stack
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.tags import tagged
+from ..state.lookup import first_rows_change
+from ..state.spine import Spine
 
 
 @tagged("core.operators.top_k:TopK")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ..spark_types import frame_to_spark_arrow
+from ..runtime.spark_types import frame_to_spark_arrow
 from .net_changes import net_change
 
 GONE = "__gone"

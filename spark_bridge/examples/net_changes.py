@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from evercurrent.core.errors import InputError
-from evercurrent.core.schema import DIFF, EPOCH, listed, require_columns
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF, EPOCH, listed, require_columns
 
 
 class NetChange(NamedTuple):

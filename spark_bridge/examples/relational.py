@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 from polars import selectors as cs
 
-from evercurrent.core.schema import DIFF, EPOCH
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 from .net_changes import net_change
 

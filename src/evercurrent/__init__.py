@@ -1,7 +1,7 @@
 """Views that are always current: chained aggregations kept up to date by +1/-1 deltas."""
 
-from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import (
+from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.errors import (
     ArithmeticRefusedError,
     CheckpointError,
     CorruptFileError,
@@ -16,18 +16,16 @@ from evercurrent.core.errors import (
     RetractionError,
     SubscriberError,
 )
-from evercurrent.core.eventtime.rewindow import merge_overlapping
-from evercurrent.core.eventtime.triggers import Trigger
-from evercurrent.core.eventtime.watermarks import Watermark
-from evercurrent.core.eventtime.windows import Window
-from evercurrent.core.release import VERSION
-from evercurrent.views.aggregation import aggregate
+from evercurrent.core.data.release import VERSION
+from evercurrent.core.eventtime.triggers.kinds import Trigger
+from evercurrent.core.eventtime.watermarks.kinds import Watermark
+from evercurrent.core.eventtime.windows.kinds import Window
+from evercurrent.core.eventtime.windows.row_windows import merge_overlapping
 from evercurrent.views.checkpoint import Checkpoint
-from evercurrent.views.collection import Collection, GroupedCollection, concat
-from evercurrent.views.engine import Engine
-from evercurrent.views.history import Retain
-from evercurrent.views.sources import Source
-from evercurrent.views.triggers import (
+from evercurrent.views.dataframe.aggregation import aggregate
+from evercurrent.views.dataframe.collection import Collection, GroupedCollection, concat
+from evercurrent.views.dataframe.source import Source
+from evercurrent.views.dataframe.triggers import (
     after_bytes,
     after_count,
     after_percentile,
@@ -46,8 +44,7 @@ from evercurrent.views.triggers import (
     signal,
     until,
 )
-from evercurrent.views.view import Snapshot, View
-from evercurrent.views.watermarks import (
+from evercurrent.views.dataframe.watermarks import (
     ascending,
     behind_processing_time,
     bounded_delay,
@@ -58,7 +55,7 @@ from evercurrent.views.watermarks import (
     perfect,
     punctuated,
 )
-from evercurrent.views.windows import (
+from evercurrent.views.dataframe.windows import (
     calendar,
     count_window,
     custom_windows,
@@ -68,6 +65,9 @@ from evercurrent.views.windows import (
     sessions,
     sliding,
 )
+from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.view import Snapshot, View
+from evercurrent.views.epochs.history import Retain
 
 __version__ = VERSION
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from evercurrent.core.release import install_command
+from evercurrent.core.data.release import install_command
 
 LIBRARIES = ("rich", "typer")
 

@@ -10,7 +10,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from evercurrent.core.errors import MissingFileError, NameTakenError
+from evercurrent.core.data.errors import MissingFileError, NameTakenError
 from evercurrent.views.store import Acknowledged, Buffer, Item, Listed
 
 NUMBERS = count()

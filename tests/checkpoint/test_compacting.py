@@ -22,10 +22,10 @@ from checkpoint.test_rebucket import check, positioned, require_cut
 from durability.every_operator import EVERY_OPERATOR
 from durability.kept_programs import STATES
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.kernels import Keys
-from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS, hashing_by
-from evercurrent.core.run import Layout, make_run
-from evercurrent.core.run_columns import columns_of_run
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, hashing_by
+from evercurrent.core.state.run import Layout, make_run
+from evercurrent.core.state.run_columns import columns_of_run
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord, merging
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket

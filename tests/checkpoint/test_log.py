@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from checkpoint.commits_made import History, a_commit, files_of
 from checkpoint.memory_store import MemoryStore
-from evercurrent.core.errors import (
-    CheckpointError,
-    CorruptFileError,
-    EpochGoneError,
-    MissingFileError,
-)
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, EpochGoneError, MissingFileError
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, StateRecord
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed, When

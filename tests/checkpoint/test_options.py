@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 from evercurrent.views.checkpoint import Checkpoint
 
 

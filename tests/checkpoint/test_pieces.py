@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from checkpoint.memory_store import MemoryStore
-from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError
 from evercurrent.views.checkpoint import Pieces, piece_files
 from evercurrent.views.checkpoint.bounded import Bounded
 from evercurrent.views.checkpoint.pieces import OWN_FILE, folder_of, unique_name

@@ -20,9 +20,9 @@ from commit_cadence import each_epoch_committed
 from durability.every_operator import EVERY_OPERATOR
 from durability.timed import Timed
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.key_hash import hashing_by
-from evercurrent.core.routes import Route, bucket_of
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.partitioning import Route, bucket_of
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket

@@ -6,7 +6,7 @@ import pytest
 
 from checkpoint.commits_made import History, files_of
 from checkpoint.memory_store import MemoryStore
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint import Commit, CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from failing_store import FailingStore, When

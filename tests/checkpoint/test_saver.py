@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 
 from checkpoint.memory_store import MemoryStore
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.kernels import Keys
-from evercurrent.core.run import Layout, Run, make_run
-from evercurrent.core.saved import Saved
-from evercurrent.core.spine import Spine
-from evercurrent.core.timers import Timers
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.spine import Spine
+from evercurrent.core.state.timers import Timers
 from evercurrent.views.checkpoint import Pieces, Saver
 from evercurrent.views.store import LocalStore
 from failing_store import FailingStore

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-import evercurrent.views.builder as builder_module
-from evercurrent.core.circuit import Circuit, PlacementMissingError
-from evercurrent.core.ledger import Ledger
+import evercurrent.views.compiler.builder as builder_module
+from evercurrent.core.circuit.circuit import Circuit, PlacementMissingError
+from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.operators.distinct import Distinct
-from evercurrent.core.operators.inputs import Append, CheckRetractions
-from evercurrent.core.placement import ANYWHERE, Placement
+from evercurrent.core.operators.source_rows import Append, CheckRetractions
+from evercurrent.core.state.ledger import Ledger
 from laws.test_work import COLUMNS, PLANS
 from strategies import evaluate
 

@@ -13,12 +13,12 @@ from hypothesis import given
 
 import evercurrent as ec
 from driven import START, Driven, Step
-from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.errors import ArithmeticRefusedError
-from evercurrent.core.operators import group as group_module
-from evercurrent.core.operators.group import GroupBy
-from evercurrent.core.schema import DIFF
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import ArithmeticRefusedError
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.group import group_by as group_module
+from evercurrent.core.group.group_by import GroupBy
 from strategies import of_profile
 
 COLUMNS = {

@@ -15,13 +15,13 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-import evercurrent.core.delta as delta_module
-import evercurrent.core.reading as reading_module
-import evercurrent.core.spine as spine_module
-from evercurrent.core.kernels import key_words
-from evercurrent.core.run import Layout, Run, make_run
-from evercurrent.core.schema import DIFF
-from evercurrent.core.spine import FAN, Spine
+import evercurrent.core.data.delta as delta_module
+import evercurrent.core.state.lookup as reading_module
+import evercurrent.core.state.spine as spine_module
+from evercurrent.core.columns.kernels import key_words
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.spine import FAN, Spine
 from harness import circuit_of
 
 

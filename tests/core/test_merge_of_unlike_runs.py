@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evercurrent.core import run as runs
-from evercurrent.core.kernels import Keys, key_words
-from evercurrent.core.run import Layout, Run, make_run, merge
+from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.state import run as runs
+from evercurrent.core.state.run import Layout, Run, make_run, merge
 
 NOTHING = pl.DataFrame()
 

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.spine as spine_module
-from evercurrent.core.kernels import Keys
-from evercurrent.core.run import Layout, Run, make_run
-from evercurrent.core.schema import DIFF
-from evercurrent.core.spine import Spine, Version
+import evercurrent.core.state.spine as spine_module
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.spine import Spine, Version
 from strategies import of_profile
 
 WORDS = 12

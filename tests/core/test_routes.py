@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import polars as pl
 import pytest
+from evercurrent.core.state.protocol import State
 from hypothesis import assume, given
 
 import evercurrent as ec
@@ -27,15 +28,22 @@ from driven import (
     steps_of,
 )
 from eventtime.pipelines import COLUMNS, Run, runs
-from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.eventtime.watermark_holds import Held
-from evercurrent.core.kernels import Words, key_words
-from evercurrent.core.protocol import State
-from evercurrent.core.routes import MOST_BUCKETS, ONE, WORDS, KeyColumns, Route, bucket_of, in_buckets
-from evercurrent.core.run import merge
-from evercurrent.core.schema import DIFF
-from evercurrent.core.spine import Spine
-from evercurrent.views.plan import Plan
+from evercurrent.core.columns.kernels import Words, key_words
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
+from evercurrent.core.state.partitioning import (
+    MOST_BUCKETS,
+    ONE,
+    WORDS,
+    KeyColumns,
+    Route,
+    bucket_of,
+    in_buckets,
+)
+from evercurrent.core.state.run import merge
+from evercurrent.core.state.spine import Spine
+from evercurrent.views.plan.plan import Plan
 from harness import Running
 from oracle import TooLargeError
 from strategies import Case, cases, of_profile
@@ -57,7 +65,7 @@ def cut(driven: Driven, buckets: int, keep_by: Sequence[str] | None = None) -> l
     kept = [
         # Nobody knows whose windows hold a watermark back: every bucket finds out when it steps next.
         [as_columns(state, state.saved())] * buckets
-        if isinstance(state, Held)
+        if isinstance(state, HeldWatermark)
         else in_buckets(route_of(driven, state, keep_by), [as_columns(state, state.saved())], buckets)
         for state in driven.states
     ]

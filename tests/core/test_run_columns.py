@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.kernels import Keys, key_words
-from evercurrent.core.routes import KeyColumns
-from evercurrent.core.run import Layout, Run, empty_run, make_run, merge, run_of_rows
-from evercurrent.core.run_columns import columns_of_run, run_of_columns
-from evercurrent.core.schema import DIFF, Order
+from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, Run, empty_run, make_run, merge, run_of_rows
+from evercurrent.core.state.run_columns import columns_of_run, run_of_columns
 
 COLOURS = pl.Enum(["red", "green"])
 

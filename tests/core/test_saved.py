@@ -16,22 +16,22 @@ from hypothesis import assume, given
 import evercurrent as ec
 from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of, value_bytes
 from eventtime.pipelines import COLUMNS, Run, runs
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Still
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.arrival import SourceClock
-from evercurrent.core.eventtime.custom_watermarks import Custom
-from evercurrent.core.eventtime.ordering import Buffer
-from evercurrent.core.eventtime.watermark_holds import Held
-from evercurrent.core.eventtime.watermarks import BoundedDelay, ByHand
-from evercurrent.core.kernels import Keys
-from evercurrent.core.ledger import Ledger, Refused
-from evercurrent.core.routes import KeyColumns
-from evercurrent.core.run import Layout, run_of_rows
-from evercurrent.core.saved import NOTHING, Saved
-from evercurrent.core.schema import DIFF
-from evercurrent.core.spine import Spine
-from evercurrent.core.timers import Timers
-from evercurrent.views.plan import Plan
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, UnknownClock
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.watermarks.custom import Custom
+from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
+from evercurrent.core.eventtime.watermarks.kinds import BoundedDelay, ByHand
+from evercurrent.core.eventtime.watermarks.reorder import Buffer
+from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+from evercurrent.core.state.ledger import Ledger, Refused
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, run_of_rows
+from evercurrent.core.state.snapshot import NOTHING, Saved
+from evercurrent.core.state.spine import Spine
+from evercurrent.core.state.timers import Timers
+from evercurrent.views.plan.plan import Plan
 from harness import Running
 from oracle import TooLargeError
 from strategies import Case, cases, of_profile
@@ -176,7 +176,7 @@ def test_what_is_summed_up_goes_on() -> None:
 
 
 def test_nothing_is_an_empty_state() -> None:
-    held, clock = Held(Still()), SourceClock("a", BoundedDelay())
+    held, clock = HeldWatermark(UnknownClock()), SourceClock("a", BoundedDelay())
     held.stage(5)
     held.commit()
     for state in (Spine(Layout()), Timers(), Buffer(), Ledger(9), held, clock):
@@ -331,7 +331,7 @@ def test_a_watermark_state_that_cannot_be_kept_is_refused_by_name(state: Any) ->
 def test_a_pinned_clock_says_what_it_was_told() -> None:
     clock = SourceClock("a", ByHand())
     clock.pin(3, 7)
-    held = Held(clock)
+    held = HeldWatermark(clock)
     held.stage(5)
     assert (clock.before, clock.now, held.before, held.now, held.held_at) == (3, 7, START_OF_TIME, 5, 5)
     held.pin(4, 6)

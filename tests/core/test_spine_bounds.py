@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.spine as spine_module
-from evercurrent.core.kernels import Keys
-from evercurrent.core.operators.arrange import Keep
-from evercurrent.core.routes import KeyColumns
-from evercurrent.core.run import Layout, Run, make_run, run_of_rows
-from evercurrent.core.schema import DIFF
-from evercurrent.core.spine import Spine
+import evercurrent.core.state.spine as spine_module
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.operators.arrange import Materialize
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
+from evercurrent.core.state.spine import Spine
 from strategies import of_profile
 
 MOST = 8
@@ -98,7 +98,7 @@ def test_rows_of_one_key_stay_together_also_where_they_are_too_many() -> None:
 
 
 def test_reading_a_view_keeps_the_runs_that_are_on_disk() -> None:
-    keep = Keep(pl.Schema({"x": pl.Int64()}))
+    keep = Materialize(pl.Schema({"x": pl.Int64()}))
     keep.spine.keeps_runs = True
     for number in range(2):
         layout, frame = (

@@ -17,23 +17,23 @@ import polars as pl
 import pytest
 from hypothesis import assume, given
 
-import evercurrent.core.directory as directory_module
-import evercurrent.core.grouping as grouping
-import evercurrent.core.kernels as kernels
+import evercurrent.core.columns.directory as directory_module
+import evercurrent.core.columns.grouping as grouping
+import evercurrent.core.columns.kernels as kernels
+import evercurrent.core.group.aggregate_states as parts_module
+import evercurrent.core.group.group_by as group_module
 import evercurrent.core.operators.arrange as arrange_module
-import evercurrent.core.operators.group as group_module
-import evercurrent.core.operators.group_parts as parts_module
-import evercurrent.core.operators.inputs as inputs_module
-import evercurrent.core.routes as routes_module
-import evercurrent.core.run as run_module
-import evercurrent.core.spine as spine_module
-from evercurrent.core.directory import Directory
-from evercurrent.core.kernels import Index, Keys, Words
-from evercurrent.core.reading import Found, all_rows, all_rows_change, first_rows, first_rows_change
-from evercurrent.core.routes import KeyColumns
-from evercurrent.core.run import Layout, Run, make_run, run_of_rows
-from evercurrent.core.schema import DIFF, Order
-from evercurrent.core.spine import Spine
+import evercurrent.core.operators.source_rows as inputs_module
+import evercurrent.core.state.partitioning as routes_module
+import evercurrent.core.state.run as run_module
+import evercurrent.core.state.spine as spine_module
+from evercurrent.core.columns.directory import Directory
+from evercurrent.core.columns.kernels import Index, Keys, Words
+from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.state.lookup import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
+from evercurrent.core.state.spine import Spine
 from harness import check
 from oracle import TooLargeError
 from strategies import Case, Program, cases, histories, of_profile

@@ -16,10 +16,10 @@ import pytest
 
 import evercurrent as ec
 from durability.timed import moment
-from evercurrent.spark_bridge.reading import CheckpointReader
-from evercurrent.views import durability
 from evercurrent.views.checkpoint import CommitLog, record_packs
 from evercurrent.views.checkpoint.compacting import compact
+from evercurrent.views.durability import durability
+from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.store import LocalStore, journal
 
 NOON = datetime(2026, 3, 1, 12)

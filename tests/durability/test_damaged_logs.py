@@ -18,11 +18,11 @@ from commit_cadence import commits_put_off, each_epoch_committed
 from durability.observing import all_of, differences
 from durability.test_input_log import copied
 from durability.test_options import crash, feed, records, started
-from evercurrent.core.clock import Now
-from evercurrent.views import durability
+from evercurrent.core.data.clock import Now
 from evercurrent.views.checkpoint.pending import pending_inputs
 from evercurrent.views.cli import app
-from evercurrent.views.running import Running
+from evercurrent.views.durability import durability
+from evercurrent.views.engine.epoch_runner import Running
 from evercurrent.views.store import LocalStore
 
 HEADS = b"evcrlog2"

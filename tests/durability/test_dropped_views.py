@@ -10,9 +10,9 @@ import polars as pl
 
 import evercurrent as ec
 from durability.observing import delta_epochs
-from evercurrent.spark_bridge.epochs import Epochs
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
 from evercurrent.views.checkpoint.compacting import compact
+from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.store import store_at
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import evercurrent as ec
 from commit_cadence import commits_put_off, each_epoch_committed
-from evercurrent.views import durability
 from evercurrent.views.checkpoint import CommitLog, Pieces
+from evercurrent.views.durability import durability
 from evercurrent.views.store import LocalStore
 
 VIEWS = 5

@@ -29,15 +29,15 @@ from durability.observing import all_of, delta_epochs, differences, held
 from durability.test_editing import COUNTS, TOTALS, App, expected
 from durability.test_options import crash, feed, records, started
 from durability.timed import Timed, moment
-from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.errors import CheckpointError
-from evercurrent.views import durability, input_log
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.cli import app
-from evercurrent.views.epochs import Offered
-from evercurrent.views.input_log import InputLog, logged
+from evercurrent.views.durability import durability, input_log
+from evercurrent.views.durability.input_log import InputLog, logged
+from evercurrent.views.epochs.records import EpochInput
 from evercurrent.views.store import LocalStore
 from evercurrent.views.store.append_log import AppendLog, entries_after
 from strategies import cases
@@ -181,7 +181,7 @@ def entry_of(frame: pl.DataFrame, path: Path) -> tuple[bool, list[memoryview]]:
     delta = Delta.of(frame, np.ones(frame.height, np.int64), is_consolidated=True)
     with AppendLog(str(path)) as log:
         inputs = InputLog(log)
-        is_logged = inputs.begin(Now(Epoch(1), moment(1)), Offered(), {"a": delta}, {"v/sink": 0})
+        is_logged = inputs.begin(Now(Epoch(1), moment(1)), EpochInput(), {"a": delta}, {"v/sink": 0})
         inputs.wait()
     return is_logged, list(entries_after(str(path), 0))
 

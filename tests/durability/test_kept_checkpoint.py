@@ -14,15 +14,15 @@ import pytest
 
 import evercurrent as ec
 from durability.kept_programs import PROGRAMS, KeptProgram, contents, shown
-from evercurrent.core import key_hash
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS, OURS, hashing_by
-from evercurrent.core.ledger import Ledger
+from evercurrent.core.columns import key_hash
+from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, hashing_by
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.verifying import verify
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.digests import FIRST, written_by
-from evercurrent.views.identity import plan_record
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.durability.plan_match import plan_record
+from evercurrent.views.plan.digests import FIRST, written_by
 from evercurrent.views.store import LocalStore
 
 HASHES = {1: OF_POLARS, 2: OURS}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import evercurrent as ec
-from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow
+from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow
 from evercurrent.views.checkpoint.piece_files import Content, as_bytes, as_plain_bytes, from_bytes
 
 VALUES: list[tuple[pl.DataType, Any, Any]] = [

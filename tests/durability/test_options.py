@@ -15,7 +15,7 @@ import evercurrent as ec
 from commit_cadence import commits_put_off, each_epoch_committed
 from durability.observing import all_of, delta_epochs, differences, frame_bytes, held
 from durability.timed import moment
-from evercurrent.core.spine import Spine
+from evercurrent.core.state.spine import Spine
 
 COLUMNS = {"k": pl.Int64, "x": pl.Int64}
 

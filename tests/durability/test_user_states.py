@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError, InputError, PlanError
-from evercurrent.core.user_states import StateForm
+from evercurrent.core.data.errors import CheckpointError, InputError, PlanError
+from evercurrent.core.group.user_states import StateForm
 
 
 class Tally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import evercurrent as ec
 from eventtime.pipelines import COLUMNS, Both, Run
-from evercurrent.core.checked import Checked
-from evercurrent.core.eventtime.ordering import ReleaseInOrder
-from evercurrent.core.eventtime.panes import Panes
-from evercurrent.core.eventtime.pending import PendingRows
-from evercurrent.core.operators.group import GroupBy
+from evercurrent.core.circuit.checked import Checked
+from evercurrent.core.eventtime.panes.panes import Panes
+from evercurrent.core.eventtime.panes.unemitted import PendingRows
+from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
+from evercurrent.core.group.group_by import GroupBy
 from harness import assert_consolidated, circuit_of
 
 ROW = tuple(COLUMNS)

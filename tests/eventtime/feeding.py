@@ -8,16 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.checked import Checked
-from evercurrent.core.circuit import Circuit
-from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.eventtime.arrival import Arrive, SourceClock
-from evercurrent.core.eventtime.ordering import ReleaseInOrder
-from evercurrent.core.ledger import Ledger
-from evercurrent.core.operators.inputs import Append
-from evercurrent.views.durations import instant
-from evercurrent.views.watermarks import declared_watermark
+from evercurrent.core.circuit.checked import Checked
+from evercurrent.core.circuit.circuit import Circuit
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.durations import instant
+from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
+from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
+from evercurrent.core.operators.source_rows import Append
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.dataframe.watermarks import declared_watermark
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COLUMNS = {"at": pl.Datetime("us"), "v": pl.Int64()}

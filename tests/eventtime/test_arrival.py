@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 
 from eventtime.feeding import COLUMNS, NOON, Feed, minute, us
-from evercurrent.core.circuit import Circuit
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Clock, Earliest, Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.arrival import Arrive, SourceClock
-from evercurrent.core.ledger import Ledger
-from evercurrent.views.watermarks import (
+from evercurrent.core.circuit.circuit import Circuit
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Clock, Earliest, Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.dataframe.watermarks import (
     BY_HAND,
     ascending,
     behind_processing_time,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 
 from eventtime.feeding import NOON, us
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import InputError, PlanError
-from evercurrent.core.instants import shown, spelled, time_of
-from evercurrent.views.durations import instant, microseconds
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.durations import instant, microseconds
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.instants import shown, spelled, time_of
 
 units = st.sampled_from(["w", "d", "h", "m", "s", "ms", "us"])
 texts = st.tuples(

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.below_zero import NeverBelowZero, counts_of_taken_back
-from evercurrent.core.clock import Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.eventtime.rewindow import layout_of, merge_overlapping
-from evercurrent.core.eventtime.windows import LastRows
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.eventtime.windows.kinds import LastRows
+from evercurrent.core.eventtime.windows.row_windows import layout_of, merge_overlapping
 from evercurrent.core.operators.arrange import Arrange
-from evercurrent.views.epochs import Offered
-from evercurrent.views.sources import accepted
+from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_taken_back
+from evercurrent.views.dataframe.source import accepted
+from evercurrent.views.epochs.records import EpochInput
 from harness import frame_of_entries, hold_to_contract, summed
 from spark.twins import WAYS, TwinEngine, TwinRunning, Way
 from strategies import of_profile
@@ -441,7 +441,7 @@ def test_buckets_refuse_the_same_batch(name: str, way: Way, monkeypatch: pytest.
     refused = frame((("x", 1, 5), -1), (("y", 1, 5), -2), (("z", 2, 5), 1))
     with pytest.raises(ec.RetractionError, match=r"view 'v': the row \{'k': 'y'"):
         engine.push("rows", refused)
-    running, offered = engine._running, Offered()
+    running, offered = engine._running, EpochInput()
     assert isinstance(running, TwinRunning)
     offered.add("rows", accepted(rows, refused), None)
     with pytest.raises(ec.RetractionError, match=r"view 'v': the row \{'k': 'y'"):

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 
 from eventtime.feeding import NOON, Feed, minute, us
-from evercurrent.core.clock import END_OF_TIME, Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.eventtime.arrival import SourceClock
-from evercurrent.core.eventtime.ordering import Buffer, ReleaseInOrder
-from evercurrent.core.ledger import Ledger
-from evercurrent.core.placement import Placement
-from evercurrent.views.watermarks import BY_HAND, ascending, behind_processing_time, bounded_delay
+from evercurrent.core.circuit.placement import Placement
+from evercurrent.core.data.clock import END_OF_TIME, Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.eventtime.watermarks.reorder import Buffer, ReleaseInOrder
+from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.dataframe.watermarks import BY_HAND, ascending, behind_processing_time, bounded_delay
 
 Entry = tuple[int, int, int]
 """Event time, value, diff."""
@@ -44,7 +44,7 @@ class Ordered(Feed):
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small histories have runs of several levels."""
-    monkeypatch.setattr("evercurrent.core.levels.FLOOR", 2)
+    monkeypatch.setattr("evercurrent.core.state.merge_policy.FLOOR", 2)
 
 
 additions = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=6)
@@ -288,7 +288,7 @@ def run_of(count: int, from_time: int, diff: int = 1) -> tuple[np.ndarray[Any, A
 def test_work_follows_what_comes_and_goes_not_what_is_kept(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evercurrent.core.levels.FLOOR", 512)
+    monkeypatch.setattr("evercurrent.core.state.merge_policy.FLOOR", 512)
     buffer = Buffer()
     buffer.exchange(*run_of(kept, 10**9), until=0)
     buffer.commit()
@@ -302,7 +302,7 @@ def test_work_follows_what_comes_and_goes_not_what_is_kept(
 
 def test_work_of_taking_out_is_that_of_what_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a large buffer, bit by bit: what is left is moved a logarithmic number of times."""
-    monkeypatch.setattr("evercurrent.core.levels.FLOOR", 512)
+    monkeypatch.setattr("evercurrent.core.state.merge_policy.FLOOR", 512)
     buffer, count, taken = Buffer(), 50_000, 0
     buffer.exchange(*run_of(count, 0), until=0)
     buffer.commit()

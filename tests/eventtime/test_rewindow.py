@@ -15,14 +15,21 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.checked import Checked
-from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.rewindow import WindowByKey, layout_of, merge_overlapping, rewindow
-from evercurrent.core.eventtime.windows import AssignWindows, Count, Custom, Fixed, LastRows, windowed_schema
+from evercurrent.core.circuit.checked import Checked
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.eventtime.windows.kinds import (
+    AssignWindows,
+    Count,
+    Custom,
+    Fixed,
+    LastRows,
+    windowed_schema,
+)
+from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, merge_overlapping, rewindow
 from evercurrent.core.operators.arrange import Arrange
-from evercurrent.views.windows import custom_windows
+from evercurrent.views.dataframe.windows import custom_windows
 from harness import frame_of_entries, hold_to_contract, summed
 
 FIGURES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "dataflow-paper" / "figures.json"

@@ -16,21 +16,21 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.directory as directory_module
-import evercurrent.core.eventtime.session_batches as batches_module
-import evercurrent.core.eventtime.session_cells as cells_module
-import evercurrent.core.eventtime.session_rows as rows_module
-import evercurrent.core.grouping as grouping
-import evercurrent.core.kernels as kernels
-import evercurrent.core.levels as levels_module
-import evercurrent.core.run as run_module
-import evercurrent.core.spine as spine_module
-from evercurrent.core.checked import Checked
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.eventtime.sessions import SessionEnds, Sessions
-from evercurrent.core.kernels import Keys, key_words
-from evercurrent.core.schema import DIFF
+import evercurrent.core.columns.directory as directory_module
+import evercurrent.core.columns.grouping as grouping
+import evercurrent.core.columns.kernels as kernels
+import evercurrent.core.eventtime.sessions.batches as batches_module
+import evercurrent.core.eventtime.sessions.cells as cells_module
+import evercurrent.core.eventtime.sessions.rows as rows_module
+import evercurrent.core.state.merge_policy as levels_module
+import evercurrent.core.state.run as run_module
+import evercurrent.core.state.spine as spine_module
+from evercurrent.core.circuit.checked import Checked
+from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
 
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 

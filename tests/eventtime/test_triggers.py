@@ -7,9 +7,14 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.eventtime.trigger_parts import Moment, Part
-from evercurrent.core.eventtime.trigger_states import trigger_state
-from evercurrent.core.eventtime.triggers import Trigger, finishes, finishes_on_time, waits_for_watermark_only
+from evercurrent.core.eventtime.triggers.combinators import trigger_state
+from evercurrent.core.eventtime.triggers.kinds import (
+    Trigger,
+    finishes,
+    finishes_on_time,
+    waits_for_watermark_only,
+)
+from evercurrent.core.eventtime.triggers.leaves import TriggerContext, TriggerState
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -18,7 +23,7 @@ class Window:
     """One window from 0 to ``end``, and its trigger, an epoch at a time."""
 
     def __init__(self, trigger: Trigger, end: int = 100, *, always: bool = False) -> None:
-        self.part: Part = trigger_state(trigger)
+        self.part: TriggerState = trigger_state(trigger)
         self.state: dict[str, np.ndarray] = {}
         self.end, self.watermark, self.pending, self.always = end, -1, False, always
 
@@ -29,7 +34,7 @@ class Window:
         before = self.watermark
         self.watermark = before if watermark is None else watermark
         self.pending |= rows > 0
-        moment = Moment(
+        moment = TriggerContext(
             ends=np.array([self.end]),
             rows=np.array([rows]),
             inputs={},

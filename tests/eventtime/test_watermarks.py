@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 
 from eventtime.feeding import COLUMNS, NOON, Feed, minute, us
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import InputError, PlanError
-from evercurrent.views.watermarks import (
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.views.dataframe.watermarks import (
     ascending,
     behind_processing_time,
     bounded_delay,

@@ -17,12 +17,11 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.checked import Checked
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.errors import InputError, PlanError
-from evercurrent.core.eventtime.rewindow import merge_overlapping
-from evercurrent.core.eventtime.windows import (
+from evercurrent.core.circuit.checked import Checked
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.eventtime.windows.kinds import (
     AssignWindows,
     Calendar,
     Count,
@@ -39,7 +38,8 @@ from evercurrent.core.eventtime.windows import (
     last_window,
     windowed_schema,
 )
-from evercurrent.views import windows as made
+from evercurrent.core.eventtime.windows.row_windows import merge_overlapping
+from evercurrent.views.dataframe import windows as made
 from harness import frame_of_entries
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"

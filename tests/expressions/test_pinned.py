@@ -17,9 +17,9 @@ import pytest
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evercurrent.views.digests import digest_of
 from evercurrent.views.expressions import written
 from evercurrent.views.expressions.polars_tree import VERSION
+from evercurrent.views.plan.digests import digest_of
 from expressions.catalogue import expressions
 
 PINNED = Path(__file__).resolve().parents[1] / "data" / "expression-digests.json"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 from evercurrent.views.expressions import polars_tree
 from evercurrent.views.expressions.functions import ONE_VALUE, OTHER_ROWS, ROW_BY_ROW, SAME_ROWS
 from evercurrent.views.expressions.message_pack import packed, unpacked

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 from evercurrent.views.expressions import predicate, row_expressions
 from expressions.catalogue import SQL_OF_A_ROW, SQL_OF_ROWS, sql
 

@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.core.ledger import Ledger
-from evercurrent.views.builder import Compiled
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.node_identities import plan_identities
-from evercurrent.views.plan import Plan, PlanId
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.compiler.builder import Compiled
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.plan.node_identities import plan_identities
+from evercurrent.views.plan.plan import Plan, PlanId
 from strategies import Program
 
 

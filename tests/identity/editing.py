@@ -11,15 +11,15 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.core.clock import Epoch, Now
-from evercurrent.core.delta import Delta
-from evercurrent.core.ledger import Ledger
-from evercurrent.core.spine import Spine
-from evercurrent.views.carried_states import converted
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.filling import fill
-from evercurrent.views.identity import PlanMatch, check_plan, plan_record, state_ids
-from evercurrent.views.sources import Source, accepted, declare
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.spine import Spine
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.dataframe.source import Source, accepted, declare
+from evercurrent.views.durability.backfill import fill
+from evercurrent.views.durability.carried_states import converted
+from evercurrent.views.durability.plan_match import PlanMatch, check_plan, plan_record, state_ids
 from harness import summed
 from oracle import Row
 

@@ -10,16 +10,17 @@ from typing import Any
 from unittest.mock import patch
 
 import polars as pl
+from evercurrent.core.state.protocol import State
 
-from evercurrent.core.aggregates import Additive, Aggregate, Custom, Whole
-from evercurrent.core.circuit import NodeId
-from evercurrent.core.operators.group_parts import Part
-from evercurrent.core.placement import ANYWHERE, Placement
-from evercurrent.core.protocol import Operator, State
-from evercurrent.views import compiling
-from evercurrent.views.compiling import Compiler
-from evercurrent.views.digests import digest_of
-from evercurrent.views.plan import Group, Plan, PlanId, PlanNode
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.circuit.placement import ANYWHERE, Placement
+from evercurrent.core.circuit.protocol import Operator
+from evercurrent.core.group.aggregate_states import AggregateState
+from evercurrent.core.group.aggregates import Additive, Aggregate, Custom, RecomputedAggregate
+from evercurrent.views.compiler import compiler as compiling
+from evercurrent.views.compiler.compiler import Compiler
+from evercurrent.views.plan.digests import digest_of
+from evercurrent.views.plan.plan import Group, Plan, PlanId, PlanNode
 
 AS_WHOLES: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "sum": pl.Expr.sum, "count": pl.Expr.count, "null_count": pl.Expr.null_count, "any": pl.Expr.any, "all": pl.Expr.all,
@@ -77,7 +78,7 @@ def compiled_by(kind: Kind) -> Iterator[None]:
                 self._shared.clear()
             return super().once(role, source, what, make)
 
-        def part(self, aggregate: Aggregate, *args: Any, **options: Any) -> tuple[NodeId, Part]:
+        def part(self, aggregate: Aggregate, *args: Any, **options: Any) -> tuple[NodeId, AggregateState]:
             if kind.splits and isinstance(aggregate, Custom):
                 aggregate = replace(aggregate, remove=None)
             return super().part(aggregate, *args, **options)
@@ -109,8 +110,8 @@ def compiled_by(kind: Kind) -> Iterator[None]:
 
 NEEDED = Plan.needed
 CALLERS = (
-    "evercurrent.views.filling", "evercurrent.views.past", "evercurrent.views.running", "evercurrent.spark_bridge.clocks",
-    "evercurrent.spark_bridge.reading", "evercurrent.spark_bridge.stage_runner", "identity.editing",
+    "evercurrent.views.durability.backfill", "evercurrent.views.durability.time_travel", "evercurrent.views.engine.epoch_runner", "evercurrent.views.partitioned.clocks",
+    "evercurrent.views.partitioned.checkpoint_reader", "evercurrent.views.partitioned.stage_runner", "identity.editing",
 )  # fmt: skip
 """Who compiles plans."""
 
@@ -139,7 +140,7 @@ def _as_whole(aggregate: Aggregate) -> Aggregate:
         return aggregate
     if not (aggregate.dtype.is_integer() or aggregate.dtype == pl.Boolean):
         return aggregate
-    return Whole(
+    return RecomputedAggregate(
         aggregate.output,
         aggregate.dtype,
         (aggregate.input,),

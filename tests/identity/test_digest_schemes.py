@@ -9,12 +9,12 @@ import pytest
 
 import evercurrent as ec
 from durability.kept_programs import PROGRAMS, KeptProgram, contents
-from evercurrent.core.ledger import Ledger
+from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint import CommitLog
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.digest_schemes import EarlierNames
-from evercurrent.views.digests import FIRST, SCHEME, digest_of, written_by
-from evercurrent.views.identity import is_same_record, plan_record
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.durability.digest_schemes import EarlierNames
+from evercurrent.views.durability.plan_match import is_same_record, plan_record
+from evercurrent.views.plan.digests import FIRST, SCHEME, digest_of, written_by
 from evercurrent.views.store import LocalStore
 
 of_this_polars = pytest.mark.skipif(

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.digests import digest_of
+from evercurrent.views.plan.digests import digest_of
 
 
 def defined(source: str, name: str = "f") -> Any:

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 
 OLD = {"k": pl.Int32, "x": pl.Float32, "day": pl.Date}
 ROWS = [(1, 0.5, date(2026, 1, 1)), (2, 1.5, None), (1, 2.5, date(2026, 1, 2)), (None, None, None)]

@@ -14,11 +14,11 @@ from hypothesis import given
 
 import evercurrent as ec
 from eventtime.pipelines import COLUMNS, Setup, histories, setups
-from evercurrent.core.errors import CheckpointError, InputError
-from evercurrent.core.eventtime.watermarks import ByHand
-from evercurrent.core.spine import Spine
-from evercurrent.views.filling import fill
-from evercurrent.views.identity import check_plan, state_ids
+from evercurrent.core.data.errors import CheckpointError, InputError
+from evercurrent.core.eventtime.watermarks.kinds import ByHand
+from evercurrent.core.state.spine import Spine
+from evercurrent.views.durability.backfill import fill
+from evercurrent.views.durability.plan_match import check_plan, state_ids
 from harness import frame_of_entries
 from identity.editing import App, assert_same, edited, entries, matched, rows_of
 from strategies import Case, cases, of_profile

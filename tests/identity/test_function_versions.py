@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError, PlanError
+from evercurrent.core.data.errors import CheckpointError, PlanError
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 

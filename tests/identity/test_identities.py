@@ -19,8 +19,8 @@ from hypothesis import given
 import evercurrent as ec
 from eventtime.pipelines import Setup, setups
 from evercurrent.views.apps import retail, visits
-from evercurrent.views.identity import state_ids
-from evercurrent.views.node_identities import plan_identities
+from evercurrent.views.durability.plan_match import state_ids
+from evercurrent.views.plan.node_identities import plan_identities
 from identity.declaring import compiled_of, declared, identities_of_views, same, states_of_views
 from strategies import Program, of_profile, programs
 
@@ -199,7 +199,7 @@ def test_whether_rows_are_retained_is_no_part_of_what_is_computed() -> None:
 
 def declare_source(engine: ec.Engine, name: str, columns: dict[str, Any], **options: Any) -> Any:
     """A source, also with the options that the engine may not know yet."""
-    from evercurrent.views.sources import declare
+    from evercurrent.views.dataframe.source import declare
 
     known = {
         "kind": "append", "key": None, "event_time": None, "watermark": None, "bounded": False, "strict": False,
@@ -250,7 +250,7 @@ OTHER_VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::evercurrent.core.errors.GrowthWarning")
+@pytest.mark.filterwarnings("ignore::evercurrent.core.data.errors.GrowthWarning")
 def test_whatever_is_another_view_has_another_identity() -> None:
     engine = ec.Engine()
     source = engine.source("a", COLUMNS, event_time="t")

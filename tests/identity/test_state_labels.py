@@ -12,10 +12,10 @@ from hypothesis import given
 
 import evercurrent as ec
 from durability.kept_programs import declare_states as of_every_kind
-from evercurrent.core.ledger import Ledger
-from evercurrent.core.spine import Spine
-from evercurrent.views.compiling import compile_plan
-from evercurrent.views.identity import check_plan, plan_record, state_ids
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.spine import Spine
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.durability.plan_match import check_plan, plan_record, state_ids
 from identity.declaring import compiled_of, declared
 from strategies import Case, cases, of_profile
 
@@ -76,7 +76,7 @@ def test_what_is_shared_says_for_whom_it_is() -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::evercurrent.core.errors.GrowthWarning")
+@pytest.mark.filterwarnings("ignore::evercurrent.core.data.errors.GrowthWarning")
 def test_a_view_on_a_view_has_what_comes_after_it() -> None:
     def declare(engine: ec.Engine) -> None:
         totals = engine.view("totals", shop(engine).group_by("shop").agg(total=pl.col("price").sum()))

@@ -21,11 +21,8 @@ import pytest
 
 import evercurrent as ec
 import evercurrent.core
-from evercurrent.core import tags
-from evercurrent.core.eventtime.triggers import Trigger
-from evercurrent.core.eventtime.watermarks import Watermark
-from evercurrent.core.eventtime.windows import Window
-from evercurrent.core.tags import (
+from evercurrent.core.data import tags
+from evercurrent.core.data.tags import (
     Tag,
     UntaggedError,
     added_later,
@@ -35,9 +32,12 @@ from evercurrent.core.tags import (
     not_kept,
     tagged,
 )
-from evercurrent.views.digests import digest_of, kind_of
-from evercurrent.views.dtype_text import NAMES, dtype_text
-from evercurrent.views.plan import Operation
+from evercurrent.core.eventtime.triggers.kinds import Trigger
+from evercurrent.core.eventtime.watermarks.kinds import Watermark
+from evercurrent.core.eventtime.windows.kinds import Window
+from evercurrent.views.expressions.dtype_text import NAMES, dtype_text
+from evercurrent.views.plan.digests import digest_of, kind_of
+from evercurrent.views.plan.plan import Operation
 
 TABLE = Path(__file__).resolve().parents[1] / "data" / "tags.json"
 PACKAGE = "evercurrent."
@@ -203,8 +203,8 @@ def test_methods_go_by_the_tags_of_their_classes(monkeypatch: pytest.MonkeyPatch
     before = digest_of(ec.Engine.push)
     monkeypatch.setattr(ec.Engine.push, "__module__", "evercurrent.elsewhere")
     monkeypatch.setattr(ec.Engine.push, "__qualname__", "Motor.push")
-    monkeypatch.setattr("evercurrent.views.engine.Motor", ec.Engine, raising=False)
-    monkeypatch.setattr(ec.Engine.push, "__module__", "evercurrent.views.engine")
+    monkeypatch.setattr("evercurrent.views.engine.engine.Motor", ec.Engine, raising=False)
+    monkeypatch.setattr(ec.Engine.push, "__module__", "evercurrent.views.engine.engine")
     assert digest_of(ec.Engine.push) == before
 
 

@@ -21,7 +21,7 @@ from durability.damaging import (
     read_with_engine,
     read_without_engine,
 )
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore
 

@@ -14,8 +14,8 @@ import pytest
 
 import evercurrent as ec
 from driven import Driven, Step
-from evercurrent.core.schema import DIFF
-from evercurrent.views.plan import Plan
+from evercurrent.core.data.schema import DIFF
+from evercurrent.views.plan.plan import Plan
 
 CHEAP = ("with_columns", "filter")
 """Chains that are longer than Python's stack in the quick profile too."""

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-import evercurrent.core.reading as reading_module
+import evercurrent.core.state.lookup as reading_module
 from eventtime.pipelines import OURS, Both, Epoch, Run, Setup, read_as, runs
-from evercurrent.core.ledger import Ledger
-from evercurrent.core.operators.inputs import Append
-from evercurrent.core.spine import Spine
+from evercurrent.core.operators.source_rows import Append
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.spine import Spine
 from harness import circuit_of
 from strategies import of_profile
 

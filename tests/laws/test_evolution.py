@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import polars as pl
 from hypothesis import assume, example, given
 
-from evercurrent.core.errors import CheckpointError, EvercurrentError, InputError, PlanError
+from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError, PlanError
 from harness import frame_of_entries
 from identity.editing import App, edited, positive, rows_of
 from oracle import TooLargeError

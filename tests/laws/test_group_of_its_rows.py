@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 
 import evercurrent as ec
-from evercurrent.core.delta import Delta
+from evercurrent.core.data.delta import Delta
 from row_cells import bits
 from spark.twins import TwinEngine, Way
 

@@ -17,7 +17,7 @@ import evercurrent as ec
 from eventtime import pipelines
 from eventtime import simulator as sim
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 from harness import assert_consolidated, hold_to_contract, summed
 from oracle import Bag
 from spark.twins import WAYS, TwinEngine, Way

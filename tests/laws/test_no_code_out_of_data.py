@@ -30,18 +30,18 @@ from typer.testing import CliRunner
 
 import evercurrent as ec
 from commit_cadence import commits_put_off
-from evercurrent.core.errors import EpochGoneError, EvercurrentError
-from evercurrent.core.user_states import StateForm
-from evercurrent.spark_bridge.control_records import Attempt
-from evercurrent.spark_bridge.jobs import Setup
-from evercurrent.spark_bridge.micro_batches import ASKED, BATCHES, MicroBatches, Options
-from evercurrent.spark_bridge.work import Fire
-from evercurrent.views import durability
+from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
+from evercurrent.core.group.user_states import StateForm
+from evercurrent.spark_bridge.execution.control_records import Attempt
+from evercurrent.spark_bridge.execution.jobs import Setup
+from evercurrent.spark_bridge.execution.micro_batches import ASKED, BATCHES, MicroBatches, Options
 from evercurrent.views.checkpoint import pieces, record_packs
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.cli import app
+from evercurrent.views.durability import durability
+from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import store_at
 
 MARK = "said_by_the_data"
@@ -288,13 +288,13 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
     batches = MicroBatches(Setup(b"", store.url, 1, 0), options)
     evil = pickle.dumps(Evil(tmp_path / MARK))
     store.put(f"{ASKED}/evil", [evil])
-    batches.ask(Fire("visits", {"k": (MARK, 1)}, (NOON, NOON)))
+    batches.ask(FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON)))
     with (
         nothing_is_run(),
         pytest.warns(UserWarning, match=f"{ASKED}/evil is a pickle.*ignored: delete it.*fire"),
     ):
         attempt = batches._attempt(0, [])
-    assert [*attempt.fires] == [Fire("visits", {"k": (MARK, 1)}, (NOON, NOON))]
+    assert [*attempt.fires] == [FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON))]
     with nothing_is_run(), warnings.catch_warnings():
         warnings.simplefilter("error")  # It is named once.
         assert batches._attempt(0, []) == attempt, "what was recorded holds when it is offered again"

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.run import Run, merge
-from evercurrent.core.spine import Spine
+from evercurrent.core.state.run import Run, merge
+from evercurrent.core.state.spine import Spine
 from threaded import NAMES, Acknowledged, Writer, declared, plain, recomputed
 
 EPOCHS = 8
@@ -100,7 +100,7 @@ def test_an_epoch_in_the_middle_of_a_read(monkeypatch: pytest.MonkeyPatch) -> No
             assert not push.is_alive(), "a reader holds up a writer"
         return merged
 
-    monkeypatch.setattr("evercurrent.core.spine.merge", merging)
+    monkeypatch.setattr("evercurrent.core.state.spine.merge", merging)
     for _ in range(EPOCHS):
         for view in engine.views.values():
             writer.step()

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.errors import InputError
+from evercurrent.core.data.errors import InputError
 from harness import assert_consolidated, contents, frame_of_entries, hold_to_contract, summed
 from oracle import Bag, sequenced
 from strategies import Entries, of_profile

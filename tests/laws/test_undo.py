@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
-from evercurrent.core.spine import Spine
+from evercurrent.core.state.spine import Spine
 from harness import Running, circuit_of
 from oracle import TooLargeError
 from strategies import Case, Epoch, cases

@@ -13,10 +13,10 @@ from itertools import chain
 import polars as pl
 import pytest
 
-from evercurrent.core.errors import PlanError
-from evercurrent.core.row_values import has_element_expression
-from evercurrent.core.schema import DIFF
-from evercurrent.views.builder import selecting
+from evercurrent.core.columns.row_values import has_element_expression
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import DIFF
+from evercurrent.views.compiler.builder import selecting
 from evercurrent.views.expressions import output_schema, row_expressions
 from row_cells import BESIDE, CELLS, bits, companies, rows_of
 from row_functions import LITERALS, NEEDING_MORE, PAIRS, REFUSED, SINGLE

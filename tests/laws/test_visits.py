@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
+from evercurrent.core.state.protocol import State
 from hypothesis import given
 
 import evercurrent as ec
 from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of
 from eventtime.pipelines import Run, runs
-from evercurrent.core.protocol import State
-from evercurrent.core.schema import DIFF
-from evercurrent.views.plan import Plan
+from evercurrent.core.data.schema import DIFF
+from evercurrent.views.plan.plan import Plan
 from harness import circuit_of
 from strategies import Case, cases, of_profile
 
@@ -208,7 +208,7 @@ def test_a_window_that_has_fired_is_visited_once_more_and_then_sleeps() -> None:
 def test_filters_by_value_say_and_keep_the_same_with_fewer_visits(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evercurrent.core.circuit.MOST_LOOKED_UP", most)
+    monkeypatch.setattr("evercurrent.core.circuit.circuit.MOST_LOOKED_UP", most)
     columns = {"k": pl.Int8, "s": pl.String, "b": pl.Boolean, "f": pl.Float64}
     engine = ec.Engine()
     rows = engine.source("a", columns, kind="diffs")

@@ -14,7 +14,7 @@ import pytest
 
 import evercurrent as ec
 import evercurrent.core.operators.join as join_module
-import evercurrent.core.reading as reading_module
+import evercurrent.core.state.lookup as reading_module
 from harness import circuit_of
 from strategies import evaluate
 

@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evercurrent.spark_bridge.java import JavaMissingError
-from evercurrent.spark_bridge.session import local_session
-from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
+from evercurrent.spark_bridge.runtime.java import JavaMissingError
+from evercurrent.spark_bridge.runtime.session import local_session
+from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 
 
 @pytest.fixture(scope="session")

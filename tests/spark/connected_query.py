@@ -17,9 +17,9 @@ import polars as pl
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.java import ensure_java
-from evercurrent.spark_bridge.session import local_settings, patient_workers
-from evercurrent.spark_bridge.spark_types import spark_schema
+from evercurrent.spark_bridge.runtime.java import ensure_java
+from evercurrent.spark_bridge.runtime.session import local_settings, patient_workers
+from evercurrent.spark_bridge.runtime.spark_types import spark_schema
 from spark.doomed_query import HITS, VIEWS, declare
 
 

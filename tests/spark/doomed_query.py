@@ -20,9 +20,10 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.spark_bridge import micro_batches, run
-from evercurrent.spark_bridge.session import local_session
-from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
+from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge.execution import micro_batches
+from evercurrent.spark_bridge.runtime.session import local_session
+from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, Killed
 

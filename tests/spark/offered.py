@@ -9,14 +9,14 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.spark_bridge.epochs import Epochs, require_next
-from evercurrent.spark_bridge.jobs import sources_of
-from evercurrent.spark_bridge.stage_runner import StageRunner
-from evercurrent.spark_bridge.work import Done, Instant
+from evercurrent.spark_bridge.execution.jobs import sources_of
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, pieces, versions
 from evercurrent.views.checkpoint.bounded import Bounded
-from evercurrent.views.plan import Plan
-from evercurrent.views.sources import accepted
+from evercurrent.views.dataframe.source import accepted
+from evercurrent.views.partitioned.driver import Epochs, require_next
+from evercurrent.views.partitioned.stage_runner import StageRunner
+from evercurrent.views.partitioned.tasks import Instant, TaskResult
+from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import Store, store_at
 from spark.twins import Elsewhere
 
@@ -68,7 +68,7 @@ class Offering:
         sources = sources_of(self.plan)
         given = {name: accepted(sources[name], frame).frame for name, frame in rows.items()}
 
-        def arrive(when: Instant) -> list[Done]:
+        def arrive(when: Instant) -> list[TaskResult]:
             return [self.runner.arrive(when, part, part_of(given, part)) for part in (1, 0)]
 
         self.epochs.step(arrive, 1_700_000_000_000_000 + number, {}, {"spark": {"batch": number}})

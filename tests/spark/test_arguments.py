@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 import evercurrent as ec
-from evercurrent.core.errors import EvercurrentError, InputError, PlanError
+from evercurrent.core.data.errors import EvercurrentError, InputError, PlanError
 from evercurrent.spark_bridge import run, run_batch
-from evercurrent.spark_bridge.arguments import (
+from evercurrent.spark_bridge.execution.arguments import (
     as_checkpoint,
     checkpoint_in_spark,
     require_declarations,

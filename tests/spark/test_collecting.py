@@ -11,9 +11,9 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.collecting import POSITION, collected, share_of_partition
-from evercurrent.spark_bridge.jobs import SparkJobs
-from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, rows_from_arrow, spark_schema
+from evercurrent.spark_bridge.execution.collecting import POSITION, collected, share_of_partition
+from evercurrent.spark_bridge.execution.jobs import SparkJobs
+from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, rows_from_arrow, spark_schema
 from spark.test_query import ONCE, assert_same, declared, pushed
 from spark.test_types import EVERY
 

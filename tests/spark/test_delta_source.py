@@ -13,16 +13,16 @@ from polars.testing import assert_frame_equal
 pytest.importorskip("pyspark")
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError, EpochGoneError, InputError
-from evercurrent.spark_bridge import delta_readers
-from evercurrent.spark_bridge.delta_options import asked
-from evercurrent.spark_bridge.delta_readers import in_partitions
-from evercurrent.spark_bridge.delta_source import ViewDeltas, register
-from evercurrent.spark_bridge.spark_types import rows_from_arrow
-from evercurrent.spark_bridge.spark_versions import limits_batches
+from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputError
+from evercurrent.spark_bridge.output import delta_readers
+from evercurrent.spark_bridge.output.delta_options import asked
+from evercurrent.spark_bridge.output.delta_readers import in_partitions
+from evercurrent.spark_bridge.output.delta_source import ViewDeltas, register
+from evercurrent.spark_bridge.runtime.spark_types import rows_from_arrow
+from evercurrent.spark_bridge.runtime.spark_versions import limits_batches
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
-from evercurrent.views.dtype_reading import NAMES, dtype_of_text
-from evercurrent.views.dtype_text import dtype_text
+from evercurrent.views.expressions.dtype_reading import NAMES, dtype_of_text
+from evercurrent.views.expressions.dtype_text import dtype_text
 from evercurrent.views.store import store_at
 
 COLUMNS = pl.Schema(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from evercurrent.spark_bridge.early_worker import PORT, SECRET, as_program
-from evercurrent.spark_bridge.session import patient_workers
+from evercurrent.spark_bridge.runtime.early_worker import PORT, SECRET, as_program
+from evercurrent.spark_bridge.runtime.session import patient_workers
 
 SLOW = """
 import time

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evercurrent as ec
-from evercurrent.core.errors import InputError
+from evercurrent.core.data.errors import InputError
 from evercurrent.spark_bridge.examples.delta_lake import merge_into_delta_lake
 from evercurrent.spark_bridge.examples.relational import write_to_sqlite
 

@@ -11,8 +11,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.errors import InputError
-from evercurrent.spark_bridge.inputs import (
+from evercurrent.core.data.errors import InputError
+from evercurrent.spark_bridge.input.inputs import (
     BEAT,
     TAG,
     arriving,
@@ -21,8 +21,8 @@ from evercurrent.spark_bridge.inputs import (
     tagged,
     untagged,
 )
-from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
-from evercurrent.spark_bridge.spark_versions import limits_batches
+from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
+from evercurrent.spark_bridge.runtime.spark_versions import limits_batches
 
 HITS = pl.DataFrame({"ip": ["a", None, "c"], "bytes": pl.Series([1, 2, 3], dtype=pl.UInt32)})
 USERS = pl.DataFrame(

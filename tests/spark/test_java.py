@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from evercurrent.core.release import install_command
-from evercurrent.spark_bridge import java
-from evercurrent.spark_bridge.java import Java, JavaMissingError, asked, ensure_java, shim
-from evercurrent.spark_bridge.session import SparkMissingError, local_session, local_settings
+from evercurrent.core.data.release import install_command
+from evercurrent.spark_bridge.runtime import java
+from evercurrent.spark_bridge.runtime.java import Java, JavaMissingError, asked, ensure_java, shim
+from evercurrent.spark_bridge.runtime.session import SparkMissingError, local_session, local_settings
 
 unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for Java")
 
@@ -149,7 +149,7 @@ def test_what_is_no_java_is_passed_over(machine):
 
 JOB = """
 import os
-from evercurrent.spark_bridge.session import local_session
+from evercurrent.spark_bridge.runtime.session import local_session
 spark = local_session("test", cores=1)
 assert spark.range(1000).mapInArrow(lambda batches: batches, "id bigint").count() == 1000
 version = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")

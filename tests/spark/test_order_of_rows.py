@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError, InputError
+from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.spark_bridge import run, run_batch
-from evercurrent.spark_bridge.frames import from_polars
-from evercurrent.spark_bridge.spark_types import frame_to_spark_arrow, spark_schema
+from evercurrent.spark_bridge.execution.frames import from_polars
+from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 from spark.conftest import write_one_file
 from spark.test_query import ONCE, assert_same, declared, pushed
 from spark.twins import counted

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError, InputError, PlanError
+from evercurrent.core.data.errors import CheckpointError, InputError, PlanError
 from evercurrent.spark_bridge import run, run_batch
 from spark.twins import counted
 
@@ -100,7 +100,7 @@ def test_chain(spark: Any, feed: Any, checkpoint: Path, driver_rows: int, bucket
 
 def test_batch(spark: Any) -> None:
     rows = events(1)[0]["events"]
-    from evercurrent.spark_bridge.frames import from_polars
+    from evercurrent.spark_bridge.execution.frames import from_polars
 
     done = run_batch(declared(chain), {"events": from_polars(spark, "events", rows)}, buckets=3)
     assert_same(done, pushed(chain, [{"events": rows}]))

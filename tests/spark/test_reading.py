@@ -17,11 +17,11 @@ import pytest
 import evercurrent as ec
 from commit_cadence import commits_put_off, each_epoch_committed
 from evercurrent import spark_bridge
-from evercurrent.core.errors import CheckpointError, EpochGoneError, InputError, PlanError
-from evercurrent.core.operators.group import GroupBy
-from evercurrent.spark_bridge.reading import CheckpointReader
+from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputError, PlanError
+from evercurrent.core.group.group_by import GroupBy
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.rebucket import rebucket
+from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.store import store_at
 from identity.other_compilers import Kind, compiled_by
 from spark.doomed_query import VIEWS, batches, declare

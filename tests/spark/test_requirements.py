@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from evercurrent.core.errors import CheckpointError, PlanError
-from evercurrent.spark_bridge.requirements import check_picklable, check_shared
+from evercurrent.core.data.errors import CheckpointError, PlanError
+from evercurrent.spark_bridge.execution.preflight import check_picklable, check_shared
 from evercurrent.views.store import store_at
 
 

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError, EpochGoneError
-from evercurrent.spark_bridge.work import Done, Task
+from evercurrent.core.data.errors import CheckpointError, EpochGoneError
 from evercurrent.views.checkpoint import CommitLog, Pieces
+from evercurrent.views.partitioned.tasks import Task, TaskResult
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed, When, leave_half
 from spark.doomed_query import VIEWS, batches, declare
@@ -44,7 +44,7 @@ def no_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Once(Elsewhere):
     """Runs each task once: its failure is that of the epoch."""
 
-    def _done(self, task: Task) -> Done:
+    def _done(self, task: Task) -> TaskResult:
         kept: dict[str, Any] = {}
         (done,) = self._runner.run([task], kept)
         done.states = self._runner.write(kept)[0]

@@ -22,8 +22,8 @@ import pytest
 
 import evercurrent as ec
 from durability.observing import frame_bytes
-from evercurrent.core.errors import EvercurrentError
-from evercurrent.spark_bridge.java import ensure_java
+from evercurrent.core.data.errors import EvercurrentError
+from evercurrent.spark_bridge.runtime.java import ensure_java
 from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
 from spark.doomed_query import batches, declare, feed

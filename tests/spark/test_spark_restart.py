@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.spark_bridge import run
 from spark.doomed_query import VIEWS, batches, declare
 from spark.twins import counted

@@ -9,11 +9,15 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import InputError, PlanError
-from evercurrent.core.release import install_command
-from evercurrent.spark_bridge import session, spark_versions
-from evercurrent.spark_bridge.session import SparkMissingError, require_spark
-from evercurrent.spark_bridge.spark_versions import limits_batches, require_bounded_beats, spark_version
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.release import install_command
+from evercurrent.spark_bridge.runtime import session, spark_versions
+from evercurrent.spark_bridge.runtime.session import SparkMissingError, require_spark
+from evercurrent.spark_bridge.runtime.spark_versions import (
+    limits_batches,
+    require_bounded_beats,
+    spark_version,
+)
 
 pytest.importorskip("pyspark")
 
@@ -21,7 +25,8 @@ pytest.importorskip("pyspark")
 @pytest.fixture
 def before_4_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """A PySpark that does not ask a source how much a micro-batch takes."""
-    from evercurrent.spark_bridge import beats, delta_source
+    from evercurrent.spark_bridge.input import beats
+    from evercurrent.spark_bridge.output import delta_source
 
     for module in (beats, delta_source, spark_versions):
         monkeypatch.setattr(module, "limits_batches", lambda: False)
@@ -40,7 +45,7 @@ def written(tmp_path: Path) -> Path:
 
 
 def delta_source(written: Path, **options: str) -> Any:
-    from evercurrent.spark_bridge.delta_source import ViewDeltas
+    from evercurrent.spark_bridge.output.delta_source import ViewDeltas
 
     return ViewDeltas({"path": str(written), "view": "depth", **options})
 
@@ -89,8 +94,8 @@ def test_before_4_2_a_heartbeat_over_what_is_there_is_refused() -> None:
 
 @pytest.mark.usefixtures("before_4_2")
 def test_before_4_2_a_clock_that_is_set_back_does_not_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from evercurrent.spark_bridge import beat_clocks
-    from evercurrent.spark_bridge.beats import Beats
+    from evercurrent.spark_bridge.input import beat_clocks
+    from evercurrent.spark_bridge.input.beats import Beats
 
     times = iter([100.0, 90.0, 110.0])
     monkeypatch.setattr(beat_clocks.time, "time", lambda: next(times))

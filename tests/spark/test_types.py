@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
-from evercurrent.core.errors import InputError, PlanError
-from evercurrent.spark_bridge.spark_types import (
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.spark_bridge.runtime.spark_types import (
     arrow_schema,
     frame_to_spark_arrow,
     polars_schema,
@@ -228,7 +228,7 @@ def test_a_value_that_does_not_fit_is_refused_by_column(value, declared):
 
 
 def test_large_frames_come_in_pieces(monkeypatch):
-    monkeypatch.setattr("evercurrent.spark_bridge.spark_types.SLICE_BYTES", 100)
+    monkeypatch.setattr("evercurrent.spark_bridge.runtime.spark_types.SLICE_BYTES", 100)
     frame = pl.DataFrame({"a": range(100), "b": ["text"] * 100})
     table = frame_to_spark_arrow(frame)
     assert table.column("a").num_chunks > 1

@@ -14,14 +14,14 @@ import polars as pl
 
 import evercurrent as ec
 from checkpoint.commits_made import begin_in_format_1
-from evercurrent.core.clock import Now
-from evercurrent.spark_bridge.epochs import Epochs
-from evercurrent.spark_bridge.stage_runner import Kept, StageRunner
-from evercurrent.spark_bridge.work import Done, Fire, Instant, Task
-from evercurrent.views.builder import Compiled
+from evercurrent.core.data.clock import Now
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
-from evercurrent.views.epochs import Offered
-from evercurrent.views.running import Running
+from evercurrent.views.compiler.builder import Compiled
+from evercurrent.views.engine.epoch_runner import Running
+from evercurrent.views.epochs.records import EpochInput
+from evercurrent.views.partitioned.driver import Epochs
+from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
+from evercurrent.views.partitioned.tasks import FireRequest, Instant, Task, TaskResult
 from evercurrent.views.store import store_at
 from oracle import freeze
 
@@ -50,12 +50,12 @@ class Elsewhere:
     def __init__(self, runner: StageRunner) -> None:
         self._runner = runner
 
-    def run(self, tasks: Sequence[Task]) -> list[Done]:
+    def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         return [self._done(task) for task in reversed(tasks)]
 
-    def _done(self, task: Task) -> Done:
+    def _done(self, task: Task) -> TaskResult:
         for _ in range(2):  # As where the first attempt was lost, or was too slow.
-            kept: Kept = {}
+            kept: ChangedStates = {}
             (done,) = self._runner.run([task], kept)
             done.states = self._runner.write(kept)[0]
         return done
@@ -69,11 +69,11 @@ class TwinEngine(ec.Engine):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._running = TwinRunning(self, self._running)
-        self.fires: list[Fire] = []
+        self.fires: list[FireRequest] = []
         self.compared = 0
 
     def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
-        self.fires = [Fire(view, key, window)]
+        self.fires = [FireRequest(view, key, window)]
         try:
             return super().fire(view, key, window, at)
         finally:
@@ -88,7 +88,7 @@ class TwinRunning(Running):
         self._engine = engine
         self._folder: Any = None
 
-    def _step(self, compiled: Compiled, now: Now, offered: Offered) -> dict[str, pl.DataFrame]:
+    def _step(self, compiled: Compiled, now: Now, offered: EpochInput) -> dict[str, pl.DataFrame]:
         changed = super()._step(compiled, now, offered)
         if now.epoch == 0:
             # Views that are declared later have it begin anew.
@@ -119,10 +119,10 @@ class TwinRunning(Running):
             executors=Elsewhere(self.runner) if way.elsewhere else None,
         )
 
-    def _follow(self, now: Now, offered: Offered) -> None:
+    def _follow(self, now: Now, offered: EpochInput) -> None:
         rows = {name: delta.frame for name, delta in offered.arrived().items()}
 
-        def arrive(when: Instant) -> list[Done]:
+        def arrive(when: Instant) -> list[TaskResult]:
             parts = range(self._engine.way.parts)
             done = [self.runner.arrive(when, part, self._part(rows, part)) for part in parts]
             return done[::-1]

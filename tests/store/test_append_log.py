@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evercurrent.core.errors import CorruptFileError
+from evercurrent.core.data.errors import CorruptFileError
 from evercurrent.views.store import LocalStore, append_log
 from evercurrent.views.store.append_log import AppendLog, entries_after
 

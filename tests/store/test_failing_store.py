@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from evercurrent.core.errors import CheckpointError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.store import LocalStore, store_at
 from failing_store import FailingStore, InjectedError, Killed
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evercurrent.core.errors import CheckpointError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.store import LocalStore, journal
 from evercurrent.views.store.healing import heal
 from evercurrent.views.store.journal import entries_of

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evercurrent.core.errors import CheckpointError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, NameTakenError
 from evercurrent.views.store import LocalStore, store_at
 from store.confined import another_user, mounted
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evercurrent.core.errors import CheckpointError, CheckpointWarning, NameTakenError
-from evercurrent.core.release import install_command
+from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, NameTakenError
+from evercurrent.core.data.release import install_command
 from evercurrent.views.store import FsspecStore, LocalStore, store_at
 from store.confined import mounted
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evercurrent.core.errors import CheckpointError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.store import store_at
 
 # The store without exclusive writes says so; that it does is tested with the remote ones.
-pytestmark = pytest.mark.filterwarnings("ignore::evercurrent.core.errors.CheckpointWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evercurrent.core.data.errors.CheckpointWarning")
 
 
 def content(store, name):

@@ -43,8 +43,8 @@ TESTS = {
 
 WITHOUT = {
     ("4.0", "4.1"): [
-        "src/evercurrent/spark_bridge/bounded_beats.py",
-        "src/evercurrent/spark_bridge/limited_deltas.py",
+        "src/evercurrent/spark_bridge/input/bounded_beats.py",
+        "src/evercurrent/spark_bridge/output/limited_deltas.py",
     ],
 }
 """Of some versions of PySpark: modules that are not imported there, so no doctests of theirs are looked for."""

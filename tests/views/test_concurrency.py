@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.turns import Turn
+from evercurrent.views.concurrency.turns import Turn
 
 LONG = 60.0
 """Seconds after which something hangs."""
@@ -203,7 +203,7 @@ def test_a_reader_in_another_thread_is_not_held_up_by_a_subscriber() -> None:
 def test_a_subscriber_that_waits_for_a_thread_that_pushes_is_no_deadlock(
     wait: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evercurrent.views.turns.PATIENCE", 0.01)
+    monkeypatch.setattr("evercurrent.views.concurrency.turns.PATIENCE", 0.01)
     engine, view = words()
     raised: list[BaseException] = []
     pool = ThreadPoolExecutor(1)

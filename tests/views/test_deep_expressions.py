@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 from evercurrent.views.expressions.deep_expressions import DEEPEST, levels
 
 Deepen = Callable[[pl.Expr, int], pl.Expr]

@@ -13,9 +13,17 @@ import polars.selectors as cs
 import pytest
 from polars.testing import assert_frame_equal
 
-from evercurrent.core.aggregates import Additive, Aggregate, Aggregation, Custom, Distinct, Pick, Whole
-from evercurrent.core.errors import PlanError
-from evercurrent.views.aggregation import aggregate, aggregation
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.group.aggregates import (
+    Additive,
+    Aggregate,
+    Aggregation,
+    Custom,
+    Distinct,
+    FirstBy,
+    RecomputedAggregate,
+)
+from evercurrent.views.dataframe.aggregation import aggregate, aggregation
 from evercurrent.views.expressions import Expression, output_schema, predicate, row_expressions
 
 NAN = math.nan
@@ -83,7 +91,7 @@ def evaluated(part: Aggregate, group: pl.DataFrame) -> object:
     match part:
         case Additive():
             return additive(part, group)
-        case Pick():
+        case FirstBy():
             held = group if part.where is None else group.filter(pl.col(part.where))
             by = [*(each.column for each in part.order), part.input]
             descending = [*(each.descending for each in part.order), False]
@@ -92,7 +100,7 @@ def evaluated(part: Aggregate, group: pl.DataFrame) -> object:
             return ordered[part.input].first()
         case Distinct():
             return group[part.input].n_unique()
-        case Whole():
+        case RecomputedAggregate():
             assert {each.column for each in part.order} <= set(part.inputs)
             by = [*(each.column for each in part.order), *part.inputs]
             descending = [*(each.descending for each in part.order), *(False for _ in part.inputs)]

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from evercurrent.core.errors import FileError
-from evercurrent.views.delta_files import DeltaFile, write_contents
-from evercurrent.views.files import PATIENCE, Batch, Reader, files_of
-from evercurrent.views.text_files import BLOCK_BYTES, Parsed, csv_rows
+from evercurrent.core.data.errors import FileError
+from evercurrent.views.connectors.delta_files import DeltaFile, write_contents
+from evercurrent.views.connectors.files import PATIENCE, Batch, Reader, files_of
+from evercurrent.views.connectors.text_files import BLOCK_BYTES, Parsed, csv_rows
 
 SCHEMA = pl.Schema({"k": pl.Int64(), "name": pl.String(), "at": pl.Datetime("us"), "x": pl.Float64()})
 
@@ -512,7 +512,7 @@ def test_a_large_file_is_not_read_at_once(tmp_path, monkeypatch):
         parsed.append(len(block))
         return csv_rows(block, names, schema)
 
-    monkeypatch.setattr("evercurrent.views.files.csv_rows", counted)
+    monkeypatch.setattr("evercurrent.views.connectors.files.csv_rows", counted)
     found = reader(path, schema=pl.Schema({"k": pl.Int64()}), batch_rows=1000)
     batches = found.batches()
     assert next(batches).frame.height == 1000
@@ -529,7 +529,7 @@ class TestDeltaFiles:
 
     @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
     def test_come_back(self, tmp_path, suffix, monkeypatch):
-        monkeypatch.setattr("evercurrent.views.delta_files.ROW_GROUP", 3)
+        monkeypatch.setattr("evercurrent.views.connectors.delta_files.ROW_GROUP", 3)
         path = tmp_path / "new" / f"deltas{suffix}"
         deltas = [
             pl.DataFrame({"k": [epoch, None], "_epoch": [epoch] * 2, "_diff": [1, -1]}, schema=self.SCHEMA)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.giving_way import AT_ONCE, IDLE, PERIOD, GivingWay
+from evercurrent.views.concurrency.giving_way import AT_ONCE, IDLE, PERIOD, GivingWay
 
 
 class Clock:

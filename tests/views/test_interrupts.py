@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.circuit import Circuit
-from evercurrent.core.schema import DIFF, EPOCH
+from evercurrent.core.circuit.circuit import Circuit
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 ROOT = str(Path(ec.__file__).parent)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from evercurrent.core.errors import FileError
-from evercurrent.views.files import Reader
-from evercurrent.views.log_files import COLUMNS, HOPELESS
-from evercurrent.views.text_files import BLOCK_BYTES
+from evercurrent.core.data.errors import FileError
+from evercurrent.views.connectors.files import Reader
+from evercurrent.views.connectors.log_files import COLUMNS, HOPELESS
+from evercurrent.views.connectors.text_files import BLOCK_BYTES
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "access.log"
 
@@ -256,7 +256,7 @@ class TestOddLines:
         assert found.done_bytes == found.total_bytes
 
     def test_more_than_are_kept_are_counted(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("evercurrent.views.log_files.KEPT_LINES", 3)
+        monkeypatch.setattr("evercurrent.views.connectors.log_files.KEPT_LINES", 3)
         found = reader(log(tmp_path, GOOD, *["odd"] * 10))
         rows(found)
         assert found.refused.height == 3

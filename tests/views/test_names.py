@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.errors import PlanError
-from evercurrent.views.delta_files import write_contents
+from evercurrent.core.data.errors import PlanError
+from evercurrent.views.connectors.delta_files import write_contents
 
 HALF, NUL = "a\ud800", "b\0"
 

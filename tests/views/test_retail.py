@@ -8,11 +8,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from evercurrent.core.schema import DIFF
+from evercurrent.core.data.schema import DIFF
 from evercurrent.views.apps import retail
 from evercurrent.views.apps.retail_orders import ORDERS, orders
-from evercurrent.views.engine import Engine
-from evercurrent.views.files import Reader
+from evercurrent.views.connectors.files import Reader
+from evercurrent.views.engine.engine import Engine
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "online_retail.parquet"
 REAL_LINES = 541_909

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.text_bytes import require_utf8
-from evercurrent.views.text_files import json_rows
+from evercurrent.views.connectors.text_bytes import require_utf8
+from evercurrent.views.connectors.text_files import json_rows
 
 BAD = pa.StringArray.from_buffers(
     3, pa.py_buffer(b"\x00\0\0\0\x01\0\0\0\x02\0\0\0\x04\0\0\0"), pa.py_buffer(b"ab\xff\xfe")

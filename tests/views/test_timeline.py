@@ -28,8 +28,8 @@ from drawings import (
     recorded,
     rows_of,
 )
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.errors import PlanError
 from evercurrent.views.timeline import Look, Recording, Timeline
 from evercurrent.views.timeline.axes import ClockFace, Scale
 from evercurrent.views.timeline.dots import dots_of

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import evercurrent as ec
 from drawings import US, UTC_US, Drawn, at, on
-from evercurrent.core.errors import InputError, PlanError
+from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.views.cli import app
 from evercurrent.views.timeline import Choice, Recording, SourceRows, timeline_of
 from evercurrent.views.timeline.gathering import gathered

@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from evercurrent.core.clock import END_OF_TIME
+from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.views.apps import visits
 from evercurrent.views.apps.late_arrival import arriving_late
 from evercurrent.views.apps.visits_log import HITS, requests
 from evercurrent.views.cli import app
-from evercurrent.views.engine import Engine
-from evercurrent.views.files import Reader
+from evercurrent.views.connectors.files import Reader
+from evercurrent.views.engine.engine import Engine
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "access.log"
 real_only = pytest.mark.skipif(

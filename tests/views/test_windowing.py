@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.timers import Timers
+from evercurrent.core.state.timers import Timers
 
 NOON = datetime(2026, 1, 1, 12)
 AT = NOON.replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 
-from ..files import cut
+from ..connectors.files import cut
 
 ARRIVAL = "_arrival"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from ..engine import Engine
+from ..engine.engine import Engine
 from .retail_orders import LINES, ORDERS, orders_in_batches
 
 show = "tiers"

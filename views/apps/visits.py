@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from ..engine import Engine
-from ..triggers import each_row, every
-from ..watermarks import bounded_delay
-from ..windows import sessions
+from ..dataframe.triggers import each_row, every
+from ..dataframe.watermarks import bounded_delay
+from ..dataframe.windows import sessions
+from ..engine.engine import Engine
 from .late_arrival import arriving_late
 from .visits_log import HITS, REQUESTS, requests
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import polars as pl
 
-from evercurrent.core.release import VERSION
+from evercurrent.core.data.release import VERSION
 
 JsonObject = dict[str, Any]
 

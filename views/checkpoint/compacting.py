@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 
 from ..store import Store
 from .commits import Commit, PieceRef, StateRecord

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from evercurrent.core.errors import CheckpointError, EpochGoneError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, EpochGoneError, MissingFileError, NameTakenError
 
 from ..store import Item, Store
 from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
-from evercurrent.core.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
-from evercurrent.core.schema import listed
+from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
+from evercurrent.core.data.schema import listed
 
 from ..store import Store
 from .commits import JsonObject, versions

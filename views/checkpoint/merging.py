@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from evercurrent.core.run import Layout, merge
-from evercurrent.core.run_columns import columns_of_run, run_of_columns
-from evercurrent.core.saved import PAYLOAD
-from evercurrent.core.schema import Order
+from evercurrent.core.data.schema import Order
+from evercurrent.core.state.run import Layout, merge
+from evercurrent.core.state.run_columns import columns_of_run, run_of_columns
+from evercurrent.core.state.snapshot import PAYLOAD
 
 from .commits import Commit, PieceRef, StateRecord
 from .pieces import Pieces

@@ -7,10 +7,10 @@ from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 
-from evercurrent.core.errors import PlanError
-from evercurrent.core.tags import added_later, tagged
+from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.tags import added_later, tagged
 
-from ..durations import microseconds
 from ..store import Store, store_at
 
 

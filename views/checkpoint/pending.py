@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evercurrent.core.errors import CheckpointError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError, MissingFileError
 
 from ..store import Acknowledged, LogGapError, Store
 from .commits import Commit

@@ -11,10 +11,10 @@ from itertools import groupby
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.errors import CheckpointError, CorruptFileError, first_line
-from evercurrent.core.key_hash import OF_POLARS, OURS, KeyHash
+from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, first_line
 
-from ..arrow_tables import as_table
+from ..connectors.arrow_tables import as_table
 from ..store import Buffer
 
 NAME = b"evercurrent"

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.errors import CorruptFileError
-from evercurrent.core.key_hash import KeyHash
-from evercurrent.core.schema import DIFF, EPOCH
+from evercurrent.core.columns.key_hash import KeyHash
+from evercurrent.core.data.errors import CorruptFileError
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..store import Buffer, Item, Store
 from .bounded import Bounded

@@ -8,17 +8,17 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.key_hash import hashing_by
-from evercurrent.core.routes import MOST_BUCKETS, Route, in_buckets
-from evercurrent.core.schema import listed
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.schema import listed
+from evercurrent.core.state.partitioning import MOST_BUCKETS, Route, in_buckets
 
-from ..reader_notes import read_note
 from ..store import Store
 from .commits import Commit, StateRecord, new_writer, versions
 from .log import CommitLog
 from .pending import require_committed
 from .pieces import Pieces
+from .reader_offsets import read_note
 
 HELD_AT = "held_at"
 """Fact of a watermark that is held back: how far, by what is in a bucket."""

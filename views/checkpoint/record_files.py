@@ -9,7 +9,7 @@ import json
 import zlib
 from typing import Any
 
-from evercurrent.core.errors import CheckpointError, CorruptFileError, first_line
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, first_line
 
 from .commits import JsonObject
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from evercurrent.core.errors import CorruptFileError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import CorruptFileError, MissingFileError, NameTakenError
 
 from ..store import Store
 from .marker import COMMITS

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError
 
 from ..store import Store
 from .commits import Commit, JsonObject

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
+from evercurrent.core.state.protocol import State
 
-from evercurrent.core.protocol import State
-from evercurrent.core.saved import Saved
+from evercurrent.core.state.snapshot import Saved
 
 from ..store import Item
 from .commits import DeltaRef, PieceRef, StateRecord
@@ -23,7 +23,7 @@ Delta = tuple[str, int, pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _WrittenState:
     """What was last written or restored of a state: its pieces and where they are."""
 
     pieces: tuple[Any, ...]
@@ -37,7 +37,7 @@ class Begun:
 
     records: Mapping[str, StateRecord]
     deltas: list[DeltaRef]
-    kept: Mapping[str, _Kept]
+    kept: Mapping[str, _WrittenState]
     """What to remember when all is there."""
     items: Sequence[Item] = ()
     """Files that are to be written with the commit."""
@@ -52,7 +52,7 @@ class Saver:
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _WrittenState] = {}
 
     def write(self, wanted: Mapping[str, tuple[State, Saved]]) -> dict[str, StateRecord]:
         """Write what is new of these states, all in one go. Cost: the new pieces.
@@ -113,7 +113,7 @@ class Saver:
                 continue
             pieces = tuple(self._piece(name, state, ref) for ref in record.pieces)
             state.restore(Saved(pieces, record.facts))
-            self._kept[name] = _Kept(pieces, record, type(state))
+            self._kept[name] = _WrittenState(pieces, record, type(state))
 
     def close(self) -> None:
         """Forget everything, and what was cached of it: nothing is to be restored again soon."""
@@ -136,7 +136,7 @@ class Saver:
             if ref.size > larger_than:
                 pieces[at] = state.piece_of(self._pieces.read(ref))
                 self._remember(name, type(state), ref, pieces[at], ref.size // MAPPED_SHARE)
-        self._kept[name] = _Kept(tuple(pieces), record, type(state))
+        self._kept[name] = _WrittenState(tuple(pieces), record, type(state))
         return Saved(tuple(pieces), record.facts)
 
     def _refs(self, name: str, saved: Saved) -> Mapping[Any, PieceRef] | None:
@@ -167,7 +167,7 @@ class Saver:
         }
         return batch, Begun({name: each.record for name, each in kept.items()}, written, kept)
 
-    def _next(self, name: str, state: State, saved: Saved, new: Mapping[Any, PieceRef]) -> _Kept:
+    def _next(self, name: str, state: State, saved: Saved, new: Mapping[Any, PieceRef]) -> _WrittenState:
         """What is to be remembered of a state as it is now."""
         kept = self._kept.get(name)
         route = None if state.route is None else state.route.as_json()
@@ -178,7 +178,7 @@ class Saver:
         else:
             before = dict(zip(kept.pieces, kept.record.pieces, strict=True)) if kept is not None else {}
             refs = tuple(new[piece] if piece in new else before[piece] for piece in saved.pieces)
-        return _Kept(saved.pieces, StateRecord(refs, saved.facts, route), type(state))
+        return _WrittenState(saved.pieces, StateRecord(refs, saved.facts, route), type(state))
 
     def _piece(self, name: str, state: State, ref: PieceRef) -> Any:
         piece = self._pieces.decoded.get(self._key(name, type(state), ref))

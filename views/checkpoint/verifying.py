@@ -6,15 +6,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError, first_line
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, first_line
 
-from ..reader_notes import read_note
 from ..store import Acknowledged, Store
 from .commits import PieceRef
 from .differences import refs_in
 from .marker import MARKER, is_checkpoint
 from .pending import lost_oldest, pending_inputs, require_acknowledged
 from .piece_files import from_bytes
+from .reader_offsets import read_note
 from .records import Records, record_name
 
 

@@ -15,10 +15,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.release import VERSION
-from evercurrent.core.schema import DIFF, EPOCH, listed
+from evercurrent.core.data.release import VERSION
+from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
-from ..delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
+from ..connectors.delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
 from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
 from .drivers import Driver, Place, driven

@@ -41,11 +41,11 @@ from typing import TypeVar
 
 import polars as pl
 
-from evercurrent.core.errors import EvercurrentError
-from evercurrent.core.schema import listed
+from evercurrent.core.data.errors import EvercurrentError
+from evercurrent.core.data.schema import listed
 
 from .. import apps
-from ..engine import Engine
+from ..engine.engine import Engine
 
 Made = Iterable[tuple[str, pl.DataFrame] | tuple[str, pl.DataFrame, datetime]]
 Inputs = Callable[[int], Made]

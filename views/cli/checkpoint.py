@@ -10,9 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.errors import CheckpointError
-from evercurrent.core.instants import shown
-from evercurrent.core.saved import PAYLOAD, SUM
+from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.instants import shown
+from evercurrent.core.state.snapshot import PAYLOAD, SUM
 
 from ..checkpoint import Commit, CommitLog, Pieces
 from ..checkpoint.compacting import compact as compacted
@@ -21,7 +22,6 @@ from ..checkpoint.rebucket import rebucket as rebucketed
 from ..checkpoint.rebucket import to_go_on_from
 from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
 from ..checkpoint.verifying import verify as verified
-from ..durations import microseconds
 from ..store import Store, store_at
 from .guards import errors_said
 from .options import Debug

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import polars as pl
 from rich.console import Console
 
-from evercurrent.core.schema import listed
+from evercurrent.core.data.schema import listed
 
-from ..engine import Engine
-from ..sources import Source
+from ..dataframe.source import Source
+from ..engine.engine import Engine
 from .applications import Application, ApplicationError, durable
 
 GROUP = "evercurrent.drivers"

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import polars as pl
 
-from ..files import Batch, Reader
-from ..log_files import LogFile
+from ..connectors.files import Batch, Reader
+from ..connectors.log_files import LogFile
 from .applications import Arrivals, Made
 from .guards import Stop
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from evercurrent.core.errors import EvercurrentError
+from evercurrent.core.data.errors import EvercurrentError
 
 LISTED = re.compile(r"\n(?=- )")
 """Where an error that says several things begins the next one."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from evercurrent.core.schema import listed
+from evercurrent.core.data.schema import listed
 
-from ..files import Reader
+from ..connectors.files import Reader
 from .applications import Application, ApplicationError
 from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
 from .guards import Stop

@@ -9,11 +9,11 @@ from functools import partial
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import InputError
-from evercurrent.core.schema import listed
+from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import listed
 
-from ..delta_files import DeltaFile
+from ..connectors.delta_files import DeltaFile
 from .applications import Application
 from .drivers import Driver
 from .feeds import Chunk, Feed

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.schema import DIFF, EPOCH
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 from .tables import changes_table, counted, duration, ordered, rate, span, table_of, texts
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.schema import DIFF
+from evercurrent.core.data.schema import DIFF
 
 from .drivers import Driver
 from .screens import Shown, Tally

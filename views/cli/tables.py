@@ -8,8 +8,8 @@ from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.json_texts import as_text, is_far
-from evercurrent.core.schema import DIFF, EPOCH
+from evercurrent.core.columns.json_texts import as_text, is_far
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 
 def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

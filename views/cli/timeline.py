@@ -7,7 +7,7 @@ import polars as pl
 import typer
 from rich.console import Console
 
-from evercurrent.core.schema import listed
+from evercurrent.core.data.schema import listed
 
 from ..timeline.of_view import pane_keys
 from ..timeline.timeline import SUFFIXES

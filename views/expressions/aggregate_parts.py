@@ -6,22 +6,22 @@ from typing import Any, NoReturn
 
 import polars as pl
 
-from evercurrent.core.aggregates import (
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.group.aggregates import (
     Additive,
     AdditiveKind,
     Aggregate,
     Column,
+    FirstBy,
     Order,
-    Pick,
-    Whole,
+    RecomputedAggregate,
 )
-from evercurrent.core.errors import PlanError
 
 from .declared import Expression
 from .known_schemas import resolved
-from .order_free import SINGLE, Arranging
+from .order_insensitive import SINGLE, Arranging
 from .polars_tree import read, write
-from .row_by_row import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
+from .rowwise import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
 from .showing import text
 from .tree import Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
 
@@ -70,7 +70,7 @@ class Rows:
         return pl.when(self.where).then(self.value)
 
 
-class Parts:
+class AggregateCompiler:
     """Collects the prepared columns and the aggregates that expressions over a group are made of.
 
     Equal columns and equal aggregates are one. Generated names begin with two underscores, or with as many
@@ -131,7 +131,9 @@ class Parts:
         if not arranging.inputs:
             self.refuse(SINGLE, node)
         inputs = tuple(arranging.inputs)
-        return self.part(Whole, dtype=self.group_dtype(node), inputs=inputs, expr=write(arranged), order=())
+        return self.part(
+            RecomputedAggregate, dtype=self.group_dtype(node), inputs=inputs, expr=write(arranged), order=()
+        )
 
     # What is collected.
 
@@ -164,7 +166,7 @@ class Parts:
         """The value of the first row by an order, among those where a condition is true."""
         condition = None if where is None else self.prepare(where)
         return self.part(
-            Pick, dtype=dtype, input=self.prepare(value), order=self.ordered(order), where=condition
+            FirstBy, dtype=dtype, input=self.prepare(value), order=self.ordered(order), where=condition
         )
 
     def ordered(self, order: Sequence[SortKey]) -> tuple[Order, ...]:
@@ -246,7 +248,7 @@ def _is_series(node: Node) -> bool:
     return isinstance(node, Literal) and node.dtype == "series"
 
 
-Rule = Callable[[Parts, Node], pl.Expr | None]
+Rule = Callable[[AggregateCompiler, Node], pl.Expr | None]
 """What an aggregate becomes; None where it is to be computed from the whole group."""
 
 

@@ -5,22 +5,22 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.aggregates import Distinct, Whole
+from evercurrent.core.group.aggregates import Distinct, RecomputedAggregate
 
-from .aggregate_parts import COUNT, Parts, Rows, Rule, SortKey, tree_of
-from .order_free import NO_ORDER
+from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rule, SortKey, tree_of
+from .order_insensitive import NO_ORDER
 from .polars_tree import write
-from .row_by_row import Obstacle
+from .rowwise import Obstacle
 from .tree import Call, Node, without_renaming
 
 _NOT_NUMBERS: Obstacle = ("it aggregates numbers, and its values are none", "cast them first")
 _NOT_BOOLEAN: Obstacle = ("it aggregates Booleans, and its values are none", "compare them with something")
 
 
-def _of_rows(rule: Callable[[Parts, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
+def _of_rows(rule: Callable[[AggregateCompiler, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
     """A rule for aggregates of one input, where that is row by row but for filters and a sort."""
 
-    def apply(parts: Parts, node: Node) -> pl.Expr | None:
+    def apply(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
         rows = parts.rows(node.inputs[0])
         if rows is None:
             return None
@@ -31,32 +31,32 @@ def _of_rows(rule: Callable[[Parts, Rows, Node, pl.DataType], pl.Expr | None]) -
     return apply
 
 
-def _len(parts: Parts, node: Node) -> pl.Expr:
+def _len(parts: AggregateCompiler, node: Node) -> pl.Expr:
     return parts.additive("len", None, COUNT)
 
 
-def _count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _count(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if option(node, "include_nulls"):
         return parts.length(rows)
     return parts.additive("count", rows.masked, COUNT)
 
 
-def _null_count(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _null_count(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     return parts.null_count(rows)
 
 
-def _has_nulls(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _has_nulls(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     return parts.null_count(rows) > 0
 
 
-def _sum(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _sum(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if isinstance(dtype, pl.Duration):
         return parts.additive("sum", rows.masked.cast(pl.Int64), pl.Int64()).cast(dtype)
     is_count = parts.row_dtype(rows.value) == pl.Boolean
     return parts.additive("sum", rows.masked, COUNT if is_count else dtype)
 
 
-def _mean(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _mean(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if not dtype.is_temporal():
         return parts.additive("mean", rows.masked, dtype)
     # As polars has it: the mean of days or of time units in floating point, cut to the unit of the result.
@@ -65,29 +65,29 @@ def _mean(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     return (mean * unit).cast(pl.Int64).cast(dtype)
 
 
-def _var(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _var(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     return parts.additive("var", rows.masked, dtype, ddof=option(node, "ddof"))
 
 
-def _std(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _std(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     return parts.additive("std", rows.masked, dtype, ddof=option(node, "ddof"))
 
 
-def _any(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _any(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     found = parts.additive("any", _as_boolean(parts, rows, node), dtype)
     if option(node, "ignore_nulls"):
         return found
     return pl.when(found | (parts.null_count(rows) == 0)).then(found)
 
 
-def _all(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _all(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     found = parts.additive("all", _as_boolean(parts, rows, node), dtype)
     if option(node, "ignore_nulls"):
         return found
     return pl.when(~found | (parts.null_count(rows) == 0)).then(found)
 
 
-def _as_boolean(parts: Parts, rows: Rows, node: Node) -> pl.Expr:
+def _as_boolean(parts: AggregateCompiler, rows: Rows, node: Node) -> pl.Expr:
     dtype = parts.row_dtype(rows.value)
     if dtype == pl.Boolean:
         return rows.masked
@@ -96,20 +96,20 @@ def _as_boolean(parts: Parts, rows: Rows, node: Node) -> pl.Expr:
     return rows.masked.cast(pl.Boolean)
 
 
-def _moment(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> None:
+def _moment(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
     # Over no rows polars takes any type for these, and so tells of a mistake only when there is data.
     given = parts.row_dtype(rows.value)
     if given.is_nested() or given in (pl.String, pl.Binary, pl.Categorical, pl.Enum):
         parts.refuse(_NOT_NUMBERS, node)
 
 
-def _bitwise(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> None:
+def _bitwise(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
     # Of nulls alone polars makes one thing in a select and another in a group_by.
     if dtype == pl.Boolean:
         parts.refuse(("polars leaves open what it gives for nulls", "use any() or all()"), node)
 
 
-def _n_unique(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _n_unique(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     distinct = parts.part(Distinct, dtype=COUNT, input=parts.prepare(rows.masked))
     if rows.where is None:
         return distinct
@@ -118,24 +118,24 @@ def _n_unique(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Ex
     return distinct - masked_out.cast(COUNT) + (parts.null_count(rows) > 0).cast(COUNT)
 
 
-def _min(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _min(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     nan_first = option(node, "propagate_nans")
     return parts.pick(dtype, rows.masked, _from_smallest(parts, rows.masked, nan_first))
 
 
-def _max(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _max(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     nan_first = option(node, "propagate_nans")
     return parts.pick(dtype, rows.masked, _from_largest(parts, rows.masked, nan_first))
 
 
-def _from_smallest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list[SortKey]:
+def _from_smallest(parts: AggregateCompiler, value: pl.Expr, nan_first: bool = False) -> list[SortKey]:
     ascending: SortKey = (value, False, True)
     if nan_first and parts.row_dtype(value).is_float():
         return [(value.is_nan(), True, True), ascending]
     return [ascending]
 
 
-def _from_largest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list[SortKey]:
+def _from_largest(parts: AggregateCompiler, value: pl.Expr, nan_first: bool = False) -> list[SortKey]:
     # NaN sorts above all numbers, but is the maximum only where there is no number.
     descending: SortKey = (value, True, True)
     if not nan_first and parts.row_dtype(value).is_float():
@@ -143,15 +143,15 @@ def _from_largest(parts: Parts, value: pl.Expr, nan_first: bool = False) -> list
     return [descending]
 
 
-def _max_by(parts: Parts, node: Node) -> pl.Expr | None:
+def _max_by(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
     return _extreme(parts, node, node.inputs, _from_largest)
 
 
-def _min_by(parts: Parts, node: Node) -> pl.Expr | None:
+def _min_by(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
     return _extreme(parts, node, node.inputs, _from_smallest)
 
 
-def _get(parts: Parts, node: Node) -> pl.Expr | None:
+def _get(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
     value, index = node.inputs
     index = without_renaming(index)
     extremes = {"arg_max": _from_largest, "arg_min": _from_smallest}
@@ -161,7 +161,10 @@ def _get(parts: Parts, node: Node) -> pl.Expr | None:
 
 
 def _extreme(
-    parts: Parts, node: Node, inputs: Sequence[Node], order: Callable[[Parts, pl.Expr], list[SortKey]]
+    parts: AggregateCompiler,
+    node: Node,
+    inputs: Sequence[Node],
+    order: Callable[[AggregateCompiler, pl.Expr], list[SortKey]],
 ) -> pl.Expr | None:
     rows, by = (parts.rows(each) for each in inputs)
     if rows is None or by is None or not rows.pairs_with(by):
@@ -170,36 +173,38 @@ def _extreme(
     return parts.pick(parts.group_dtype(node), rows.value, keys, by.among(by.value.is_not_null()).where)
 
 
-def _first(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _first(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     order = rows.order or _default_order(parts, node, descending=False)
     return _picked(parts, rows, node, dtype, [*order, (rows.value, False, True)])
 
 
-def _last(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
+def _last(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     turned = [(by, not descending, not nulls_last) for by, descending, nulls_last in rows.order]
     order = turned or _default_order(parts, node, descending=True)
     return _picked(parts, rows, node, dtype, [*order, (rows.value, True, True)])
 
 
-def _picked(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType, order: list[SortKey]) -> pl.Expr:
+def _picked(
+    parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType, order: list[SortKey]
+) -> pl.Expr:
     if node.name.endswith("non_null"):
         rows = rows.among(rows.value.is_not_null())
     return parts.pick(dtype, rows.value, order, rows.where)
 
 
-def _default_order(parts: Parts, node: Node, *, descending: bool) -> list[SortKey]:
+def _default_order(parts: AggregateCompiler, node: Node, *, descending: bool) -> list[SortKey]:
     if parts.default_order is None:
         parts.refuse(NO_ORDER, node)
     return [(pl.col(parts.default_order), descending, True)]
 
 
-def _joined(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+def _joined(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
     if isinstance(parts.row_dtype(rows.value), pl.Duration):
         parts.refuse(("polars has no text for a Duration", "make text of it, as with .dt.to_string()"), node)
     return _listed(parts, rows, node, dtype)
 
 
-def _listed(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
+def _listed(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr | None:
     if not rows.order:
         return None
     value = pl.col(parts.prepare(rows.value))
@@ -210,7 +215,9 @@ def _listed(parts: Parts, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr
     order = parts.ordered(rows.order)
     inputs += [each.column for each in order]
     expr = write(node.with_inputs([tree_of(value)]))
-    return parts.part(Whole, dtype=dtype, inputs=tuple(dict.fromkeys(inputs)), expr=expr, order=order)
+    return parts.part(
+        RecomputedAggregate, dtype=dtype, inputs=tuple(dict.fromkeys(inputs)), expr=expr, order=order
+    )
 
 
 def option(node: Node, name: str) -> Any:

@@ -10,16 +10,16 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from evercurrent.core.aggregates import Column
-from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import forbid_reserved, listed, require_characters, require_columns
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import forbid_reserved, listed, require_characters, require_columns
+from evercurrent.core.group.aggregates import Column
 
 from .deep_expressions import DEEPEST, naming, require_shallow, with_room
 from .elementwise import elementwise
 from .expansion import expanded
 from .known_schemas import planned_schema, selected_schema
 from .polars_tree import UnreadableError, form_of, read, without_python_renaming, write
-from .row_by_row import PYTHON, Obstacle, obstacle
+from .rowwise import PYTHON, Obstacle, obstacle
 from .showing import shown
 from .tree import Column as ColumnNode
 from .tree import Node, columns_of, copied, without_renaming

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 
 from .polars_tree import TooDeepError
 

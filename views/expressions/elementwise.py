@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from evercurrent.core.aggregates import Column as OutputColumn
+from evercurrent.core.group.aggregates import Column as OutputColumn
 
 from .deep_expressions import with_room
 from .polars_tree import read, write

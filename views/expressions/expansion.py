@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import polars as pl
 import polars.selectors as cs
 
-from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import listed, require_columns
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import listed, require_columns
 
 from .known_schemas import resolved
 from .polars_tree import write

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.errors import PlanError, first_line
+from evercurrent.core.data.errors import PlanError, first_line
 
 from .polars_tree import form_of
 

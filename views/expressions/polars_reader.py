@@ -16,29 +16,8 @@ from .polars_forms import (
     function_forms,
     structure_forms,
 )
-from .polars_values import (
-    CODECS,
-    UnknownFormError,
-    frozen,
-    literal_of,
-    selector_of,
-    shortened,
-    single,
-)
-from .tree import (
-    Aggregate,
-    Alias,
-    Call,
-    Cast,
-    Column,
-    Element,
-    Field,
-    Nested,
-    Node,
-    Option,
-    Over,
-    Rename,
-)
+from .polars_values import CODECS, UnknownFormError, frozen, literal_of, selector_of, shortened, single
+from .tree import Aggregate, Alias, Call, Cast, Column, Element, Field, Nested, Node, Option, Over, Rename
 
 
 def node_of(body: Any) -> Node:

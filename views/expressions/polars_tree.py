@@ -18,25 +18,14 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 
 from .message_pack import packed, unpacked
 from .polars_forms import VERSION
 from .polars_reader import node_of
-from .polars_values import (
-    LostNumberError,
-    UnknownFormError,
-    dumped,
-)
+from .polars_values import LostNumberError, UnknownFormError, dumped
 from .polars_writer import body_of
-from .tree import (
-    Call,
-    Literal,
-    Nested,
-    Node,
-    Option,
-    Values,
-)
+from .tree import Call, Literal, Nested, Node, Option, Values
 
 _T = TypeVar("_T")
 

@@ -13,25 +13,8 @@ from .polars_forms import (
     Form,
     forms_by_our_names,
 )
-from .polars_values import (
-    CODECS,
-    thawed,
-    written_literal,
-)
-from .tree import (
-    Alias,
-    Call,
-    Cast,
-    Column,
-    Element,
-    Field,
-    Literal,
-    Nested,
-    Node,
-    Over,
-    Rename,
-    Selector,
-)
+from .polars_values import CODECS, thawed, written_literal
+from .tree import Alias, Call, Cast, Column, Element, Field, Literal, Nested, Node, Over, Rename, Selector
 
 
 def body_of(node: Node) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..dtype_text import dtype_text
+from .dtype_text import dtype_text
 from .polars_tree import UnreadableError, form_of, read, series_of, without_python_renaming
 from .tree import (
     Alias,

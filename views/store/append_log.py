@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from evercurrent.core.errors import CorruptFileError, MissingFileError
+from evercurrent.core.data.errors import CorruptFileError, MissingFileError
 
 from .acknowledged import Acknowledged
 from .acknowledged_file import AcknowledgedFile

@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CorruptFileError, MissingFileError
+from evercurrent.core.data.errors import CorruptFileError, MissingFileError
 
 from .acknowledged_file import NO_ENDS, AcknowledgedFile, read_journal_ends
 from .journal import WITHOUT_JOURNAL, Entry, entries_of

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CorruptFileError
+from evercurrent.core.data.errors import CorruptFileError
 
 from .acknowledged_file import AcknowledgedFile
 from .protocol import JOURNALS, Buffer, size_of

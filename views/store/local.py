@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CheckpointError, CorruptFileError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError
 
 from .acknowledged import Acknowledged
 from .acknowledged_file import AcknowledgedFile, read_acknowledged

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 
 try:
     import fcntl

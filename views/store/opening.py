@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 
 from .local import LocalStore
 from .protocol import Store

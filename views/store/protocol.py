@@ -10,7 +10,7 @@ from typing import Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError
 
 from .acknowledged import Acknowledged
 

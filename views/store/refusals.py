@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evercurrent.core.errors import (
+from evercurrent.core.data.errors import (
     CheckpointError,
     CheckpointWarning,
     EvercurrentError,

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from evercurrent.core.errors import CheckpointError, CheckpointWarning, NameTakenError, first_line
-from evercurrent.core.release import install_command
+from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, NameTakenError, first_line
+from evercurrent.core.data.release import install_command
 
 from .acknowledged import Acknowledged
 from .append_log import entries_in, require_none

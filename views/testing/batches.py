@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from ..engine import Engine
+from ..engine.engine import Engine
 
 BEGINNING = 1_704_067_200_000_000
 """2024-01-01, when random histories begin."""

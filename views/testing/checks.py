@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.panes import PANE_INFO
-from evercurrent.core.schema import DIFF, listed
+from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF, listed
+from evercurrent.core.eventtime.panes.panes import PANE_INFO
 
-from ..engine import Engine
-from ..view import View
+from ..engine.engine import Engine
+from ..engine.view import View
 from .batches import BEGINNING, Batch, History
 from .times import as_datetime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evercurrent.core.errors import InputError
+from evercurrent.core.data.errors import InputError
 
 from .times import Times
 from .transcripts import WINDOWS, Transcript

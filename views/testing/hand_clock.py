@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from evercurrent.core.errors import InputError
+from evercurrent.core.data.errors import InputError
 
 from .times import Times, as_datetime, midnight
 

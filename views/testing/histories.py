@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.watermarks import ByHand
-from evercurrent.core.schema import DIFF
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.watermarks.kinds import ByHand
 
-from ..engine import Engine
-from ..sources import Source
+from ..dataframe.source import Source
+from ..engine.engine import Engine
 from .batches import BEGINNING, Batch, History
 from .times import as_datetime
 

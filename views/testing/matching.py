@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evercurrent.core.schema import DIFF
+from evercurrent.core.data.schema import DIFF
 
 
 def equal(wanted: Any, found: Any) -> bool:

@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evercurrent.core.errors import InputError
-from evercurrent.core.schema import listed
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import listed
 
-from ..engine import Engine
+from ..engine.engine import Engine
 from .play import Play, play
 from .runner import Report, run_transcript
 from .transcripts import ENGINE, Transcript

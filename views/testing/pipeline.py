@@ -9,16 +9,16 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.triggers import Trigger
-from evercurrent.core.eventtime.windows import Window
-from evercurrent.core.schema import listed
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import listed
+from evercurrent.core.eventtime.triggers.kinds import Trigger
+from evercurrent.core.eventtime.windows.kinds import Window
 
-from .. import triggers, windows
-from ..collection import Collection
-from ..engine import Engine
-from ..plan import Stamp
-from ..view import View
+from ..dataframe import triggers, windows
+from ..dataframe.collection import Collection
+from ..engine.engine import Engine
+from ..engine.view import View
+from ..plan.plan import Stamp
 from .times import Times, as_datetime
 from .transcripts import Transcript
 

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import InputError
-from evercurrent.core.schema import DIFF, EPOCH, listed
+from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
-from ..engine import Engine
-from ..view import View
+from ..engine.engine import Engine
+from ..engine.view import View
 from .hand_clock import HandClock
 from .matching import Expectation, told
 from .rows import Row, RowWords

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evercurrent.core.errors import EvercurrentError
+from evercurrent.core.data.errors import EvercurrentError
 
 from .hand_clock import HandClock
 from .on_engine import run_case

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.errors import InputError
-from evercurrent.core.schema import DIFF, listed
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF, listed
 
 from .matching import Attribute, Expectation, left_over
 from .times import Times

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evercurrent.core.clock import END_OF_TIME
-from evercurrent.core.errors import InputError
-from evercurrent.core.schema import DIFF, EPOCH, listed
+from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
 from .figures import figure_transcript
 from .matching import told

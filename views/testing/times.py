@@ -9,11 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import InputError
-from evercurrent.core.instants import DAY, UNITS, instant_of
-
-from ..durations import microseconds
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.instants import DAY, UNITS, instant_of
 
 _UTC = pl.Datetime("us", "UTC")
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evercurrent.core.errors import FileError, InputError
-from evercurrent.core.schema import listed
+from evercurrent.core.data.errors import FileError, InputError
+from evercurrent.core.data.schema import listed
 
 WINDOWS, FIGURES, ENGINE = "window-transcript/1", "paper-figures/1", "engine-transcript/1"
 FORMATS = (WINDOWS, FIGURES, ENGINE)

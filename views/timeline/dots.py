@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from evercurrent.core.clock import START_OF_TIME
+from evercurrent.core.data.clock import START_OF_TIME
 
 from . import style
 from .axes import lasting

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.errors import PlanError
 
 from . import style
 from .axes import ClockFace, Scale

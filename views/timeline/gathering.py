@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import InputError
-from evercurrent.core.eventtime.panes import PANE_INFO
-from evercurrent.core.eventtime.windows import WINDOW_END, WINDOW_START
-from evercurrent.core.schema import DIFF, EPOCH, listed, require_columns
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF, EPOCH, listed, require_columns
+from evercurrent.core.eventtime.panes.panes import PANE_INFO
+from evercurrent.core.eventtime.windows.kinds import WINDOW_END, WINDOW_START
 
 from .labels import key_labels, labels
 from .recording import Recording, instants

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from evercurrent.core.json_texts import as_text, is_far, json_values
+from evercurrent.core.columns.json_texts import as_text, is_far, json_values
 
 
 def labels(column: pl.Series) -> pl.Series:

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import polars as pl
 
-from evercurrent.core.errors import PlanError
-from evercurrent.core.ledger import Refused
-from evercurrent.core.schema import EPOCH, listed, require_columns
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import EPOCH, listed, require_columns
+from evercurrent.core.state.ledger import Refused
 
-from ..plan import BOUNDS, Group, Input, Plan, PlanId, WindowedGroup
-from ..run_log import RunLog
+from ..epochs.run_log import RunLog
+from ..plan.plan import BOUNDS, Group, Input, Plan, PlanId, WindowedGroup
 from .drawing import Look
 from .gathering import NOT_VALUES, Choice, SourceRows
 from .timeline import Timeline, timeline_of
@@ -21,7 +21,7 @@ Key = object | Sequence[object] | Mapping[str, object]
 """The value of a key column, those of several in their order, or by name."""
 
 
-class Kept(Protocol):
+class RecordedRun(Protocol):
     """What an engine keeps of a run."""
 
     @property
@@ -40,7 +40,7 @@ def timeline_of_view(
     plan: Plan,
     place: PlanId,
     deltas: pl.DataFrame,
-    kept: Kept,
+    kept: RecordedRun,
     *,
     value: str | None,
     label: str | None,
@@ -132,7 +132,7 @@ def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...]
 
 
 def _sources(
-    where: str, plan: Plan, place: PlanId, kept: Kept, label: str | None, choice: Choice
+    where: str, plan: Plan, place: PlanId, kept: RecordedRun, label: str | None, choice: Choice
 ) -> dict[str, SourceRows]:
     """The sources of a view that have event time, with what came of them."""
     log, found, schemas = kept.log, {}, {}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 
 from .recording import Recording, instants
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
-from evercurrent.core.errors import PlanError
-from evercurrent.core.schema import listed
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import listed
 
 STANDINGS = ("late", "refused")
 TIMINGS = ("EARLY", "ON_TIME", "LATE")

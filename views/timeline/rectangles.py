@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evercurrent.core.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 
 from . import style
 from .dots import shortened

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from evercurrent.core.errors import PlanError
+from evercurrent.core.data.errors import PlanError
 
 from .drawing import Look, draw
 from .gathering import Choice, SourceRows, gathered

@@ -1,0 +1,274 @@
+"""The compiled whole: nodes in dependency order, and the states behind them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import NewType, cast
+
+from ..columns.key_hash import KeyHash, hashing_by, in_force
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..eventtime.watermarks.holds import HeldWatermark
+from ..eventtime.watermarks.source_clock import SourceClock
+from ..state.ledger import Ledger
+from ..state.protocol import State
+from .placement import ANYWHERE, Placement
+from .protocol import Operator, Waking
+
+NodeId = NewType("NodeId", int)
+
+
+@dataclass(slots=True)
+class Node:
+    """A place in the circuit: an operator, the nodes whose deltas it takes, and what was measured there.
+
+    ``identity`` says what it computes, from the sources on; empty where nobody asked.
+    A node without inputs takes what arrived from outside under its name. ``only`` is a column and a value: of a change
+    in which no row has it there, the node, which has one input, would make nothing and stage nothing. ``seconds``, ``rows_in`` and
+    ``rows_out`` are totals over all epochs that were committed.
+    """
+
+    name: str
+    operator: Operator
+    inputs: tuple[NodeId, ...]
+    states: tuple[State, ...] = ()
+    placement: Placement = ANYWHERE
+    identity: str = ""
+    only: tuple[str, int | str] | None = None
+    seconds: float = 0.0
+    rows_in: int = 0
+    rows_out: int = 0
+
+
+MOST_LOOKED_UP = 4_096
+"""Of a change of more rows it is not asked which values are in it."""
+
+
+class Deltas(dict[NodeId, Delta]):
+    """The deltas of the nodes that were visited in an epoch; that of any other node is empty."""
+
+    def __init__(self, nodes: Sequence[Node], nothing: dict[NodeId, Delta]) -> None:
+        super().__init__()
+        self._nodes = nodes
+        self._nothing = nothing
+
+    def __missing__(self, node: NodeId) -> Delta:
+        """The delta of a node that was not visited. Made once for all epochs."""
+        nothing = self._nothing.get(node)
+        if nothing is None:
+            nothing = self._nothing[node] = Delta.empty(self._nodes[node].operator.schema)
+        return nothing
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDeltas:
+    """An epoch that is not committed yet: the deltas of the nodes that were visited, and the seconds each took."""
+
+    deltas: Deltas
+    seconds: dict[NodeId, float]
+
+
+class PlacementMissingError(AssertionError):
+    """A node with state does not say where its rows have to meet: a bug of ours, never of a user."""
+
+
+def _require_placement(name: str, operator: Operator, states: Sequence[State], placement: Placement) -> None:
+    """Check that it is known which rows have to meet where the state of a node is.
+
+    What buckets find for a ledger or a clock is put together by whoever runs them. Any other state is by some columns:
+    rows that are equal in these have to meet (``by``), or the node runs where one is that it reads (``reads``).
+    Forgotten, the node would be right in one bucket and wrong in several.
+
+    Raises:
+        PlacementMissingError: naming the node.
+    """
+    if placement.by is not None or placement.reads:
+        return
+    if not all(isinstance(state, Ledger | SourceClock | HeldWatermark) for state in states):
+        raise PlacementMissingError(
+            f"node {name!r} ({type(operator).__name__}) has state and no placement: with several buckets its rows would "
+            "not meet; add it with Placement(by=...), the columns by which its state is kept, or with reads=..."
+        )
+
+
+@dataclass(slots=True)
+class _Links:
+    """Who is visited because of whom, for so many nodes.
+
+    ``behind`` are the nodes that take the output of a node, but for those that take only rows with some value, which are
+    in ``chosen``, by column and value; ``readers`` are those that look at its state or findings,
+    ``entrances`` the nodes by the name under which rows arrive, ``waking`` those that may act without rows.
+    """
+
+    behind: list[list[NodeId]] = field(default_factory=list)
+    chosen: list[dict[str, dict[int | str, list[NodeId]]]] = field(default_factory=list)
+    readers: list[list[NodeId]] = field(default_factory=list)
+    entrances: dict[str, list[NodeId]] = field(default_factory=dict)
+    waking: set[NodeId] = field(default_factory=set)
+
+    def grow(self, nodes: Sequence[Node]) -> None:
+        """Take in the nodes that were added since."""
+        for place in map(NodeId, range(len(self.behind), len(nodes))):
+            node = nodes[place]
+            self.behind.append([])
+            self.chosen.append({})
+            self.readers.append([])
+            for source in dict.fromkeys(node.inputs):
+                if node.only is None:
+                    self.behind[source].append(place)
+                else:
+                    column, value = node.only
+                    self.chosen[source].setdefault(column, {}).setdefault(value, []).append(place)
+            for read in dict.fromkeys(node.placement.reads):
+                self.readers[read].append(place)
+            if not node.inputs:
+                self.entrances.setdefault(node.name, []).append(place)
+            if isinstance(node.operator, Waking):
+                self.waking.add(place)
+
+    def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
+        """The nodes that have something to do with a change."""
+        if not len(delta):
+            return
+        yield from self.behind[place]
+        for column, nodes in self.chosen[place].items():
+            if len(delta) > MOST_LOOKED_UP:
+                values: Iterable[int | str] = nodes
+            else:
+                values = delta.frame.get_column(column).unique().to_list()
+            for value in values:
+                yield from nodes.get(value, ())
+
+
+@dataclass(slots=True)
+class Circuit:
+    """Nodes as a list: every node refers to earlier ones only, so the order of the list is the order of work.
+
+    An epoch has two phases. First operators read the states as of the epoch before and return their
+    deltas; then all states commit, and a commit cannot fail. So a self-join needs no special case, and a
+    failure anywhere leaves no trace.
+
+    A node is visited in an epoch that brings it rows, in which a node that it reads (``Placement.reads``) is visited,
+    or in which it wakes by itself (``Waking``); so an epoch costs the nodes that it touches, and not those that
+    there are. In epoch 0 all are visited, and whenever ``visits_all``, which changes no delta and no state.
+    ``key_hash`` is what the keys in its states are hashed by: what is in force where it is made, if nothing else is said.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    visits_all: bool = False
+    key_hash: KeyHash = field(default_factory=in_force)
+    _known_states: set[int] = field(default_factory=set)
+    _links: _Links = field(default_factory=_Links)
+    _nothing: dict[NodeId, Delta] = field(default_factory=dict)
+    _found: set[NodeId] | None = None
+    """The waking nodes that had something to do in the last epoch: what they found then is there until they are visited again."""
+
+    def add(
+        self,
+        name: str,
+        operator: Operator,
+        *inputs: NodeId,
+        states: Sequence[State] = (),
+        placement: Placement = ANYWHERE,
+        only: tuple[str, int | str] | None = None,
+    ) -> NodeId:
+        """Add a node behind its inputs."""
+        assert all(node < len(self.nodes) for node in inputs), (name, inputs)
+        _require_placement(name, operator, states, placement)
+        self.nodes.append(Node(name, operator, inputs, tuple(states), placement, only=only))
+        for state in states:
+            if id(state) not in self._known_states:
+                self._known_states.add(id(state))
+                self.states.append(state)
+        return NodeId(len(self.nodes) - 1)
+
+    def evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> EpochDeltas:
+        """The first phase of an epoch: the nodes' deltas, with what outlives the epoch staged.
+
+        ``commit`` or ``discard`` has to follow, the latter also when this raises.
+        """
+        self._links.grow(self.nodes)
+        evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
+        deltas, before, found = evaluated.deltas, self._found, set[NodeId]()
+        self._found = None
+        with hashing_by(self.key_hash):
+            for place in self._visited(now, arrived, deltas, before, found):
+                node, begun = self.nodes[place], time.perf_counter()
+                if node.inputs:
+                    deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
+                else:
+                    given = arrived.get(node.name) or Delta.empty(node.operator.schema)
+                    deltas[place] = node.operator.step(now, given)
+                evaluated.seconds[place] = time.perf_counter() - begun
+        self._found = found
+        return evaluated
+
+    def _visited(
+        self,
+        now: Now,
+        arrived: Mapping[str, Delta],
+        deltas: Deltas,
+        before: Iterable[NodeId] | None,
+        found: set[NodeId],
+    ) -> Iterator[NodeId]:
+        """The nodes to visit, in their order; ``deltas`` is filled by whoever steps them.
+
+        ``before`` are the waking nodes that had something to do in the last epoch, ``found`` becomes those of this one.
+        """
+        links = self._links
+        if now.epoch == 0 or self.visits_all:
+            found |= links.waking
+            yield from map(NodeId, range(len(self.nodes)))
+            return
+        due = {
+            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
+        }
+        # These have nothing to do but to forget what they found, and so do their readers: one visit, and no more.
+        # After a failure, or a start, it is not known which they are.
+        stale = set(links.waking if before is None else before)
+        waiting = [*(due | stale | links.waking)]
+        heapify(waiting)
+        while waiting:
+            place = heappop(waiting)
+            if place in deltas:
+                continue  # It was here twice.
+            acts = place in due or (place in links.waking and self._wakes(place, now))
+            if not (acts or place in stale):
+                continue
+            if acts and place in links.waking:
+                found.add(place)
+            yield place
+            reached = list(links.reached(place, deltas[place]))
+            due.update(reached)
+            (due if acts else stale).update(links.readers[place])
+            for other in (*reached, *links.readers[place]):
+                heappush(waiting, other)
+
+    def _wakes(self, place: NodeId, now: Now) -> bool:
+        return cast(Waking, self.nodes[place].operator).wakes_on_time(now)
+
+    def commit(self, evaluated: EpochDeltas) -> None:
+        """The second phase: what was staged is the state. Cannot fail."""
+        deltas = evaluated.deltas
+        for place in deltas:
+            node = self.nodes[place]
+            for read in node.placement.reads:
+                if read not in deltas:  # What was read in vain is noted there.
+                    self._commit_states(NodeId(read))
+            self._commit_states(place)
+            node.seconds += evaluated.seconds[place]
+            node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
+            node.rows_out += len(deltas[place])
+
+    def _commit_states(self, place: NodeId) -> None:
+        for state in self.nodes[place].states:
+            state.commit()
+
+    def discard(self) -> None:
+        """Leave everything as it was before ``evaluate``."""
+        for state in self.states:
+            state.discard()

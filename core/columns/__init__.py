@@ -1,0 +1,1 @@
+"""Columns of values: their words and hashes, groups, exact sums, and values as texts."""

@@ -1,0 +1,96 @@
+"""What time it is inside an epoch: processing time, and how far event time is complete. Never read from the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NewType, Protocol
+
+Epoch = NewType("Epoch", int)
+"""Number of an atomic step of the engine: 1 for the first, without gaps. 0 is "before any input"."""
+
+
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The clocks of one epoch, recorded with its input so that a replay sees the same ones.
+
+    ``processing_time`` is when the batch was accepted, in UTC.
+    """
+
+    epoch: Epoch
+    processing_time: datetime
+
+    @property
+    def instant(self) -> int:
+        """The processing time in microseconds since 1970-01-01 UTC."""
+        return (self.processing_time - _ORIGIN) // _MICROSECOND
+
+
+START_OF_TIME = -(2**62)
+"""The watermark of which nothing is known yet, in microseconds; far enough from the ends of int64 to add to."""
+
+END_OF_TIME = 2**62
+"""The watermark after the last row: nothing more will come."""
+
+
+class Clock(Protocol):
+    """How far event time is complete: no more rows are expected with an event time below the watermark.
+
+    Instants are microseconds since 1970-01-01 UTC.
+    """
+
+    @property
+    def before(self) -> int:
+        """The watermark as of the last commit: rows of this epoch are late if they are behind it."""
+        ...
+
+    @property
+    def now(self) -> int:
+        """The watermark after the rows of this epoch; valid once the nodes upstream have stepped."""
+        ...
+
+
+class UnknownClock:
+    """The clock of a collection whose sources declare no event time: nothing is ever known to be complete."""
+
+    before = START_OF_TIME
+    now = START_OF_TIME
+
+
+class Earliest:
+    """The clock of several inputs: the minimum of their watermarks (Dataflow Model, section 2.3)."""
+
+    def __init__(self, clocks: Sequence[Clock]) -> None:
+        self.parts = tuple(clocks)
+
+    @property
+    def before(self) -> int:
+        """The least of the watermarks as of the last commit."""
+        return min(clock.before for clock in self.parts)
+
+    @property
+    def now(self) -> int:
+        """The least of the watermarks after this epoch's rows."""
+        return min(clock.now for clock in self.parts)
+
+
+class Latest:
+    """The clock that is ahead of others: what is complete for one of them is complete."""
+
+    def __init__(self, clocks: Sequence[Clock]) -> None:
+        self.parts = tuple(clocks)
+
+    @property
+    def before(self) -> int:
+        """The greatest of the watermarks as of the last commit."""
+        return max(clock.before for clock in self.parts)
+
+    @property
+    def now(self) -> int:
+        """The greatest of the watermarks after this epoch's rows."""
+        return max(clock.now for clock in self.parts)

@@ -1,0 +1,67 @@
+"""The change of one epoch: rows with signed counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import consolidated_rows
+from ..columns.kernels import Ints, gather
+from .schema import DIFF, with_diff
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delta:
+    """Rows with diffs: the change of a collection in one epoch.
+
+    ``frame`` holds the data columns and, last, ``_diff`` (Int64, no nulls). A delta is *consolidated* when
+    each row stands in it once and no diff is zero. Linear operators neither need nor restore that form, so
+    it is a promise that a delta makes (``is_consolidated``) and that ``consolidate`` fulfils, where it is
+    needed: at the edge of the circuit and in front of users.
+    """
+
+    frame: pl.DataFrame
+    is_consolidated: bool = False
+
+    @staticmethod
+    def empty(schema: pl.Schema) -> Delta:
+        """The delta without rows over these data columns."""
+        return Delta(with_diff(schema).to_frame(), is_consolidated=True)
+
+    @staticmethod
+    def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:
+        """Rows and their diffs, side by side."""
+        return Delta(pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
+
+    def __len__(self) -> int:
+        """The number of entries, each a row with its diff."""
+        return self.frame.height
+
+    @property
+    def diffs(self) -> Ints:
+        """The diffs as int64, one per entry."""
+        diffs: Ints = self.frame.get_column(DIFF).to_numpy()
+        return diffs
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The data columns, without ``_diff``."""
+        return pl.DataFrame(self.frame.get_columns()[:-1])
+
+    def consolidate(self) -> Delta:
+        """The same change with each row once and no zero, rows in order of first appearance.
+
+        Cost: two hashes and one sort of the entries; nothing when the promise is already made.
+        """
+        if self.is_consolidated:
+            return self
+        keep, diffs = consolidated_rows(self.rows, self.diffs)
+        if keep is None:
+            return Delta(self.frame, is_consolidated=True)
+        return Delta.of(gather(self.rows, keep), diffs, is_consolidated=True)
+
+    def negate(self) -> Delta:
+        """The change that undoes this one."""
+        return Delta.of(self.rows, np.negative(self.diffs), is_consolidated=self.is_consolidated)

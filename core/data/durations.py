@@ -1,0 +1,91 @@
+"""Lengths of time and instants as users write them, into the microseconds that the core counts in."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from typing import Any
+
+import polars as pl
+
+from .clock import END_OF_TIME
+from .errors import InputError, PlanError
+from .instants import UNITS, instant_of
+
+LONGEST = 2**61
+"""Lengths of time are below this, 73,000 years: sums of an instant and a length do not wrap."""
+
+CALENDAR = ("mo", "q", "y")
+"""Units of polars that have no fixed length."""
+
+_TEXT = re.compile(r"([+-]?)((?:\d+[a-z]+)+)")
+_PART = re.compile(r"(\d+)([a-z]+)")
+_MICROSECOND = timedelta(microseconds=1)
+_EXAMPLE = 'write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta'
+
+
+def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = False) -> int:
+    """A length of time in microseconds: text as polars spells it, or a ``timedelta``.
+
+    Units are w, d (24 hours), h, m, s, ms and us, one sign may stand in front. The sum is exact; the parser of
+    polars, which agrees, wraps round at some 292,000 years. ``where`` names the argument in messages.
+
+    Raises:
+        PlanError: not such text, a calendar unit, too long, or zero or negative where that has no meaning.
+
+    >>> microseconds("delay", "1h30m"), microseconds("delay", timedelta(seconds=1))
+    (5400000000, 1000000)
+    """
+    length = what // _MICROSECOND if isinstance(what, timedelta) else _parsed(where, what)
+    if abs(length) >= LONGEST:
+        raise PlanError(f"{where}: {what!r} is too long a time; it must be below 73,000 years")
+    if length < 0 and not negative:
+        raise PlanError(
+            f"{where}: {what!r} is negative; give a time of {'0 or more' if zero else 'more than 0'}"
+        )
+    if length == 0 and not zero:
+        raise PlanError(f"{where}: {what!r} is no time at all; give more than 0")
+    return length
+
+
+def _parsed(where: str, text: Any) -> int:
+    if isinstance(text, bool) or not isinstance(text, str):
+        raise PlanError(f"{where}: {text!r} is no length of time; {_EXAMPLE}")
+    parts = _TEXT.fullmatch(text)
+    if parts is None:
+        raise PlanError(f"{where}: {text!r} is no length of time; {_EXAMPLE}")
+    length = nanoseconds = 0
+    for count, unit in _PART.findall(parts[2]):
+        if unit in CALENDAR:
+            raise PlanError(
+                f"{where}: {text!r} has no fixed length, as months and years differ; use days, as in '30d' "
+                "(windows by the calendar: calendar('1mo'))"
+            )
+        if unit == "ns":
+            nanoseconds += int(count)
+        elif unit in UNITS:
+            length += int(count) * UNITS[unit]
+        else:
+            raise PlanError(f"{where}: {text!r}: there is no unit {unit!r}; there are {', '.join(UNITS)}")
+    if nanoseconds % 1000:
+        raise PlanError(f"{where}: {text!r} is finer than a microsecond, which is as fine as time is kept")
+    length += nanoseconds // 1000
+    return -length if parts[1] == "-" else length
+
+
+def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
+    """An instant beside a column of event time of this type, in microseconds since 1970-01-01 UTC.
+
+    A datetime with a zone is converted; one without is read as UTC where the column has no zone, and refused where
+    it has one. A date is its midnight in UTC. ``END_OF_TIME`` is itself.
+
+    Raises:
+        InputError: anything else; ``where`` names the source.
+    """
+    if isinstance(moment, int) and not isinstance(moment, bool) and moment == END_OF_TIME:
+        return END_OF_TIME
+    if not isinstance(moment, date):
+        raise InputError(
+            f"{where}: the watermark {moment!r} is no time; give a datetime, or END_OF_TIME if no more rows will come"
+        )
+    return instant_of(where, moment, event_time)

@@ -1,0 +1,122 @@
+"""Instants and lengths of time: out of columns and datetimes, and back into what a person reads.
+
+An instant is a whole number of microseconds since 1970-01-01 UTC. Times without a zone are read as UTC.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+
+import numpy as np
+import polars as pl
+
+from ..columns.kernels import Ints, Mask, physical
+from .clock import END_OF_TIME, START_OF_TIME
+from .errors import InputError
+
+DAY = 86_400_000_000
+"""Microseconds in 24 hours."""
+
+UNITS = {"w": 7 * DAY, "d": DAY, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+"""The units in which a length of time is written, as polars has them."""
+
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def instants_in(column: pl.Series) -> tuple[Ints, Mask | None]:
+    """The instants of a column of dates or datetimes, rounded down, and which of them can be counted with.
+
+    None in place of the mask: all of them can. A null cannot, nor what is so far away that sums would wrap.
+    """
+    values, scale = physical(column), resolution(column.dtype)
+    if _is_fine(column.dtype):
+        values = values // 1000
+    bound = END_OF_TIME // scale
+    within = not len(values) or (-bound < int(values.min()) and int(values.max()) < bound)
+    if within and not column.has_nulls():
+        return values * scale if scale > 1 else values, None
+    usable = (values > -bound) & (values < bound)
+    if column.has_nulls():
+        usable &= column.is_not_null().to_numpy()
+    return np.where(usable, values, 0) * scale, usable
+
+
+def resolution(dtype: pl.DataType) -> int:
+    """How many microseconds lie between two neighbouring instants of a column of this type, at least 1."""
+    if dtype == pl.Date:
+        return DAY
+    return 1000 if isinstance(dtype, pl.Datetime) and dtype.time_unit == "ms" else 1
+
+
+def column_of_instants(name: str, instants: Ints, dtype: pl.DataType) -> pl.Series:
+    """Instants as a column of dates or datetimes, rounded down; the inverse of ``instants_in``."""
+    values = instants * 1000 if _is_fine(dtype) else instants // resolution(dtype)
+    return pl.Series(name, values).cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
+
+
+def can_hold(dtype: pl.DataType, instant: int) -> bool:
+    """Whether a column of this type can hold the instant: nanoseconds reach from 1677 to 2262."""
+    return not _is_fine(dtype) or abs(instant) < 2**63 // 1000
+
+
+def _is_fine(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns"
+
+
+def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
+    """The instant of a date or datetime beside a column of this type.
+
+    Raises:
+        InputError: a time without a zone, where the column has one.
+    """
+    if not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time())
+    if moment.tzinfo is None:
+        zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
+        if zone is not None:
+            raise InputError(
+                f"{where}: {moment!r} has no time zone, and the column of event time is in {zone}; "
+                "give it one, as datetime(2026, 1, 31, tzinfo=UTC)"
+            )
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _ORIGIN) // _MICROSECOND
+
+
+def time_of(instant: int) -> datetime | None:
+    """The instant as a datetime in UTC; None at the start and the end of time, and beyond the years 1 to 9999."""
+    try:
+        return _ORIGIN + timedelta(microseconds=instant)
+    except OverflowError:
+        return None
+
+
+def shown(instant: int) -> str:
+    """The instant as text.
+
+    >>> shown(90_000_000)
+    '1970-01-01 00:01:30 UTC'
+    """
+    if instant <= START_OF_TIME:
+        return "the start of time"
+    if instant >= END_OF_TIME:
+        return "the end of time"
+    moment = time_of(instant)
+    if moment is None:
+        return f"{instant} microseconds since 1970"
+    return f"{moment.replace(tzinfo=None)} UTC"
+
+
+def spelled(length: int) -> str:
+    """A length of time in microseconds as text that polars reads.
+
+    >>> spelled(5_400_000_000), spelled(-1_500_000), spelled(0)
+    ('1h30m', '-1s500ms', '0s')
+    """
+    if not length:
+        return "0s"
+    rest, parts = abs(length), []
+    for unit, size in UNITS.items():
+        count, rest = divmod(rest, size)
+        parts += [f"{count}{unit}"] if count else []
+    return ("-" if length < 0 else "") + "".join(parts)

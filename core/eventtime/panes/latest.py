@@ -1,0 +1,91 @@
+"""The last pane of each key and window, where panes stand beside those before them."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import group
+from ...columns.kernels import Ints, Keys, Mask, gather, key_words, stack
+from ...data.clock import Now
+from ...data.delta import Delta
+from ...data.schema import DIFF
+from ...data.tags import tagged
+from ...state.lookup import Found, all_rows
+from ...state.partitioning import KeyColumns
+from ...state.protocol import State
+from ...state.purge import entries_gone
+from ...state.run import Layout, Run, empty_run, make_run
+from ...state.spine import Spine
+from ..triggers.firing import Firing, places_among
+from .panes import Panes
+
+
+@tagged("core.eventtime.latest:LatestPanes")
+class LatestPanes:
+    """Of the panes of each window the last one; of accumulating panes, so, what retracting ones would be.
+
+    A pane replaces the one before, and those of the windows that merged into its window. A window that has lost all its
+    rows has no accumulating pane; a discarding one stands, as it says what came and went.
+    State: the last pane of every window that may emit another. A window that is closed is purged from it: its last pane
+    stays where it was emitted to. Cost: the windows that emit, close or merge.
+    """
+
+    heeds_time = True
+
+    def __init__(self, panes: Panes) -> None:
+        self.schema = panes.schema
+        self._panes = panes
+        self._keys = KeyColumns.of(panes.spec.keys, panes.spec.by)
+        self.spine = Spine(Layout(panes.schema, by_row=True), self._keys.route)
+        self._nothing = Delta.empty(panes.schema)
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        return [self.spine]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Minus the panes that are replaced, plus those that came."""
+        (delta,) = deltas
+        firing = self._panes.firing
+        if not (len(delta) or len(firing.keys) or len(firing.closed) or firing.moves is not None):
+            return self._nothing
+        came = self._keys.words(delta.frame)
+        replaced = self._replaced(firing, came)
+        own = all_rows(self.spine, replaced)
+        entries = [(came, delta.rows, delta.diffs), (replaced.take(own.owners), own.payload, -own.diffs)]
+        out = [(own.payload, -own.diffs), (delta.rows, delta.diffs)]
+        if firing.moves is not None and len(firing.moves.old):
+            olds = group(firing.moves.old)
+            moved = all_rows(self.spine, olds.keys)
+            heirs = firing.moves.new.take(olds.first_entries[moved.owners])
+            joined = places_among(heirs, replaced) >= 0
+            entries.append((olds.keys.take(moved.owners), moved.payload, -moved.diffs))
+            entries.append(_part(heirs, moved, ~joined))
+            _, rows, diffs = _part(heirs, moved, joined)
+            out.append((rows, -diffs))
+        run = self._run([entry for entry in entries if len(entry[0])])
+        closed = firing.closed
+        self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)
+        return Delta.of(stack([rows for rows, _ in out]), np.concatenate([diffs for _, diffs in out]))
+
+    def _replaced(self, firing: Firing, came: Keys) -> Keys:
+        """The windows, ascending, whose last pane is another one now, or none."""
+        if self._panes.spec.mode != "accumulating":
+            return group(came).keys
+        emptied = firing.keys.take(np.flatnonzero(~firing.holds_rows))
+        return group(Keys.concat([came, emptied])).keys
+
+    def _run(self, entries: list[tuple[Keys, pl.DataFrame, Ints]]) -> Run:
+        if not entries:
+            return empty_run(self.spine.layout)
+        payload = stack([rows for _, rows, _ in entries])
+        words, diffs = Keys.concat([keys for keys, _, _ in entries]), np.concatenate([n for *_, n in entries])
+        rows = key_words(payload.get_columns(), payload.height)
+        return make_run(self.spine.layout, words, payload, {DIFF: diffs}, rows)
+
+
+def _part(keys: Keys, found: Found, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
+    places = np.flatnonzero(mask)
+    return keys.take(places), gather(found.payload, places), found.diffs[places]

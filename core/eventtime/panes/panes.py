@@ -1,0 +1,360 @@
+"""Panes: what is said of a window when it speaks, and what is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import group
+from ...columns.kernels import Index, Ints, Keys, Mask, gather, key_words, physical, stack
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
+from ...data.delta import Delta
+from ...data.schema import DIFF
+from ...data.tags import tagged
+from ...state.lookup import Found, all_rows
+from ...state.partitioning import KeyColumns
+from ...state.protocol import State
+from ...state.purge import payload_of
+from ...state.run import Layout, make_run, run_of_groups
+from ...state.spine import Spine
+from ..triggers.firing import EARLY, Firing, places_among
+
+Mode = Literal["discarding", "accumulating", "retracting"]
+
+TIMINGS = ("EARLY", "ON_TIME", "LATE")
+
+PANE_INFO = pl.Schema(
+    {
+        "pane_index": pl.Int64(),
+        "nonspeculative_index": pl.Int64(),
+        "timing": pl.String(),
+        "is_first": pl.Boolean(),
+        "is_last": pl.Boolean(),
+        "pane_processing_time": pl.Datetime("us", "UTC"),
+        "pane_watermark": pl.Datetime("us", "UTC"),
+    }
+)
+"""What a pane may say of itself."""
+
+PANES, ON_TIME_PANES, BOUND = "panes", "on time", "end"
+"""What is counted of a window: its panes, those of them that are not early, and the end they were counted for."""
+
+
+class Grouped(Protocol):
+    """Who knows the row of a group as it is now."""
+
+    def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
+        """Which of these ascending, distinct groups are there, or are in ``even``, and their rows."""
+        ...
+
+
+class Fired(Protocol):
+    """Who knows which windows speak in this epoch."""
+
+    firing: Firing
+
+
+@dataclass(frozen=True, slots=True)
+class PaneSpec:
+    """How panes refine each other, and what is written on them.
+
+    ``keys`` are the columns that tell one (key, window) from another, ``by`` the first of them if only these tell where
+    windows are kept, ``window_end`` the column of ends if it
+    is not among them. ``stamp`` names the column that the watermark is written to, ``dated`` the one of event time
+    taken from the rows: a pane of no rows has that of its window's end.
+    """
+
+    mode: Mode
+    keys: tuple[str, ...]
+    always: bool = False
+    info: bool = False
+    by: tuple[str, ...] | None = None
+    window_end: str | None = None
+    stamp: str | None = None
+    dated: str | None = None
+
+
+@tagged("core.eventtime.panes:Panes")
+class Panes:
+    """Speak for the windows that fire.
+
+    Discarding: the row of what came since the last pane. Accumulating: the row as it is now. Retracting: the
+    row as it is now, after minus every row that it replaces: the last pane of the window, and those of all the
+    windows that merged into it. A row that has not changed is not said again, unless ``always``.
+    State: what was last said of every open window, by window; discarding keeps none of it, nor does accumulating ``always``.
+    Cost: the windows that fire, close or merge.
+    """
+
+    heeds_time = True
+
+    def __init__(
+        self, rows: pl.Schema, schema: pl.Schema, spec: PaneSpec, fired: Fired, grouped: Grouped, clock: Clock
+    ) -> None:
+        self.schema = schema
+        self._rows = rows
+        self.spec = spec
+        self._fired = fired
+        self._grouped = grouped
+        self._clock = clock
+        route = KeyColumns.of(spec.keys, spec.by).route
+        self.spoken = Spine(Layout(schema, by_row=True), route)
+        self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})), route)
+        self._nothing = Delta.empty(schema)
+        # A session may be filed under its words and have begun elsewhere when it last spoke.
+        fixed = spec.keys if spec.window_end is None else spec.keys[:-1]
+        self._compared = [name for name in rows if name not in fixed]
+        self._is_counted = spec.info or spec.always
+        # Where nothing is taken back and nothing is left unsaid, it does not matter what was said before.
+        self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always)
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        return [self.spoken, self.counts]
+
+    @property
+    def firing(self) -> Firing:
+        """What becomes of windows in this epoch."""
+        return self._fired.firing
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The panes of the windows that fire in this epoch."""
+        firing = self.firing
+        if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
+            return self._nothing
+        is_log = self._is_log
+        # A window that holds rows speaks, even of no rows since the last time.
+        even = firing.holds_rows if self.spec.mode == "discarding" and self.spec.always else None
+        exists, rows = self._grouped.rows(firing.keys, even=even)
+        if even is not None:
+            rows = self._dated(self._with_known_names(firing.keys.take(np.flatnonzero(exists)), rows))
+        said = _LastPanes.none(self._rows) if is_log else self._said(firing)
+        speaks = exists.copy() if is_log else self._speaks(firing, exists, rows, said)
+        if self.spec.always:
+            speaks |= exists
+        # The place of each speaking window that has a row among the rows, which are of those that exist.
+        place = np.cumsum(exists) - 1
+        new = gather(rows, place[speaks & exists])
+        panes = self._written(now, firing, np.flatnonzero(speaks & exists), new)
+        if is_log:
+            return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
+        return self._spoken(firing, speaks, speaks & exists, said, panes)
+
+    # What was said before
+
+    def _said(self, firing: Firing) -> _LastPanes:
+        """The last panes of the windows that fire or close, and of those that became part of others."""
+        own = all_rows(self.spoken, firing.keys)
+        moves = firing.moves
+        if moves is None or not len(moves.old):
+            return _LastPanes(
+                own, own.owners, Keys(np.zeros(0, np.uint64)), _nobody(own), np.zeros(0, np.intp)
+            )
+        olds = group(moves.old)
+        moved = all_rows(self.spoken, olds.keys)
+        of = moves.new.take(olds.first_entries[moved.owners])
+        return _LastPanes(
+            own, own.owners, olds.keys.take(moved.owners), moved, places_among(of, firing.keys), of
+        )
+
+    def _speaks(self, firing: Firing, exists: Mask, rows: pl.DataFrame, said: _LastPanes) -> Mask:
+        """Which of the firing windows have something new to say: another row, or none where there was one."""
+        size = len(firing.keys)
+        count = np.bincount(said.places, minlength=size) + np.bincount(
+            said.moved_places[said.moved_places >= 0], minlength=size
+        )
+        speaks: Mask = np.where(exists, count != 1, count != 0).astype(np.bool_)
+        once = np.flatnonzero(exists & (count == 1))
+        if not len(once):
+            return speaks
+        entry = np.full(size, -1)
+        entry[said.places] = np.arange(len(said.places))
+        alone = once[entry[once] >= 0]
+        # Of a window that was moved and is alone, the bounds have changed.
+        speaks[np.setdiff1d(once, alone)] = True
+        place = np.cumsum(exists) - 1
+        before, after = entry[alone], place[alone]
+        for name in self._compared:
+            column, now = said.own.payload.get_column(name), rows.get_column(name)
+            differs = column.gather(before).ne_missing(now.gather(after)).to_numpy()
+            speaks[alone[differs]] = True
+        return speaks
+
+    # What is said now
+
+    def _written(self, now: Now, firing: Firing, places: Index, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows as panes: with the watermark and what they say of themselves, where that is asked for."""
+        columns = rows.get_columns()
+        if self.spec.stamp is not None:
+            columns.append(self._stamp(self.spec.stamp, rows))
+        if self._is_counted:
+            counted = self._counted(firing, places, rows)
+            if self.spec.info:
+                columns += self._info(now, firing, places, counted)
+        return pl.DataFrame(columns)
+
+    def _stamp(self, name: str, rows: pl.DataFrame) -> pl.Series:
+        """The watermark; while it is no time, the end of the window less a microsecond."""
+        watermark, dtype = self._clock.now, self.schema[name]
+        if START_OF_TIME < watermark < END_OF_TIME or "window_end" not in rows.columns:
+            return _instants(name, [watermark], rows.height, dtype)
+        return pl.Series(name, physical(rows.get_column("window_end")) - 1).cast(dtype)
+
+    def _info(self, now: Now, firing: Firing, places: Index, counted: Mapping[str, Ints]) -> list[pl.Series]:
+        timing = firing.timing[places]
+        index, on_time = counted[PANES], counted[ON_TIME_PANES]
+        names = pl.Series(TIMINGS, dtype=pl.String)
+        utc = PANE_INFO["pane_watermark"]
+        return [
+            pl.Series("pane_index", index),
+            pl.Series("nonspeculative_index", np.where(timing == EARLY, on_time - 1, on_time)),
+            names.gather(pl.Series(timing, dtype=pl.UInt32)).alias("timing"),
+            pl.Series("is_first", index == 0),
+            pl.Series("is_last", firing.is_last[places]),
+            _instants("pane_processing_time", [now.instant], len(places), utc),
+            _instants("pane_watermark", [self._clock.now], len(places), utc),
+        ]
+
+    def _counted(self, firing: Firing, places: Index, rows: pl.DataFrame) -> dict[str, Ints]:
+        """How many panes the speaking windows had before, with these bounds; counts the ones of now."""
+        moves = firing.moves
+        gone = [firing.over] if moves is None else [firing.over, moves.old]
+        keys = group(Keys.concat([firing.keys, *gone])).keys
+        before = self.counts.totals(keys)
+        nothing = np.zeros(len(keys), np.int64)
+        after = {name: before.get(name, nothing).copy() for name in (PANES, ON_TIME_PANES, BOUND)}
+        speaking = places_among(firing.keys.take(places), keys)
+        ends = nothing[: len(speaking)]
+        if self.spec.window_end is not None:
+            ends = physical(rows.get_column(self.spec.window_end))
+        other = speaking[after[BOUND][speaking] != ends]
+        after[PANES][other] = after[ON_TIME_PANES][other] = 0
+        counted = {name: after[name][speaking] for name in (PANES, ON_TIME_PANES)}
+        after[BOUND][speaking] = ends
+        after[PANES][speaking] += 1
+        after[ON_TIME_PANES][speaking] += firing.timing[places] != EARLY
+        for over in gone:
+            ended = places_among(over, keys)
+            for column in after.values():
+                column[ended] = 0
+        names = self._names(keys, speaking, rows)
+        change = {name: column - before.get(name, nothing) for name, column in after.items()}
+        self.counts.stage(run_of_groups(group(keys), names, change))
+        return counted
+
+    def _names(self, keys: Keys, speaking: Index, rows: pl.DataFrame) -> pl.DataFrame:
+        known = payload_of(self.counts, self.counts.delta, keys)
+        place = np.arange(len(keys))
+        place[speaking] = len(keys) + np.arange(len(speaking))
+        fresh = pl.DataFrame([rows.get_column(name) for name in self.spec.keys])
+        return gather(stack([known, fresh]), place) if known.width else known
+
+    def _dated(self, rows: pl.DataFrame) -> pl.DataFrame:
+        name = self.spec.dated
+        if name is None or "window_end" not in rows.columns:
+            return rows
+        return rows.with_columns(pl.col(name).fill_null(pl.col("window_end") - pl.duration(microseconds=1)))
+
+    def _with_known_names(self, keys: Keys, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with the key columns of windows that have spoken, which the grouping has forgotten."""
+        names = [rows.get_column(name) for name in self.spec.keys]
+        if not names:
+            return rows
+        counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
+        known = payload_of(self.counts, self.counts.delta, keys)
+        place = np.arange(len(keys)) + np.where(counted, 0, len(keys))
+        return rows.with_columns(gather(stack([known, pl.DataFrame(names)]), place).get_columns())
+
+    def _spoken(
+        self, firing: Firing, speaks: Mask, has_row: Mask, said: _LastPanes, panes: pl.DataFrame
+    ) -> Delta:
+        """Minus what is replaced, plus what stands now; and the same in the state, for windows that stay open."""
+        own, moved = said.own, said.moved
+        replaced = np.flatnonzero(speaks[said.places])
+        joined = np.flatnonzero(said.moved_places >= 0)
+        joined = joined[speaks[said.moved_places[joined]]]
+        self._keep(firing, speaks, has_row, said, panes, joined)
+        if self.spec.mode == "accumulating":
+            return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
+        parts = [gather(own.payload, replaced), gather(moved.payload, joined), panes]
+        diffs = [-own.diffs[replaced], -moved.diffs[joined], np.ones(panes.height, np.int64)]
+        out = Delta.of(stack(parts), np.concatenate(diffs))
+        return out if len(out) else self._nothing
+
+    def _keep(
+        self,
+        firing: Firing,
+        speaks: Mask,
+        has_row: Mask,
+        said: _LastPanes,
+        panes: pl.DataFrame,
+        joined: Index,
+    ) -> None:
+        """Stage what was last said: by window, and nothing of a window that is over."""
+        own, moved = said.own, said.moved
+        over = np.flatnonzero(speaks[said.places] | firing.is_over[said.places])
+        stays = np.flatnonzero(~firing.is_over[has_row])
+        carried = np.setdiff1d(np.arange(len(moved.owners)), joined)
+        quiet = _quiet_ends(firing)
+        silent = all_rows(self.spoken, quiet) if len(quiet) else _nobody(own)
+        entries = [
+            (firing.keys.take(own.owners[over]), gather(own.payload, over), -own.diffs[over]),
+            (said.moved_keys, moved.payload, -moved.diffs),
+            (said.moved_to.take(carried), gather(moved.payload, carried), moved.diffs[carried]),
+            (quiet.take(silent.owners), silent.payload, -silent.diffs),
+            (
+                firing.keys.take(np.flatnonzero(has_row)[stays]),
+                gather(panes, stays),
+                np.ones(len(stays), np.int64),
+            ),
+        ]
+        entries = [entry for entry in entries if len(entry[0])]
+        if not entries:
+            return
+        payload = stack([rows for _, rows, _ in entries])
+        words = Keys.concat([keys for keys, _, _ in entries])
+        diffs = np.concatenate([diffs for _, _, diffs in entries])
+        rows = key_words(payload.get_columns(), payload.height)
+        self.spoken.stage(make_run(self.spoken.layout, words, payload, {DIFF: diffs}, rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LastPanes:
+    """The last panes of firing windows, by their ``places`` among these, and of windows that moved.
+
+    ``moved_keys`` are the windows that these are filed under, ``moved_to`` those that they are part of now,
+    ``moved_places`` the places of the latter among the firing ones, -1 where they do not fire.
+    """
+
+    own: Found
+    places: Index
+    moved_keys: Keys
+    moved: Found
+    moved_places: Index
+    moved_to: Keys = Keys(np.zeros(0, np.uint64))  # noqa: RUF009
+
+    @staticmethod
+    def none(schema: pl.Schema) -> _LastPanes:
+        """Nothing was said, or it does not matter."""
+        nobody = Found(np.zeros(0, np.intp), schema.to_frame(), np.zeros(0, np.int64))
+        return _LastPanes(nobody, nobody.owners, Keys(np.zeros(0, np.uint64)), nobody, nobody.owners)
+
+
+def _nobody(like: Found) -> Found:
+    return Found(np.zeros(0, np.intp), like.payload.clear(), np.zeros(0, np.int64))
+
+
+def _quiet_ends(firing: Firing) -> Keys:
+    """The windows that are over without firing."""
+    places = places_among(firing.over, firing.keys)
+    return firing.over.take(np.flatnonzero(places < 0))
+
+
+def _instants(name: str, instants: list[int], height: int, dtype: pl.DataType) -> pl.Series:
+    """One instant in every row; null where it is no instant."""
+    known = [None if instant in (START_OF_TIME, END_OF_TIME) else instant for instant in instants]
+    return pl.Series(name, known, pl.Int64).cast(dtype).new_from_index(0, height).alias(name)

@@ -1,0 +1,172 @@
+"""Rows that have not been spoken yet, by window: what discarding panes of merging windows are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import group
+from ...columns.kernels import Index, Keys, gather, key_words, physical, stack
+from ...data.clock import Now
+from ...data.delta import Delta
+from ...data.schema import DIFF
+from ...data.tags import tagged
+from ...state.lookup import all_rows
+from ...state.partitioning import WORDS, KeyColumns, Route
+from ...state.protocol import State
+from ...state.purge import entries_gone
+from ...state.run import Layout, make_run
+from ...state.snapshot import KEY, SECOND, Saved
+from ...state.spine import Spine
+from ..triggers.firing import NO_KEYS, Merging, places_among
+from .panes import Fired
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class _Windows:
+    """A piece: the words of some windows, ascending."""
+
+    keys: Keys
+
+
+class EmittedWindows:
+    """The windows that spoke in the epoch before: their rows are no longer pending."""
+
+    def __init__(self, route: Route | None = WORDS) -> None:
+        self.route = route
+        self._committed = _Windows(NO_KEYS)
+        self._staged: _Windows | None = None
+
+    @property
+    def keys(self) -> Keys:
+        """The words of these windows, ascending."""
+        return self._committed.keys
+
+    def stage(self, keys: Keys) -> None:
+        """Make ready to remember these, and these alone."""
+        self._staged = _Windows(keys)
+
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        if self._staged is not None:
+            self._committed, self._staged = self._staged, None
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        self._staged = None
+
+    @property
+    def entries(self) -> int:
+        """How many windows are remembered."""
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.keys.nbytes
+
+    def saved(self) -> Saved:
+        """See ``State``: one piece, or none."""
+        windows = self._committed if self._staged is None else self._staged
+        return Saved((windows,) if len(windows.keys) else (), {})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``. Several pieces, as of several buckets, are one."""
+        self._committed, self._staged = _Windows(NO_KEYS), None
+        if len(saved.pieces) == 1:
+            (self._committed,) = saved.pieces
+        elif saved.pieces:
+            self._committed = _Windows(group(Keys.concat([piece.keys for piece in saved.pieces])).keys)
+
+    def columns_of(self, piece: _Windows) -> pl.DataFrame:
+        """See ``State``."""
+        return pl.DataFrame(dict(zip((KEY, SECOND), piece.keys.words(), strict=False)))
+
+    def piece_of(self, columns: pl.DataFrame) -> _Windows:
+        """See ``State``."""
+        words = [columns.get_column(name).to_numpy() for name in (KEY, SECOND) if name in columns.columns]
+        return _Windows(Keys(*words))
+
+
+@tagged("core.eventtime.pending:PendingRows")
+class PendingRows:
+    """The rows of each session that came since it last spoke.
+
+    When sessions become one, so do their pending rows. What was spoken is taken back from here in the epoch after:
+    the panes of this epoch are still made of it. Rows of a session that closes are forgotten without a word.
+    Input: rows with the start of their session, those that came in this epoch first. Only ever added to. ``keys``
+    are the columns by which a session is known, of which the first, ``by``, tell where it is kept.
+    Cost: the delta, the pending rows of sessions that spoke or merged.
+    """
+
+    heeds_time = True
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        start: str,
+        fired: Fired,
+        merging: Merging,
+        by: Sequence[str] | None = None,
+    ) -> None:
+        self.schema = schema
+        self._key_columns = KeyColumns.of(keys, by)
+        self.spine = Spine(Layout(schema, by_row=True), self._key_columns.route)
+        self.spoken = EmittedWindows(self._key_columns.route)
+        self._start = start
+        self._fired = fired
+        self._merging = merging
+        self._nothing = Delta.empty(schema)
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        return [self.spine, self.spoken]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change of what is pending."""
+        (delta,) = deltas
+        firing = self._fired.firing
+        came = Delta(delta.frame.head(self._merging.arrivals))
+        parts = [came] if len(came) else []
+        if len(self.spoken.keys):
+            said = all_rows(self.spine, self.spoken.keys)
+            parts.append(Delta.of(said.payload, -said.diffs))
+        if firing.moves is not None and len(firing.moves.old):
+            parts.append(self._moved(delta, firing.moves.old, firing.moves.new))
+        self._stage(parts, firing.closed)
+        open_still = places_among(firing.keys, firing.closed) < 0
+        self.spoken.stage(firing.keys.take(np.flatnonzero(open_still)))
+        return Delta(stack([part.frame for part in parts])) if parts else self._nothing
+
+    def _moved(self, delta: Delta, old: Keys, new: Keys) -> Delta:
+        """The pending rows of sessions that became part of others: minus as they were, plus as they are."""
+        olds = group(old)
+        pending = all_rows(self.spine, olds.keys)
+        own = places_among(olds.keys, self.spoken.keys)[pending.owners] < 0
+        rows, diffs = gather(pending.payload, np.flatnonzero(own)), pending.diffs[own]
+        owners = olds.first_entries[pending.owners[own]]
+        starts = self._starts(delta, new)[owners]
+        column = rows.get_column(self._start)
+        moved = pl.Series(self._start, starts).cast(column.dtype)
+        after = pl.DataFrame([moved if one.name == self._start else one for one in rows.get_columns()])
+        return Delta.of(stack([rows, after]), np.concatenate([-diffs, diffs]))
+
+    def _starts(self, delta: Delta, keys: Keys) -> Index:
+        """Where these sessions start: each of them has rows in this epoch."""
+        known = group(self._key_columns.words(delta.frame))
+        starts = physical(delta.frame.get_column(self._start))[known.first_entries]
+        return starts[places_among(keys, known.keys)]
+
+    def _stage(self, parts: Sequence[Delta], closed: Keys) -> None:
+        layout = self.spine.layout
+        frame = stack([part.frame for part in parts]) if parts else self._nothing.frame
+        payload = pl.DataFrame(frame.get_columns()[:-1])
+        words = self._key_columns.words(frame)
+        rows = key_words(payload.get_columns(), frame.height)
+        run = make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+        self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)

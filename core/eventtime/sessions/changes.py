@@ -1,0 +1,91 @@
+"""What became of sessions in an epoch: which went into which, and how far their ends moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from ...columns.kernels import Index, Ints, Keys, Mask, gather
+from ...data.delta import Delta
+from ...state.partitioning import KeyColumns
+from .batches import Batch
+from .cells import Cells
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Sessions that went into others: the words of each as it was, and of the one that its rows are in now."""
+
+    old: Keys
+    new: Keys
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """The cells that an epoch had to do with, and what they say of sessions.
+
+    ``ids`` are the columns by which a session is known: those of the key, by which it is kept, and last its start.
+    """
+
+    batch: Batch
+    cells: Cells
+    ids: pl.Schema
+
+    @cached_property
+    def moves(self) -> Moves | None:
+        """The sessions that went into others; None if there are none. Cost: the cells of keys whose sessions moved."""
+        cells = self.cells
+        concerned = np.zeros(len(self.batch.keys), np.bool_)
+        left = ~cells.now.exists | (cells.now.start != cells.was.start)
+        concerned[cells.key[cells.was.exists & left]] = True
+        cells = cells.take(np.flatnonzero(concerned[cells.key] & cells.was.exists))
+        if not len(cells):
+            return None
+        starts = np.flatnonzero(_differs(cells.key, cells.was.start))
+        stays = np.logical_or.reduceat(cells.now.exists & (cells.now.start == cells.was.start), starts)
+        heirs = np.where(cells.now.exists & cells.keeps, np.arange(len(cells)), len(cells))
+        heir = np.minimum.reduceat(heirs, starts)
+        went = np.flatnonzero(~stays & (heir < len(cells)))
+        if not len(went):
+            return None
+        keys = cells.key[starts[went]]
+        old, new = cells.was.start[starts[went]], cells.now.start[heir[went]]
+        ids = KeyColumns.of(tuple(self.ids), tuple(self.ids)[:-1])
+        return Moves(*(ids.words(self._sessions(keys, at)) for at in (old, new)))
+
+    def ends(self, gap: int) -> Delta:
+        """How far the end of each session moved, in microseconds, from 0 where it was not and to 0 where it is not."""
+        cells = self.cells
+        # What is and what was, cell by cell, so that most of what belongs to one session stands together.
+        tails = np.empty(2 * len(cells), np.bool_)
+        tails[::2], tails[1::2] = cells.tails(cells.now, gap), cells.tails(cells.was, gap)
+        places = np.flatnonzero(tails)
+        if not len(places):
+            return Delta.empty(self.ids)
+        cell, old = places >> 1, (places & 1).astype(np.bool_)
+        starts = np.where(old, cells.was.start[cell], cells.now.start[cell])
+        ends = np.where(old, -(cells.was.last[cell] + gap), cells.now.last[cell] + gap)
+        keys = cells.key[cell]
+        first = np.flatnonzero(_differs(keys, starts))
+        moved = np.add.reduceat(ends, first)
+        turned = np.flatnonzero(moved)
+        first = first[turned]
+        return Delta.of(self._sessions(keys[first], starts[first]), moved[turned])
+
+    def _sessions(self, keys: Index, starts: Ints) -> pl.DataFrame:
+        """Sessions by the numbers of their keys and their starts, as the columns by which they are known."""
+        *names, start = self.ids
+        columns = pl.DataFrame([self.batch.frame.get_column(name) for name in names])
+        named = gather(columns, self.batch.rows_of_keys[keys]).get_columns() if names else []
+        return pl.DataFrame([*named, pl.Series(start, starts).cast(self.ids[start])])
+
+
+def _differs(keys: Index, starts: Ints) -> Mask:
+    """Where a key and instant differ from those before; true for the first."""
+    differs = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=differs[1:])
+    differs[1:] |= starts[1:] != starts[:-1]
+    return differs

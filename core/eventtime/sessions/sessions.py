@@ -1,0 +1,230 @@
+"""Sessions: spans of a key's event time without a gap, kept while rows come in any order and go again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from ...columns.kernels import Ints, expand, stack
+from ...data.clock import Clock, Now
+from ...data.delta import Delta
+from ...data.tags import tagged
+from ...state.negative_counts import NeverBelowZero
+from ...state.partitioning import Route
+from ...state.protocol import State
+from ...state.run import Run, empty_run
+from ...state.timers import Timers
+from .batches import Batch
+from .cells import Cells, CellState
+from .changes import Changes, Moves
+from .rows import RowState
+
+START, END = "window_start", "window_end"
+
+
+@tagged("core.eventtime.sessions:Sessions")
+class Sessions:
+    """Every row with the start of the session that it is in.
+
+        session of a key = a longest row of its rows, by time, each less than the gap after the one before
+                         = [first instant, last instant + gap)
+
+    Rows come with the start and the end of their proto-session, [instant, instant + gap), in ``window_start`` and
+    ``window_end``. They go out with ``window_start`` only, the start of their session: its end is not in
+    them, so that a session that grows at its end moves no row. Where the start changes (an earlier row, a merge, a split,
+    a deletion) its rows are taken back and given again.
+
+    With ``lateness``, a session is closed when its end and the lateness have been passed by the clock: all that is
+    kept of it is purged, and nothing said. Without, it is kept.
+
+    No row stands less than zero times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
+
+    Cost: the delta, and the cells and rows of sessions whose start changes or that close.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        gap: int,
+        *,
+        lateness: int | None,
+        clock: Clock,
+        may_retract: bool,
+        never_below_zero: NeverBelowZero | None = None,
+    ) -> None:
+        self.schema = pl.Schema({name: dtype for name, dtype in schema.items() if name != END})
+        self.ids = pl.Schema({name: schema[name] for name in (*keys, START)})
+        self._keys = tuple(keys)
+        self._gap = gap
+        self._lateness = lateness
+        self._clock = clock
+        self._may_retract = may_retract
+        self._never_below_zero = never_below_zero
+        self._cells = CellState(gap)
+        self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
+        self._timers = Timers(Route("cell timers", gap=gap, lateness=lateness or 0))
+        self._nothing = Delta.empty(self.schema)
+        self.instants: Ints = np.zeros(0, np.int64)
+        self._changes: Changes | None = None
+
+    @property
+    def states(self) -> list[State]:
+        """What is to be committed."""
+        timers = [] if self._lateness is None else [self._timers]
+        return [self._cells.spine, self._rows.spine, *timers]
+
+    def is_due(self, now: Now) -> bool:
+        """Whether a step without rows might close a session."""
+        first = self._timers.first
+        return first is not None and first <= self._clock.now
+
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether a session may close."""
+        return self.is_due(now)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The rows that came or went, and those whose session starts elsewhere now."""
+        self._changes = None
+        delta = self._plain(deltas[0])
+        if not len(delta):
+            self._stage(None, None)
+            return self._nothing
+        batch = Batch.of(delta.frame, delta.diffs, self._keys, START, self._gap)
+        words = self._cells.words(batch.keys.take(batch.key), batch.number)
+        rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
+        added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
+        if self._never_below_zero is not None:
+            self._never_below_zero.require(*self._rows.counts_of_taken_back(added))
+        cells = batch.touched(self._cells.look_up(words))
+        cells = batch.without_retracted(cells, words.first, self._rows, added)
+        cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))
+        self._changes = Changes(batch, cells, self.ids)
+        run = self._cells.run(batch.keys, cells)
+        self._set_timers(batch, cells)
+        self._stage(run, added)
+        return self._output(batch, cells, rows)
+
+    def _plain(self, delta: Delta) -> Delta:
+        """The delta such that rows with positive diffs are there when it is over."""
+        if not len(delta) or (delta.diffs > 0).all():
+            return delta
+        delta = delta.consolidate()
+        assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
+        return delta
+
+    def _output(self, batch: Batch, cells: Cells, rows: pl.DataFrame) -> Delta:
+        """The rows that came or went, in their sessions now, and the rows of before that moved."""
+        starts = np.empty(len(batch.segments), np.int64)
+        own = cells.touched >= 0
+        starts[cells.touched[own]] = cells.now.start[own]
+        came = self._with_start(rows, batch.of_rows(starts))
+        moved = cells.take(np.flatnonzero(cells.moved))
+        self.instants = batch.instants
+        if not len(moved):
+            return Delta.of(came, batch.diffs)
+        keys = batch.keys.take(moved.key)
+        words = self._cells.words(keys, moved.number)
+        found = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
+        found = self._rows.standing(found)
+        instants = self._rows.instants(found)
+        self.instants = np.concatenate([batch.instants, instants, instants])
+        old = self._with_start(found.rows, moved.was.start[found.owners])
+        new = self._with_start(found.rows, moved.now.start[found.owners])
+        return Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
+
+    def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
+        column = pl.Series(START, starts).cast(self.schema[START])
+        return pl.DataFrame([column if one.name == START else one for one in rows.get_columns()])
+
+    # Closing
+
+    def _set_timers(self, batch: Batch, cells: Cells) -> None:
+        """Have every cell with which a session ends now looked at again when it may close."""
+        if self._lateness is None:
+            return
+        ended = cells.tails(cells.was, self._gap) & (cells.was.last <= cells.now.last)
+        ends = np.flatnonzero(cells.tails(cells.now, self._gap) & ~ended)
+        words = self._cells.words(batch.keys.take(cells.key[ends]), cells.number[ends])
+        self._timers.set(cells.now.last[ends] + self._gap + self._lateness, words)
+
+    def _stage(self, run: Run | None, added: Run | None) -> None:
+        purged = self._closed(run, added) if self._lateness is not None else None
+        gone, gone_rows = purged if purged is not None else (None, None)
+        cells, rows = self._cells.spine, self._rows.spine
+        if run is not None and added is not None:
+            cells.stage(run, gone)
+            rows.stage(added, gone_rows)
+        elif gone is not None and gone_rows is not None:
+            cells.stage(empty_run(cells.layout), gone)
+            rows.stage(empty_run(rows.layout), gone_rows)
+
+    def _closed(self, run: Run | None, added: Run | None) -> tuple[Run, Run] | None:
+        """What takes away the cells and the rows of all sessions that the clock has passed by."""
+        assert self._lateness is not None
+        due = self._timers.due(self._clock.now)
+        if not len(due):
+            return None
+        found = self._cells.look_up(due, run)
+        there = np.flatnonzero(found.exists)
+        words, found = due.take(there), found.take(there)
+        number = found.last // self._gap
+        keys = self._cells.key_words(words, number)
+        after = self._cells.look_up(self._cells.words(keys, number + 1), run)
+        tails = ~(after.exists & (after.first - found.last < self._gap))
+        closes = found.last + self._gap + self._lateness
+        passed = closes <= self._clock.now
+        again = np.flatnonzero(tails & ~passed)
+        self._timers.set(closes[again], words.take(again))
+        over = np.flatnonzero(tails & passed)
+        if not len(over):
+            return None
+        # All cells from the one of a session's start to its last hold rows.
+        number, owners = expand(found.start[over] // self._gap, number[over] + 1)
+        keys = keys.take(over).take(owners)
+        words = self._cells.words(keys, number)
+        cells = self._cells.look_up(words, run)
+        runs = self._rows.spine.runs
+        rows = self._rows.read(words.first, keys, number, runs if added is None else (*runs, added))
+        return self._cells.purge(words, cells), self._rows.purge(rows)
+
+    # What others read within the epoch
+
+    @property
+    def arrivals(self) -> int:
+        """So many leading entries of the output are rows that came or went in this epoch; the rest have moved."""
+        return 0 if self._changes is None else len(self._changes.batch.diffs)
+
+    @property
+    def moves(self) -> Moves | None:
+        """The sessions that went into others in this epoch; None if there are none.
+
+        Of a session that is split, the part with its start is still that session. If no part has it, the session went
+        where the earliest of its rows went.
+        """
+        return None if self._changes is None else self._changes.moves
+
+    def ends(self) -> Delta:
+        """How far the ends of sessions moved in this epoch: what ``SessionEnds`` says."""
+        return Delta.empty(self.ids) if self._changes is None else self._changes.ends(self._gap)
+
+
+@tagged("core.eventtime.sessions:SessionEnds")
+class SessionEnds:
+    """How far the ends of sessions moved, as the diffs of their ids: what adds up to the end of each.
+
+        ends(A)[key, start] = last instant of that session + gap, in microseconds since 1970-01-01 UTC
+
+    Rows are the keys and ``window_start``. Reads what ``Sessions`` found in the same epoch, of which it is given
+    the output for the order of steps. That a session closes is not said. Cost: the sessions whose end moved.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.schema = sessions.ids
+        self._sessions = sessions
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change of the ends."""
+        return self._sessions.ends()

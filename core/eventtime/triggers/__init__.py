@@ -1,0 +1,1 @@
+"""When a window emits: kinds of triggers, and their states as columns."""

@@ -1,0 +1,89 @@
+"""What the rows of an epoch say to the trigger of each window: how many came or went, sums of columns, patterns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import consolidated_rows
+from ...columns.kernels import Index, Ints, Mask, physical
+from ...data.delta import Delta
+from .firing import Merging
+from .kinds import Pattern, Trigger, every_part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """What a trigger is told of the rows of an epoch, an entry for each window: see ``Moment``."""
+
+    rows: Ints
+    sums: dict[str, Ints]
+    patterns: dict[tuple[str, str], tuple[Mask, Mask, Mask, Mask]]
+
+
+class TriggerInputs:
+    """Reads what a trigger adds up and looks for out of rows.
+
+    What it adds up of a column is an integer per row, in a column of that name behind ``prefix``. Rows that moved with
+    their session, if there is ``merging``, say nothing; sessions are known by the last of the ``keys``.
+    """
+
+    def __init__(self, trigger: Trigger, prefix: str, keys: tuple[str, ...], merging: Merging | None) -> None:
+        parts = list(every_part(trigger))
+        self._sums = [name for part in parts if (name := getattr(part, "input", None))]
+        self._patterns = [(part.start, part.stop) for part in parts if isinstance(part, Pattern)]
+        self._prefix = prefix
+        self._keys = keys
+        self._merging = merging
+
+    def of(self, rows: Delta, windows: Index, size: int) -> Inputs:
+        """What these rows say to ``size`` windows; ``windows`` says which is that of each row. Cost: the rows."""
+        entries, diffs = self._news(rows, windows)
+        came, counts = windows[entries], np.abs(diffs)
+        added = np.maximum(diffs, 0)
+        return Inputs(
+            rows=_sums(came, counts, size),
+            sums={name: _sums(came, added * self._column(rows, name)[entries], size) for name in self._sums},
+            patterns={
+                names: self._pattern(names, rows, entries, diffs, came, size) for names in self._patterns
+            },
+        )
+
+    def _column(self, rows: Delta, name: str) -> Ints:
+        return physical(rows.frame.get_column(self._prefix + name))
+
+    def _news(self, rows: Delta, windows: Index) -> tuple[Index, Ints]:
+        """Which entries are news of a window, and how many rows came or went: not rows that moved with their session.
+
+        Where a session may have been split, these are told by what a window has now and had before.
+        """
+        if self._merging is None:
+            return np.arange(len(rows)), rows.diffs
+        arrivals = self._merging.arrivals
+        if (rows.diffs[:arrivals] > 0).all():
+            return np.arange(arrivals), rows.diffs[:arrivals]
+        start = self._keys[-1]
+        columns = [column for column in rows.rows.get_columns() if column.name != start]
+        columns += [pl.Series(start, windows), pl.Series("instant", self._merging.instants)]
+        kept, diffs = consolidated_rows(pl.DataFrame(columns), rows.diffs)
+        return np.arange(len(rows)) if kept is None else kept, diffs
+
+    def _pattern(
+        self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, came: Index, size: int
+    ) -> tuple[Mask, Mask, Mask, Mask]:
+        """Which windows had a start row, a stop row, a stop row after a start row, and a start row after all stops."""
+        start, stop = (self._column(rows, name)[entries] != 0 for name in names)
+        first, last, latest = np.full(size, len(came)), np.full(size, -1), np.full(size, -1)
+        begins, ends = np.flatnonzero(start & (diffs > 0)), np.flatnonzero(stop & (diffs > 0))
+        np.minimum.at(first, came[begins], begins)
+        np.maximum.at(last, came[ends], ends)
+        np.maximum.at(latest, came[begins], begins)
+        return first < len(came), last >= 0, first < last, latest > last
+
+
+def _sums(windows: Index, values: Ints, size: int) -> Ints:
+    totals = np.zeros(size, np.int64)
+    np.add.at(totals, windows, values)
+    return totals

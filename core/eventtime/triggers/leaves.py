@@ -1,0 +1,343 @@
+"""Parts of triggers at work: their state as columns, a row per window, one vectorised step for all of them.
+
+Every part of a trigger has its own state columns, named after its place in the tree. All are int64 and zero
+at first, so that the state of a window is an entry of a spine that adds up, and a window that is gone is one of
+zeros. Masks say for which windows a part listens, would speak, or has spoken.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from ...columns.kernels import Ints, Mask
+from ...data.clock import START_OF_TIME
+from ...data.errors import InputError, first_line
+from .kinds import AfterPercentile, AtPeriod, Custom, Pattern
+
+NO_TIMER = 0
+"""A timer that is not set. One that is set is kept as its instant less ``START_OF_TIME``, which is positive."""
+
+
+@dataclass(slots=True, eq=False)
+class TriggerContext:
+    """What has happened to some windows in this epoch, and the state of their trigger, to be moved on.
+
+    ``rows`` counts what came or went, ``inputs`` are sums of trigger columns. ``passed`` says by its
+    share of the rows which windows a percentile watermark has passed.
+    """
+
+    ends: Ints
+    rows: Ints
+    inputs: Mapping[str, Ints]
+    patterns: Mapping[tuple[str, str], tuple[Mask, Mask, Mask, Mask]]
+    signalled: Mask
+    pending: Mask
+    watermark_before: int
+    watermark: int
+    processing_time: int
+    always: bool
+    passed: Mapping[float, Mask] = field(default_factory=dict)
+    state: dict[str, Ints] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def is_past(self) -> Mask:
+        """Which windows the watermark has passed."""
+        past: Mask = self.ends <= self.watermark
+        return past
+
+    @property
+    def none(self) -> Mask:
+        """A mask in which nothing is true."""
+        return np.zeros(len(self.ends), np.bool_)
+
+    def get(self, name: str) -> Ints:
+        """A state column; zeros if it was never set."""
+        column = self.state.get(name)
+        return np.zeros(len(self.ends), np.int64) if column is None else column
+
+    def put(self, name: str, on: Mask, values: Ints | int) -> None:
+        """Set a state column where the mask is true."""
+        if on.any():
+            self.state[name] = np.where(on, values, self.get(name))
+
+
+class TriggerState(ABC):
+    """A part of a trigger, with its place in the tree."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.parts: tuple[TriggerState, ...] = ()
+
+    def every(self) -> Iterator[TriggerState]:
+        """This part and all below it."""
+        yield self
+        for part in self.parts:
+            yield from part.every()
+
+    def counters(self) -> list[str]:
+        """State columns that add up when windows merge."""
+        return []
+
+    def timers(self) -> list[str]:
+        """State columns that are timers in processing time: of merged windows the earliest holds."""
+        return []
+
+    def flags(self) -> list[str]:
+        """State columns that hold for merged windows only if they held for all of them."""
+        return [f"{self.place}done"]
+
+    def finished(self, moment: TriggerContext) -> Mask:
+        """For which windows this part will not speak again."""
+        done: Mask = moment.get(f"{self.place}done") != 0
+        return done
+
+    def observe(self, moment: TriggerContext, on: Mask) -> None:
+        """Take note of what has happened to the windows for which this part listens."""
+        for part in self.parts:
+            part.observe(moment, on)
+
+    @abstractmethod
+    def ready(self, moment: TriggerContext) -> Mask:
+        """For which windows this part would speak now."""
+
+    @abstractmethod
+    def fire(self, moment: TriggerContext, on: Mask) -> None:
+        """Move on where the window has spoken."""
+
+    def reset(self, moment: TriggerContext, on: Mask) -> None:
+        """Begin anew, as for a new window."""
+        for name in (*self.counters(), *self.timers(), *self.flags()):
+            moment.put(name, on, 0)
+        for part in self.parts:
+            part.reset(moment, on)
+
+    def back_to_early(self, moment: TriggerContext, on: Mask) -> None:
+        """The windows end later than they did, and the watermark has not passed them any more."""
+        for part in self.parts:
+            part.back_to_early(moment, on)
+
+    def merged(self, moment: TriggerContext, on: Mask) -> None:
+        """The state of several windows was added up into these."""
+        for part in self.parts:
+            part.merged(moment, on)
+
+    def _done(self, moment: TriggerContext, on: Mask) -> None:
+        moment.put(f"{self.place}done", on, 1)
+
+
+class Leaf(TriggerState):
+    """A part that waits for one thing, and speaks once."""
+
+    def fire(self, moment: TriggerContext, on: Mask) -> None:
+        """A leaf speaks once."""
+        for name in (*self.counters(), *self.timers()):
+            moment.put(name, on, 0)
+        self._done(moment, on)
+
+
+class EveryEpochState(TriggerState):
+    """Speaks whenever rows came or went."""
+
+    def flags(self) -> list[str]:
+        return []
+
+    def finished(self, moment: TriggerContext) -> Mask:
+        return moment.none
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        return moment.rows > 0
+
+    def fire(self, moment: TriggerContext, on: Mask) -> None:
+        """There is nothing to move on."""
+
+
+class CountingState(Leaf):
+    """Speaks when something that adds up over the rows since the last time reaches a limit."""
+
+    def __init__(self, place: str, limit: int, input: str | None) -> None:
+        super().__init__(place)
+        self._limit = limit
+        self._input = input
+
+    def counters(self) -> list[str]:
+        return [f"{self.place}sum"]
+
+    def observe(self, moment: TriggerContext, on: Mask) -> None:
+        added = moment.rows if self._input is None else moment.inputs[self._input]
+        name = f"{self.place}sum"
+        moment.put(name, on & (added != 0), moment.get(name) + added)
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        enough: Mask = moment.get(f"{self.place}sum") >= self._limit
+        return enough & ~self.finished(moment)
+
+
+class AtPeriodState(Leaf):
+    """Speaks when its timer has come, which rows have set."""
+
+    def __init__(self, place: str, trigger: AtPeriod) -> None:
+        super().__init__(place)
+        self._trigger = trigger
+
+    def timers(self) -> list[str]:
+        return [f"{self.place}at"]
+
+    def observe(self, moment: TriggerContext, on: Mask) -> None:
+        name, timer = f"{self.place}at", self._trigger
+        wanted = on & (moment.get(name) == NO_TIMER) & ~self.finished(moment)
+        if not moment.always:
+            wanted &= moment.pending
+        periods = (moment.processing_time - timer.aligned_to) // timer.period + 1
+        moment.put(name, wanted, timer.aligned_to + periods * timer.period - START_OF_TIME)
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        at = moment.get(f"{self.place}at")
+        reached: Mask = (at != NO_TIMER) & (at <= moment.processing_time - START_OF_TIME)
+        return reached & ~self.finished(moment)
+
+
+class PatternState(Leaf):
+    """Speaks when a stop has come after a start."""
+
+    def __init__(self, place: str, trigger: Pattern) -> None:
+        super().__init__(place)
+        self._columns = (trigger.start, trigger.stop)
+
+    def counters(self) -> list[str]:
+        return [f"{self.place}begun", f"{self.place}ended", f"{self.place}begun anew"]
+
+    def observe(self, moment: TriggerContext, on: Mask) -> None:
+        started, stopped, in_order, anew = moment.patterns[self._columns]
+        begun = moment.get(f"{self.place}begun") != 0
+        moment.put(f"{self.place}ended", on & (in_order | (begun & stopped)), 1)
+        moment.put(f"{self.place}begun", on & started, 1)
+        moment.put(f"{self.place}begun anew", on & (started | stopped), anew.astype(np.int64))
+
+    def fire(self, moment: TriggerContext, on: Mask) -> None:
+        moment.put(f"{self.place}ended", on, 0)
+        self._done(moment, on)
+
+    def reset(self, moment: TriggerContext, on: Mask) -> None:
+        """A start behind the last stop is the beginning of the next pattern."""
+        anew = on & self.finished(moment) & (moment.get(f"{self.place}begun anew") != 0)
+        super().reset(moment, on)
+        for name in ("begun", "begun anew"):
+            moment.put(f"{self.place}{name}", anew, 1)
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        ended: Mask = moment.get(f"{self.place}ended") != 0
+        ready: Mask = ended & ~self.finished(moment)
+        return ready
+
+
+class PercentileState(Leaf):
+    """Speaks when the watermark of a share of the rows has passed."""
+
+    def __init__(self, place: str, trigger: AfterPercentile) -> None:
+        super().__init__(place)
+        self._share = trigger.share
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        return moment.passed[self._share] & moment.pending & ~self.finished(moment)
+
+
+class SignalState(Leaf):
+    """Speaks when told to."""
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        return moment.signalled & ~self.finished(moment)
+
+
+class CustomState(Leaf):
+    """Speaks when a user's hooks say so."""
+
+    def __init__(self, place: str, trigger: Custom) -> None:
+        super().__init__(place)
+        self._trigger = trigger
+
+    def _column(self, name: str) -> str:
+        """The state column of a user's, apart from those of our own."""
+        return f"{self.place}state {name}"
+
+    def counters(self) -> list[str]:
+        return [self._column(name) for name in self._trigger.state if name != "wake_at"]
+
+    def timers(self) -> list[str]:
+        return [self._column("wake_at")] if "wake_at" in self._trigger.state else []
+
+    def observe(self, moment: TriggerContext, on: Mask) -> None:
+        self._moved(moment, on & (moment.rows > 0), self._trigger.on_rows)
+
+    def ready(self, moment: TriggerContext) -> Mask:
+        answer = self._called(self._trigger.should_fire, self._frame(moment))
+        if not isinstance(answer, pl.Series) or answer.dtype != pl.Boolean or len(answer) != len(moment):
+            raise InputError(
+                f"trigger {self._trigger.name!r}: should_fire gave {answer!r:.60}; return a Boolean column, a row per window"
+            )
+        wanted: Mask = answer.fill_null(False).to_numpy()
+        return wanted & ~self.finished(moment)
+
+    def fire(self, moment: TriggerContext, on: Mask) -> None:
+        self._moved(moment, on, self._trigger.on_fire)
+        self._done(moment, on)
+
+    def merged(self, moment: TriggerContext, on: Mask) -> None:
+        if self._trigger.on_merge is not None:
+            self._moved(moment, on, self._trigger.on_merge)
+
+    def _frame(self, moment: TriggerContext) -> pl.DataFrame:
+        columns = {name: moment.get(self._column(name)) for name in self._trigger.state}
+        if "wake_at" in columns:
+            at = columns["wake_at"]
+            columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
+        known = {"rows": moment.rows, "end": moment.ends}
+        clocks = {
+            "watermark": np.full(len(moment), moment.watermark),
+            "processing_time": np.full(len(moment), moment.processing_time),
+        }
+        return pl.DataFrame({**columns, **known, **clocks})
+
+    def _moved(self, moment: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+        if not on.any():
+            return
+        moved = self._called(hook, self._frame(moment))
+        assert isinstance(moved, pl.DataFrame)
+        for name in self._trigger.state:
+            values = moved.get_column(name).cast(pl.Int64).to_numpy()
+            if name == "wake_at":
+                values = np.where(values == 0, NO_TIMER, values - START_OF_TIME)
+            moment.put(self._column(name), on, values)
+
+    def _called(self, hook: Callable[[pl.DataFrame], object], frame: pl.DataFrame) -> object:
+        try:
+            answer = hook(frame)
+            if hook is not self._trigger.should_fire and (
+                not isinstance(answer, pl.DataFrame)
+                or answer.height != frame.height
+                or not set(self._trigger.state) <= set(answer.columns)
+            ):
+                raise TypeError(
+                    f"it gave {answer!r:.60} and not a frame with the state columns, a row per window"
+                )
+            if isinstance(answer, pl.DataFrame):
+                self._require_integers(answer)
+        except Exception as error:
+            raise InputError(
+                f"trigger {self._trigger.name!r}: a hook raised {type(error).__name__}: {first_line(error)}; nothing has changed"
+            ) from error
+        return answer
+
+    def _require_integers(self, frame: pl.DataFrame) -> None:
+        for name in self._trigger.state:
+            column = frame.get_column(name)
+            if not column.dtype.is_integer() or column.has_nulls():
+                found = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
+                raise TypeError(f"state column {name!r} is {found} and not Int64 without nulls")

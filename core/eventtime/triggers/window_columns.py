@@ -1,0 +1,76 @@
+"""The state of a window as columns: what is known of it beside its trigger, and how states add up where windows merge.
+
+All columns are int64 and zero at first, so that the state of a window is an entry of a spine; those of the trigger
+are called as its parts say (``trigger_parts``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...columns.kernels import Index, Ints, Mask
+from .leaves import NO_TIMER, TriggerState
+
+OPEN, END, START, ROWS, PENDING, PAST, SAID = "open", "end", "start", "rows", "pending", "past", "said"
+"""State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said; the
+earliest end, above the start of time, of which a session has spoken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerColumns:
+    """The state columns of a trigger, by how they go together where windows merge: see ``TriggerState``."""
+
+    counters: tuple[str, ...]
+    timers: tuple[str, ...]
+    flags: tuple[str, ...]
+
+    @staticmethod
+    def of(trigger: TriggerState) -> TriggerColumns:
+        """The columns of all parts of a trigger."""
+        parts = list(trigger.every())
+        return TriggerColumns(
+            tuple(name for part in parts for name in part.counters()),
+            tuple(name for part in parts for name in part.timers()),
+            tuple(name for part in parts for name in part.flags()),
+        )
+
+
+def merge_states(
+    columns: TriggerColumns,
+    known: dict[str, Ints],
+    state: dict[str, Ints],
+    old: Index,
+    new: Index,
+    was_open: Mask,
+) -> None:
+    """Add up the states of windows that are one now, in place.
+
+    ``old`` are the places of the windows that are no more, ``new`` those of what each of them is part of. Of what is
+    ``known`` of windows, ``SAID`` and ``PAST`` add up; of the ``state`` of their trigger all, and it leaves the old ones.
+    """
+    if not len(old):
+        return
+    for name in columns.counters:
+        if name in state:
+            np.add.at(state[name], new, state[name][old])
+    known[SAID] = _least(known[SAID], old, new, 0)
+    for name in columns.timers:
+        if name in state:
+            state[name] = _least(state[name], old, new, NO_TIMER)
+    joined = np.unique(new)
+    fresh = joined[~was_open[joined]]
+    for column in (*(state[name] for name in columns.flags if name in state), known[PAST]):
+        column[fresh] = 1
+        np.minimum.at(column, new, column[old])
+    for column in state.values():
+        column[old] = 0
+
+
+def _least(timers: Ints, old: Index, new: Index, unset: int) -> Ints:
+    """Of timers that become one the earliest, as far as they are set."""
+    latest = np.iinfo(np.int64).max
+    given = np.where(timers == unset, latest, timers)
+    np.minimum.at(given, new, given[old])
+    return np.where(given == latest, unset, given)

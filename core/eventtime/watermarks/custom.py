@@ -1,0 +1,112 @@
+"""A watermark that a function of the user's says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import polars as pl
+
+from ...columns.plain_values import NotPlainError, decoded, encoded
+from ...data.clock import END_OF_TIME, START_OF_TIME
+from ...data.errors import InputError, first_line
+from ...data.instants import instant_of, shown, time_of
+from ...data.tags import tagged
+from ...state.snapshot import Saved, is_plain
+from .kinds import Arrived, Watermark
+
+ENCODED = "encoded state"
+"""Fact: the user's state, where JSON has no such value."""
+
+SHOWN = 100
+"""So many characters of a user's state are shown in a message."""
+
+WatermarkFunction = Callable[[Any, pl.DataFrame, datetime], tuple[Any, date | int | None]]
+"""(state, rows added, processing time) -> (new state, watermark or None for "nothing new")."""
+
+
+@tagged("core.eventtime.custom_watermarks:Custom")
+@dataclass(frozen=True, eq=False)
+class Custom(Watermark):
+    """W = what a user's function says, which is called once per epoch; equal only to itself."""
+
+    function: WatermarkFunction
+    state: Any = None
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def heeds_order(self) -> bool:
+        """The function may look at the first rows, or the last."""
+        return True
+
+    def start(self) -> tuple[Any, int]:
+        """The user's state, and that nothing was said."""
+        return self.state, START_OF_TIME
+
+    def advanced(self, memory: tuple[Any, int], arrived: Arrived) -> tuple[tuple[Any, int], int]:
+        """What the function says now, or said last."""
+        state, said = memory
+        processing_time = time_of(arrived.instant)
+        assert processing_time is not None, "it was a datetime"
+        where = f"{arrived.where}: the watermark function"
+        try:
+            # A copy, as the function may change what it is given and the epoch may fail.
+            given = self.function(deepcopy(state), arrived.rows, processing_time)
+        except Exception as error:
+            raise InputError(
+                f"{where} raised {type(error).__name__}: {first_line(error)}; nothing has changed"
+            ) from error
+        if not (isinstance(given, tuple) and len(given) == 2):
+            raise InputError(f"{where} gave {given!r}; it must return (new state, watermark or None)")
+        state, watermark = given
+        if watermark is None:
+            return (state, said), said
+        if isinstance(watermark, date):
+            watermark = instant_of(where, watermark, arrived.dtype)
+        elif watermark != END_OF_TIME or isinstance(watermark, bool):
+            raise InputError(
+                f"{where} gave the watermark {watermark!r}; it must be a datetime, END_OF_TIME or None"
+            )
+        if watermark < said:
+            raise InputError(
+                f"{where} moved back from {shown(said)} to {shown(watermark)}; a watermark never does: "
+                "keep the highest in the state, and return None if there is nothing new"
+            )
+        return (state, watermark), watermark
+
+    def described(self, memory: tuple[Any, int], highest: int, instant: int) -> list[str]:
+        """The function, and what it said last."""
+        name = getattr(self.function, "__name__", repr(self.function))
+        return [f"it is what {name} says, last {shown(memory[1])}"]
+
+    def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
+        """The user's state and what was said last; the state has to be a plain value."""
+        state, said = memory
+        if is_plain(state):
+            return Saved((), {"state": state, "said": said})
+        try:
+            return Saved((), {ENCODED: encoded(state).decode(), "said": said})
+        except NotPlainError as error:
+            raise InputError(
+                f"{where}: the state of the watermark function is {_shortened(state)}, which is or holds {error.found}, and a "
+                "checkpoint cannot keep that; nothing has changed. Keep plain values in the state: numbers, text, bytes, "
+                "times, and lists, tuples, dicts and sets of these"
+            ) from error
+
+    def memory_restored(self, saved: Saved) -> tuple[Any, int]:
+        """The user's state and what was said last."""
+        facts = saved.facts
+        if "said" not in facts:
+            return self.start()
+        state = decoded(facts[ENCODED].encode()) if ENCODED in facts else facts["state"]
+        return state, facts["said"]
+
+
+def _shortened(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= SHOWN else f"{said[:SHOWN]}..."

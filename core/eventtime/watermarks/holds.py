@@ -1,0 +1,169 @@
+"""The watermark behind windows, and what holds it back: the first window that has something to say and has not said it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import group
+from ...columns.kernels import Ints, Keys, Mask
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock
+from ...state.partitioning import ONE, Route
+from ...state.snapshot import Saved
+from ...state.spine import Spine
+from ...state.timers import Timers
+from ..triggers.window_columns import END, PENDING, SAID, START
+
+FIRST_HOLDS = 16
+"""So many timers of each run are read at first to find what holds the watermark."""
+
+
+class HeldWatermark:
+    """The clock behind windows: the watermark, held back by what is behind it and has not been spoken yet.
+
+    Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
+    """
+
+    route: Route | None = ONE
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._committed = self._staged = (START_OF_TIME, END_OF_TIME)
+        self._is_found = self._was_found = False
+        self._pinned: tuple[int, int] | None = None
+        self.is_wanted = False
+
+    @property
+    def before(self) -> int:
+        """The held watermark as of the last commit."""
+        return self._committed[0] if self._pinned is None else self._pinned[0]
+
+    @property
+    def now(self) -> int:
+        """The held watermark after this epoch."""
+        return self._staged[0] if self._pinned is None else self._pinned[1]
+
+    @property
+    def held_at(self) -> int:
+        """The instant at which it was told to hold the watermark last; the end of time if there was nothing to wait for."""
+        return self._staged[1]
+
+    @property
+    def is_found(self) -> bool:
+        """Whether ``held_at`` was found out here. What was restored may be from when other windows were here too."""
+        return self._is_found
+
+    @property
+    def would_move(self) -> bool:
+        """Whether it is not known yet what holds the watermark, or the clock has moved on while nothing does."""
+        watermark, held_at = self._committed
+        return not self._is_found or min(self._clock.now, held_at) > watermark
+
+    def stage(self, held_at: int) -> None:
+        """Hold the watermark at this instant; it never moves back."""
+        self._staged = max(self._committed[0], min(self._clock.now, held_at)), held_at
+        self._is_found = True
+
+    def pin(self, before: int, now: int) -> None:
+        """Say these watermarks in this process until pinned anew: what is behind the clock is known elsewhere only."""
+        self._pinned = before, now
+
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        self._committed, self._was_found = self._staged, self._is_found
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        self._staged, self._is_found = self._committed, self._was_found
+
+    def saved(self) -> Saved:
+        """See ``State``: no pieces."""
+        held, held_at = self._staged
+        return Saved((), {"committed": held, "held_at": held_at})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``."""
+        facts = saved.facts
+        self._committed = facts.get("committed", START_OF_TIME), facts.get("held_at", END_OF_TIME)
+        self._was_found = False
+        self.discard()
+
+    def columns_of(self, piece: object) -> pl.DataFrame:
+        """There are no pieces."""
+        raise AssertionError("a held watermark has no pieces")
+
+    def piece_of(self, columns: pl.DataFrame) -> object:
+        """There are no pieces."""
+        raise AssertionError("a held watermark has no pieces")
+
+    entries = 0
+    nbytes = 0
+
+
+class WatermarkHolds:
+    """Finds where windows hold the watermark back: timers at the earliest event time that a pane of each may have.
+
+    That is the end of the window less a microsecond, or its start if panes may be dated as early (``by_start``).
+    ``states`` has the state of the windows: a timer counts as long as its window has something to say and would date it so.
+    """
+
+    def __init__(self, held: HeldWatermark, states: Spine, *, by_start: bool) -> None:
+        self.timers = Timers(states.route)
+        self._held = held
+        self._states = states
+        self._by_start = by_start
+
+    def set(self, keys: Keys, before: Mapping[str, Ints], after: Mapping[str, Ints], is_open: Mask) -> None:
+        """Take note of windows that have something to say since this epoch, or are dated otherwise."""
+        stamps, nothing = self._stamps(after), np.zeros(len(keys), np.int64)
+        known = {name: before.get(name, nothing) for name in (PENDING, START, END, SAID)}
+        same = (known[PENDING] != 0) & (self._stamps(known) == stamps)
+        fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
+        self.timers.set(stamps[fresh], keys.take(fresh))
+
+    def hold(self, *, anew: bool) -> None:
+        """Hold the watermark back for what is behind it and not spoken yet: the first of it is enough.
+
+        That has not changed, unless it is to be found ``anew``, while nothing has happened to any window.
+        """
+        if not anew:
+            self._held.stage(self._held.held_at)
+            return
+        take, held_at = FIRST_HOLDS, None
+        while held_at is None:
+            heads = self.timers.heads(END_OF_TIME)
+            seen = [instants[take - 1] for instants, _ in heads if len(instants) > take]
+            horizon = int(min(seen)) if seen else END_OF_TIME
+            held_at = self._first(
+                [(at[:take], keys.take(np.arange(len(at[:take])))) for at, keys in heads], horizon
+            )
+            if held_at is None and not seen:
+                held_at = END_OF_TIME
+            take *= 4
+        # What stands before it has been spoken since.
+        self.timers.due(held_at - 1)
+        self._held.stage(held_at)
+
+    def _first(self, heads: list[tuple[Ints, Keys]], horizon: int) -> int | None:
+        """The first instant, not after the horizon, at which one of these windows still has something to say."""
+        if not heads:
+            return None
+        instants = np.concatenate([at for at, _ in heads])
+        groups = group(Keys.concat([keys for _, keys in heads]))
+        state = self._states.totals(groups.keys, with_delta=True)
+        nothing = np.zeros(len(groups), np.int64)
+        known = {name: state.get(name, nothing) for name in (PENDING, START, END, SAID)}
+        window = groups.numbers
+        holds = (known[PENDING][window] != 0) & (self._stamps(known)[window] == instants)
+        holds &= instants <= horizon
+        return int(instants[holds].min()) if holds.any() else None
+
+    def _stamps(self, state: Mapping[str, Ints]) -> Ints:
+        """The earliest event time that a pane of these windows may have."""
+        if self._by_start:
+            return state[START]
+        # What a session will take back may be dated before what it will say.
+        said = state[SAID] + START_OF_TIME
+        return np.where((state[SAID] != 0) & (said < state[END]), said, state[END]) - 1

@@ -1,0 +1,334 @@
+"""Behind a source: what its rows say of event time moves its clock, and rows that say nothing go to the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...columns.json_texts import shown_row
+from ...columns.kernels import Ints, Mask, keep
+from ...data.clock import END_OF_TIME, START_OF_TIME, Now
+from ...data.delta import Delta
+from ...data.errors import InputError
+from ...data.instants import can_hold, column_of_instants, instants_in, resolution, shown, spelled
+from ...data.tags import tagged
+from ...state.ledger import Ledger, Refused
+from ...state.partitioning import ONE, Route
+from ...state.snapshot import Saved
+from .kinds import Arrived, IngressTime, Perfect, Watermark
+
+NO_TIMES = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What is known of a source's event time after one epoch.
+
+    ``highest`` is the highest event time of rows that count, ``ahead`` the number of those that do not, being
+    beyond the future limit; ``promised`` is the watermark by hand, ``memory`` what the specification remembers.
+    """
+
+    memory: Any
+    watermark: int = START_OF_TIME
+    highest: int = START_OF_TIME
+    ahead: int = 0
+    promised: int = START_OF_TIME
+
+
+FACTS = {
+    "watermark": "watermark",
+    "highest": "highest",
+    "ahead": "ahead",
+    "promised": "promised",
+}
+"""What is kept of a source's event time, without what its specification remembers: the fact, and the field of it."""
+
+
+class SourceClock:
+    """The watermark of a source: before this epoch and after its rows. Never moves back.
+
+        W(after) = max(W(before), what the specification says of the rows, what was promised by hand)
+
+    A state: what an epoch says is staged, and forgotten with an epoch that fails.
+    """
+
+    route: Route | None = ONE
+
+    def __init__(self, source: str, specification: Watermark) -> None:
+        self.specification = specification
+        self._where = f"source {source!r}"
+        self._committed = _Progress(specification.start())
+        self._staged: _Progress | None = None
+        self._promised: int | None = None
+        self._pinned: tuple[int, int] | None = None
+
+    @property
+    def before(self) -> int:
+        """The watermark as of the last commit."""
+        return self._committed.watermark if self._pinned is None else self._pinned[0]
+
+    @property
+    def now(self) -> int:
+        """The watermark after the rows of this epoch, or after the last one's between epochs."""
+        return self._latest.watermark if self._pinned is None else self._pinned[1]
+
+    def pin(self, before: int, now: int) -> None:
+        """Say these watermarks in this process until pinned anew: the rows that move the clock are seen elsewhere."""
+        self._pinned = before, now
+
+    @property
+    def highest(self) -> int:
+        """The highest event time of the rows so far that move the watermark."""
+        return self._latest.highest
+
+    @property
+    def rows_ahead(self) -> int:
+        """How many rows did not move the watermark, being dated beyond the future limit."""
+        return self._latest.ahead
+
+    def skew(self, instant: int) -> int | None:
+        """Processing time less the watermark, in microseconds; None while the watermark is not a time."""
+        watermark = self._latest.watermark
+        return instant - watermark if START_OF_TIME < watermark < END_OF_TIME else None
+
+    @property
+    def wakes_on_time(self) -> bool:
+        """Whether it may move in this epoch without rows: by processing time, or by hand."""
+        return self._promised is not None or self.specification.follows_processing_time
+
+    def promise(self, watermark: int) -> None:
+        """Make ready to move the watermark by hand, after the rows of this epoch. Before the epoch is evaluated.
+
+        Raises:
+            InputError: it would move back; nothing has changed.
+        """
+        latest = self.before if self._promised is None else max(self.before, self._promised)
+        if watermark < latest:
+            raise InputError(
+                f"{self._where}: the watermark cannot move back from {shown(latest)} to {shown(watermark)}; nothing has "
+                "changed. Rows behind it can be pushed all the same, without watermark="
+            )
+        self._promised = watermark
+
+    def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
+        """Stage what these rows with these event times say. Once per epoch, with or without rows."""
+        assert self._staged is None, "advanced twice in one epoch"
+        if not (len(times) or self.wakes_on_time):
+            return
+        then, instant = self._committed, now.instant
+        added, ahead, diffs = None, 0, NO_TIMES
+        if len(times):
+            diffs = delta.diffs
+            added, ahead = self._counting(diffs, times, instant)
+        if added is not None:
+            times, diffs = times[added], diffs[added]
+        arrived = Arrived(self._where, delta.frame, added, times, diffs, instant, then.highest, dtype)
+        memory, said = self.specification.advanced(then.memory, arrived)
+        promised = then.promised if self._promised is None else self._promised
+        self._staged = _Progress(
+            memory=memory,
+            watermark=max(then.watermark, said, promised),
+            highest=arrived.highest,
+            ahead=then.ahead + ahead,
+            promised=promised,
+        )
+
+    def _counting(self, diffs: Ints, times: Ints, instant: int) -> tuple[Mask | None, int]:
+        """The entries that move the watermark (None: all), and how many rows do not, being too far ahead."""
+        added = diffs > 0
+        limit, ahead = self.specification.future_limit, 0
+        if limit is not None:
+            beyond = added & (times > instant + limit)
+            ahead = int(diffs[beyond].sum())
+            added &= ~beyond
+        return (None if added.all() else added), ahead
+
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        if self._staged is not None:
+            self._committed = self._staged
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget what was staged and promised."""
+        self._staged, self._promised = None, None
+
+    @property
+    def entries(self) -> int:
+        """How many entries the specification remembers: partitions, lags."""
+        return self.specification.held(self._committed.memory)[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by these entries."""
+        return self.specification.held(self._committed.memory)[1]
+
+    def saved(self) -> Saved:
+        """See ``State``: the facts of the progress, and the pieces of what the specification remembers."""
+        latest = self._latest
+        memory = self.specification.memory_saved(self._where, latest.memory)
+        facts = {fact: getattr(latest, field) for fact, field in FACTS.items()}
+        return Saved(memory.pieces, {**facts, "memory": memory.facts})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``."""
+        memory = Saved(saved.pieces, saved.facts.get("memory", {}))
+        facts = {field: saved.facts[fact] for fact, field in FACTS.items() if fact in saved.facts}
+        self._committed = _Progress(self.specification.memory_restored(memory), **facts)
+        self.discard()
+
+    def columns_of(self, piece: Any) -> pl.DataFrame:
+        """See ``State``."""
+        return self.specification.columns_of(piece)
+
+    def piece_of(self, columns: pl.DataFrame) -> Any:
+        """See ``State``."""
+        return self.specification.piece_of(columns)
+
+    def describe(self, instant: int) -> list[str]:
+        """In words, line by line: where the watermark stands at this processing time, and what holds it there."""
+        then = self._committed
+        lines = [f"the watermark of {self._where} is at {shown(then.watermark)}{self._behind(instant)}"]
+        if then.watermark > START_OF_TIME and then.watermark == then.promised:
+            lines.append("it was moved there by hand")
+        lines += self.specification.described(then.memory, then.highest, instant)
+        if then.ahead:
+            assert self.specification.future_limit is not None
+            lines.append(
+                f"rows dated more than {spelled(self.specification.future_limit)} after the processing time of their batch "
+                f"are kept and do not move it; so far {then.ahead}"
+            )
+        return lines
+
+    def _behind(self, instant: int) -> str:
+        skew = self.skew(instant)
+        if skew is None:
+            return ""
+        return f", {spelled(abs(skew))} {'behind' if skew >= 0 else 'ahead of'} processing time"
+
+    @property
+    def _latest(self) -> _Progress:
+        return self._committed if self._staged is None else self._staged
+
+
+@tagged("core.eventtime.arrival:Arrive")
+class Arrive:
+    """Take note of the event times of a source's rows, and hand the rows on.
+
+    A row without event time, or with one too far from 1970 to count with, is refused into the ledger. Retractions do
+    not move the watermark. Some clocks move without rows: those that follow processing time, and any by hand.
+    Cost: the rows, and what the specification of the watermark takes.
+    """
+
+    def __init__(
+        self, source: str, schema: pl.Schema, event_time: str, ledger: Ledger, clock: SourceClock
+    ) -> None:
+        self.schema = schema
+        self.clock = clock
+        self._source = source
+        self._event_time = event_time
+        self.time_type = schema[event_time]
+        self._ledger = ledger
+
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether the clock may move without rows."""
+        return self.clock.wakes_on_time
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change without what was refused; the clock is told of it."""
+        (delta,) = deltas
+        if now.epoch == 0:
+            return delta  # Before any input, no time has passed.
+        times = NO_TIMES
+        if len(delta):
+            delta, times = self._timed(now, delta)
+        self.clock.advance(now, delta, times, self.time_type)
+        return delta
+
+    def _timed(self, now: Now, delta: Delta) -> tuple[Delta, Ints]:
+        """The rows that are accepted, and their event times."""
+        if isinstance(self.clock.specification, IngressTime):
+            delta = self._stamped(now, delta)
+        times, usable = instants_in(delta.frame.get_column(self._event_time))
+        if usable is not None:
+            _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, ~usable)
+            delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
+        if isinstance(self.clock.specification, Perfect):
+            self._require_in_order(delta, times)
+        return delta, times
+
+    def _require_in_order(self, delta: Delta, times: Ints) -> None:
+        behind = np.flatnonzero((times < self.clock.before) & (delta.diffs > 0))
+        if len(behind):
+            place = int(behind[0])
+            raise InputError(
+                f"source {self._source!r}: column {self._event_time!r}: the row {shown_row(delta.rows, place)} is "
+                f"behind the watermark, {shown(self.clock.before)} ({len(behind)} such in this batch), and the source was "
+                "declared perfect(); nothing has changed. Leave them out, or declare the source with bounded_delay(...)"
+            )
+
+    def _stamped(self, now: Now, delta: Delta) -> Delta:
+        """The rows with processing time for event time, or with the watermark if processing time went back."""
+        instant, step = now.instant, resolution(self.time_type)
+        instant -= instant % step
+        if instant < self.clock.before < END_OF_TIME:
+            instant = -(-self.clock.before // step) * step
+        if not can_hold(self.time_type, instant):
+            raise InputError(
+                f"source {self._source!r}: processing time {shown(instant)} does not fit column {self._event_time!r}, which is "
+                f"{self.time_type}; declare it as pl.Datetime('us'). Nothing has changed"
+            )
+        column = column_of_instants(self._event_time, np.full(len(delta), instant), self.time_type)
+        columns = [
+            column if name == self._event_time else delta.frame.get_column(name)
+            for name in delta.frame.columns
+        ]
+        return Delta(pl.DataFrame(columns))
+
+
+@tagged("core.eventtime.arrival:RefuseUntimed")
+class RefuseUntimed:
+    """The rows that come, without those that ``Arrive`` would refuse: in front of a source by key, where they would replace a row.
+
+    Deletions name their key only, and go on.
+    """
+
+    def __init__(self, source: str, schema: pl.Schema, event_time: str, ledger: Ledger) -> None:
+        self.schema = schema
+        self._source = source
+        self._event_time = event_time
+        self._ledger = ledger
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change without what was refused."""
+        (delta,) = deltas
+        _, usable = instants_in(delta.frame.get_column(self._event_time))
+        refused = None if usable is None else ~usable & (delta.diffs > 0)
+        if refused is None or not refused.any():
+            return delta
+        _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, refused)
+        return Delta(keep(delta.frame, ~refused), delta.is_consolidated)
+
+
+def _refuse_untimed(
+    now: Now, source: str, event_time: str, ledger: Ledger, delta: Delta, refused: Mask
+) -> None:
+    """Enter rows into the ledger: those of no event time, and those too far from 1970 to count with."""
+    nulls = refused & delta.frame.get_column(event_time).is_null().to_numpy()
+    far = refused & ~nulls
+    name = repr(event_time)
+    for rows, reason in (
+        (
+            nulls,
+            f"event time {name} is null; give the row a time, for example with .fill_null(...), and push it again",
+        ),
+        (
+            far,
+            f"event time {name} is too far from 1970 to count with; mend the time and push the row again",
+        ),
+    ):
+        if rows.any():
+            ledger.stage(Refused(now.epoch, source, reason, keep(delta.frame, rows)))

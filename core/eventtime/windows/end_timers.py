@@ -1,0 +1,59 @@
+"""When event time has windows looked at again: as a clock reaches their end, and then as they close."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...columns.kernels import Ints, Keys, Mask
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock
+from ...state.partitioning import Route
+from ...state.timers import Timers
+
+ALARM = "alarm"
+"""State of a window: the instant of the timer that is set for it, above the start of time."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def closing(ends: Ints, lateness: int) -> Ints:
+    """When windows with these ends close."""
+    return np.minimum(ends + lateness, END_OF_TIME)
+
+
+class EndTimers:
+    """Timers of windows on a clock: one at a time for each, at its end and then, with lateness, at its closing.
+
+    A window that grows keeps its timer, and gets the next one when that is handed out. What a timer is set for is kept
+    in ``column`` of the state of its window, as what it is above the start of time, so that zero is none.
+    """
+
+    def __init__(self, clock: Clock, route: Route | None, column: str, lateness: int | None = None) -> None:
+        self.clock = clock
+        self.timers = Timers(route)
+        self.column = column
+        self._lateness = lateness
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the clock has reached a timer."""
+        first = self.timers.first
+        return first is not None and first <= self.clock.now
+
+    def due(self) -> Keys:
+        """The windows whose timers the clock has reached."""
+        return self.timers.due(self.clock.now)
+
+    def set(self, keys: Keys, ends: Ints, known: Ints | None, is_open: Mask) -> Ints:
+        """Set timers for the open ones of these windows; returns their column, which was ``known`` before."""
+        now = self.clock.now
+        wanted = np.where(ends > now, ends, NEVER)
+        if self._lateness:
+            closes = closing(ends, self._lateness)
+            wanted = np.where((ends <= now) & (closes > now), closes, wanted)
+        set_for = np.zeros(len(wanted), np.int64) if known is None else known
+        earliest = set_for + START_OF_TIME
+        is_set = (set_for != 0) & (earliest > now)
+        fresh = is_open & (wanted != NEVER) & (~is_set | (wanted < earliest))
+        places = np.flatnonzero(fresh)
+        self.timers.set(wanted[places], keys.take(places))
+        return np.where(fresh, wanted - START_OF_TIME, np.where(is_set, set_for, 0))

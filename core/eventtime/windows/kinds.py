@@ -1,0 +1,342 @@
+"""Where in event time: the kinds of windows, and into which of them an instant falls.
+
+Instants and lengths of time are microseconds, windows are half-open [start, end). A window of sessions starts as the
+*proto-session* of its row, [t, t + gap), and one that depends on the other rows of its key as [t, t + 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
+from ...columns.stable_hash import stable_words
+from ...data.calendar_days import calendar_steps
+from ...data.clock import END_OF_TIME, START_OF_TIME, Now
+from ...data.delta import Delta
+from ...data.errors import InputError, first_line
+from ...data.instants import instants_in, shown
+from ...data.schema import DIFF, listed
+from ...data.tags import tagged
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+"""The columns that hold the window of a row."""
+
+
+@tagged("core.eventtime.windows:Global")
+@dataclass(frozen=True, slots=True)
+class Global:
+    """One window for all of time."""
+
+
+@tagged("core.eventtime.windows:Fixed")
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Windows of one size, side by side: start = t - (t - offset) mod size.
+
+    With ``shifted_by_key`` those of a key are shifted by its ``key_phases``, so that not all close at once.
+    """
+
+    size: int
+    offset: int = 0
+    shifted_by_key: bool = False
+
+
+@tagged("core.eventtime.windows:Sliding")
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows of one size that start once a period; a row is in each of them that holds its instant."""
+
+    size: int
+    period: int
+    offset: int = 0
+
+
+@tagged("core.eventtime.windows:Sessions")
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Rows of a key that are less than a gap apart, [first, last + gap)."""
+
+    gap: int
+
+
+@tagged("core.eventtime.windows:Calendar")
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Days, weeks from Monday, months, quarters, years, or several: "1d", "2w", "1mo", "1q", "1y", from midnight to midnight.
+
+    The midnights are those of ``time_zone``; None is the zone of the column of event time, and UTC where it has none.
+    """
+
+    every: str
+    time_zone: str | None = None
+
+
+@tagged("core.eventtime.windows:Count")
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The rows of a key in order of event time, ``size`` at a time."""
+
+    size: int
+
+
+@tagged("core.eventtime.windows:LastRows")
+@dataclass(frozen=True, slots=True)
+class LastRows:
+    """The last rows of a key by event time, ``size`` of them."""
+
+    size: int
+
+
+@tagged("core.eventtime.windows:Given")
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The windows that stand in the columns already, as those of the panes of a view do."""
+
+
+Assignment = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+@tagged("core.eventtime.windows:Custom")
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """Windows by a user's functions from frames to frames of the same height, see ``AssignWindows`` and ``Merged``."""
+
+    assign: Assignment
+    merge: Assignment | None = None
+
+
+Window = Global | Fixed | Sliding | Sessions | Calendar | Count | LastRows | Given | Custom
+
+
+def key_phases(columns: Sequence[pl.Series], size: int) -> Ints:
+    """How far the fixed windows of each key are shifted, in [0, size): by the value of the key alone, for good."""
+    height = len(columns[0]) if columns else 0
+    return (stable_words(columns, height) % np.uint64(size)).astype(np.int64)
+
+
+def assign(window: Window, times: Ints, phases: Ints | None = None) -> tuple[Index | None, Ints, Ints]:
+    """The windows into which instants fall: which instant each window is of, its start, its end.
+
+    None in place of positions: one window each, in order. The windows of one instant ascend. ``phases`` shift the
+    windows of ``Fixed``, instant by instant. Cost: linear in the windows; of ``Calendar``, also in the days.
+    """
+    match window:
+        case Global():
+            return None, np.full(len(times), START_OF_TIME), np.full(len(times), END_OF_TIME)
+        case Fixed(size):
+            starts = times - _since_start(window, times, phases)
+            return None, starts, starts + size
+        case Sliding(size, period):
+            return _sliding(size, period, times, _since_start(window, times, None))
+        case Sessions(gap):
+            return None, times, times + gap
+        case Calendar(every, time_zone):
+            return None, *calendar_steps(every, time_zone, times)
+        case Count() | LastRows():
+            return None, times, times + 1
+        case _:
+            raise TypeError(f"the windows of {window} are not a matter of an instant")
+
+
+def last_window(window: Window, times: Ints, starts: Ints) -> Mask:
+    """Whether a window is the last one of its instant: if it is closed, all windows of the row are."""
+    if isinstance(window, Sliding):
+        last: Mask = times - starts < window.period
+        return last
+    return np.ones(len(times), np.bool_)
+
+
+def end_of_last_window(window: Sliding, times: Ints) -> Ints:
+    """Where the last window of each instant ends: when it is closed, all windows of the row are."""
+    return times - _since_start(window, times, None) + window.size
+
+
+def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
+    """How long ago the last window started: (t - offset - phase) mod period."""
+    period = window.size if isinstance(window, Fixed) else window.period
+    shifted = times - window.offset % period
+    since: Ints = np.mod(shifted if phases is None else shifted - phases, period)
+    return since
+
+
+def _sliding(size: int, period: int, times: Ints, since: Ints) -> tuple[Index | None, Ints, Ints]:
+    last = times - since
+    if size % period:
+        # Rows are in one window less, or in none, where so much time is left before the next start.
+        counts = (size - 1 - since) // period + 1
+        numbers, rows = expand(np.zeros(len(times), np.intp), counts)
+        starts = last[rows] - (counts[rows] - 1 - numbers) * period
+        return rows, starts, starts + size
+    count = size // period
+    if count == 1:
+        return None, last, last + size
+    starts = (last[:, None] - np.arange(count - 1, -1, -1) * period).ravel()
+    return np.repeat(np.arange(len(times)), count), starts, starts + size
+
+
+def instants_of(where: str, column: pl.Series, shift: int = 0) -> Ints:
+    """The instants that stand in a column of dates or datetimes, plus ``shift``.
+
+    Raises:
+        InputError: a null, or an instant too far from 1970 to count with; names the column and the way out.
+    """
+    instants, usable = instants_in(column)
+    if usable is None:
+        return instants + shift if shift else instants
+    if column.has_nulls():
+        raise InputError(
+            f"{where}: column {column.name!r} is null in {column.null_count()} rows, and a row without event time"
+            f" is in no window; leave them out with .filter(pl.col({column.name!r}).is_not_null()) first"
+        )
+    far = physical(column)[np.argmin(usable)]
+    raise InputError(
+        f"{where}: column {column.name!r} has the event time {far} ({column.dtype}, counted from 1970), which is too"
+        " far away to count with; leave such rows out first"
+    )
+
+
+def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Schema:
+    """The columns of rows with their windows: two more, or those of that name replaced where they stand."""
+    if isinstance(window, Global | Given):
+        return schema
+    dtype = schema[event_time]
+    bound = pl.Datetime("us", dtype.time_zone if isinstance(dtype, pl.Datetime) else None)
+    return pl.Schema({**schema, WINDOW_START: bound, WINDOW_END: bound})
+
+
+@tagged("core.eventtime.windows:AssignWindows")
+class AssignWindows:
+    """Each row with the windows it falls into, in the columns ``window_start`` and ``window_end``; once for each.
+
+        f(A + B) = f(A) + f(B)
+
+    ``schema`` is the ``windowed_schema`` of the input, whose columns may come in any order. The instant of a row is its
+    ``event_time`` plus ``shift_us``. ``keys`` are the columns by which ``Fixed.shifted_by_key`` shifts. The
+    function of ``Custom`` gets the rows and returns, row by row, a frame with the two columns, of the same height.
+    No state. Cost: the rows and their copies. Raises ``InputError`` for instants without or too far off, and where a
+    user's function fails.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        schema: pl.Schema,
+        window: Window,
+        event_time: str,
+        shift_us: int = 0,
+        *,
+        keys: Sequence[str] | None = None,
+    ) -> None:
+        self.schema = schema
+        self._where = where
+        self._window = window
+        self._event_time = event_time
+        self._shift = shift_us
+        shifted = isinstance(window, Fixed) and window.shifted_by_key
+        assert not shifted or keys is not None, "windows that are shifted by key need the keys"
+        self._keys = tuple(keys or ()) if shifted else ()
+        self._nothing = Delta.empty(schema)
+        if isinstance(window, Calendar) and window.time_zone is None:
+            self._window = Calendar(window.every, self._bound_type.time_zone)
+
+    @property
+    def _bound_type(self) -> pl.Datetime:
+        dtype = self.schema[WINDOW_START]
+        assert isinstance(dtype, pl.Datetime)
+        return dtype
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The change, each row with its windows."""
+        (delta,) = deltas
+        if isinstance(self._window, Global):
+            return delta
+        if not len(delta):
+            return self._nothing
+        if isinstance(self._window, Given):
+            self._forbid_missing_bounds(delta.frame)
+            return delta
+        if isinstance(self._window, Custom):
+            return self._with_bounds(delta, None, *self._by_function(self._window.assign, delta.rows))
+        times = instants_of(self._where, delta.frame.get_column(self._event_time), self._shift)
+        rows, starts, ends = assign(self._window, times, self._phases(delta.frame))
+        if not len(starts):
+            return self._nothing
+        self._forbid_far_bounds(starts, ends)
+        dtype = self._bound_type
+        return self._with_bounds(delta, rows, pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype))
+
+    def _phases(self, frame: pl.DataFrame) -> Ints | None:
+        if not (isinstance(self._window, Fixed) and self._keys):
+            return None
+        return key_phases([frame.get_column(name) for name in self._keys], self._window.size)
+
+    def _forbid_missing_bounds(self, frame: pl.DataFrame) -> None:
+        for name in (WINDOW_START, WINDOW_END):
+            if nulls := frame.get_column(name).null_count():
+                raise InputError(
+                    f"{self._where}: column {name!r} is null in {nulls} rows, which are in no window; nothing has changed. "
+                    "Leave such rows out first, with .filter(...)"
+                )
+
+    def _forbid_far_bounds(self, starts: Ints, ends: Ints) -> None:
+        first, last = int(starts.min()), int(ends.max())
+        if first <= START_OF_TIME or last >= END_OF_TIME:
+            raise InputError(
+                f"{self._where}: column {self._event_time!r} has an event time whose window is too far away to count"
+                f" with: windows from {shown(first)} to {shown(last)}; leave such rows out first"
+            )
+
+    def _with_bounds(self, delta: Delta, rows: Index | None, starts: pl.Series, ends: pl.Series) -> Delta:
+        frame = delta.frame if rows is None else gather(delta.frame, rows)
+        columns = {column.name: column for column in frame.get_columns()}
+        # Rows that differ in the windows which are replaced may be one row now.
+        apart = delta.is_consolidated and WINDOW_START not in columns and WINDOW_END not in columns
+        columns |= {WINDOW_START: starts.alias(WINDOW_START), WINDOW_END: ends.alias(WINDOW_END)}
+        return Delta(pl.DataFrame([columns[name] for name in (*self.schema, DIFF)]), apart)
+
+    def _by_function(self, function: Assignment, rows: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+        return bounds_by_function(f"{self._where}: assign", function, rows, self._bound_type)
+
+
+def bounds_by_function(
+    where: str, function: Assignment, frame: pl.DataFrame, dtype: pl.Datetime
+) -> tuple[pl.Series, pl.Series]:
+    """The bounds that a user's function gives for each row of a frame, checked.
+
+    Raises:
+        InputError: the function raised, or gave something other than a window for each row.
+    """
+    try:
+        given = function(frame)
+    except Exception as error:
+        raise InputError(
+            f"{where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
+        ) from error
+    wanted = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
+    if not isinstance(given, pl.DataFrame):
+        raise InputError(f"{where}: the function gave {type(given).__name__}; {wanted}")
+    if given.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(given.columns):
+        found = f"{given.height} rows of {listed(given.columns)}"
+        raise InputError(f"{where}: the function gave {found}; {wanted}, in the same order")
+    starts, ends = (_bound(where, given.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
+    if bad := int((starts >= ends).sum()):
+        raise InputError(
+            f"{where}: {bad} windows end at their start or before; a window is [window_start, window_end)"
+        )
+    return starts, ends
+
+
+def _bound(where: str, column: pl.Series, dtype: pl.Datetime) -> pl.Series:
+    given = column.dtype
+    if not (given == pl.Date or isinstance(given, pl.Datetime)):
+        raise InputError(f"{where}: {column.name!r} is {given}; make it {dtype}")
+    zone = given.time_zone if isinstance(given, pl.Datetime) else None
+    if (zone is None) != (dtype.time_zone is None):
+        raise InputError(
+            f"{where}: {column.name!r} is {given}, event time is {dtype}; give both or none a time zone"
+        )
+    return pl.Series(column.name, instants_of(where, column)).cast(dtype)

@@ -1,0 +1,253 @@
+"""Windows that depend on the other rows of a key: counted, the last rows, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import boundaries
+from ...columns.kernels import Index, Ints, Mask, expand, gather, physical, stack
+from ...data.clock import Now
+from ...data.delta import Delta
+from ...data.schema import Order
+from ...data.tags import tagged
+from ...state.lookup import Found, all_rows_change, first_rows_change
+from ...state.negative_counts import NeverBelowZero, counts_of_taken_back
+from ...state.run import Layout
+from ...state.spine import Spine
+from .kinds import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows, bounds_by_function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten:
+    """Which of the rows found are in which windows: positions among them, bounds, and how often."""
+
+    positions: Index
+    starts: Ints
+    ends: Ints
+    diffs: Ints
+
+
+class Rewindow(Protocol):
+    """What makes windows of all rows of some keys, as they are at one moment."""
+
+    @property
+    def count(self) -> int | None:
+        """How many rows of each key it needs, the first ones in the order of ``layout_of``; None: all."""
+        ...
+
+    def __call__(self, found: Found) -> Rewritten:
+        """The rows with their windows."""
+        ...
+
+
+def rewindow(where: str, window: Count | LastRows | Custom, keys: Sequence[str]) -> Rewindow:
+    """How windows of this kind are made of the rows of a key.
+
+    Raises:
+        AssertionError: for ``Custom`` without ``merge``, whose windows do not depend on other rows.
+    """
+    if isinstance(window, Count):
+        return Counted(window.size)
+    if isinstance(window, LastRows):
+        return TheLast(window.size)
+    assert window.merge is not None, "without merge there is nothing to do"
+    return Merged(where, tuple(keys), window.merge)
+
+
+def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
+    """How the rows have to be arranged by key: by window, then by the whole row; the last rows first for ``LastRows``."""
+    last_first = isinstance(window, LastRows)
+    bounds = (WINDOW_START, WINDOW_END)
+    others = [name for name, dtype in schema.items() if name not in bounds and not dtype.is_nested()]
+    order = tuple(Order(name, last_first, last_first) for name in (*bounds, *others))
+    return Layout(schema, by_row=True, order=order)
+
+
+@tagged("core.eventtime.rewindow:WindowByKey")
+class WindowByKey:
+    """The rows of each key in windows that depend on all rows of the key.
+
+        out(A) = rewindow(rows of A by key),   difference of after and before for the keys that the change touches
+
+    The input has a first window in ``window_start`` and ``window_end`` (``AssignWindows``), the output has both
+    columns rewritten. State: the arrangement that it reads, by ``keys`` and in the order of ``layout_of``; nothing is
+    kept per window. A row with diff n is n rows, and may stand in several windows. None stands less than zero
+    times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
+    Cost: all rows of each key touched; for ``LastRows`` the last ones.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        arrangement: Spine,
+        function: Rewindow,
+        never_below_zero: NeverBelowZero | None = None,
+    ) -> None:
+        self.schema = schema
+        self._arrangement = arrangement
+        self._function = function
+        self._never_below_zero = never_below_zero
+        self._nothing = Delta.empty(schema)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """The rows in their windows after less the rows in their windows before."""
+        spine = self._arrangement
+        if not len(spine.delta):
+            return self._nothing
+        if self._never_below_zero is not None:
+            self._never_below_zero.require(*counts_of_taken_back(spine))
+        touched = spine.delta.keys.take(boundaries(spine.delta.keys))
+        count = self._function.count
+        if count is None:
+            before, after = all_rows_change(spine, touched)
+        else:
+            before, after = first_rows_change(spine, touched, count)
+        old, old_diffs = self._in_windows(before)
+        new, new_diffs = self._in_windows(after)
+        return Delta.of(stack([old, new]), np.concatenate((-old_diffs, new_diffs))).consolidate()
+
+    def _in_windows(self, found: Found) -> tuple[pl.DataFrame, Ints]:
+        if not len(found.diffs):
+            return self.schema.to_frame(), found.diffs
+        made = self._function(found)
+        rows = gather(found.payload, made.positions)
+        columns = {column.name: column for column in rows.get_columns()}
+        for name, bounds in ((WINDOW_START, made.starts), (WINDOW_END, made.ends)):
+            columns[name] = pl.Series(name, bounds).cast(self.schema[name])
+        return pl.DataFrame([columns[name] for name in self.schema]), made.diffs
+
+
+class Counted:
+    """The rows of a key in order of event time, then of the row, ``size`` at a time; the last window may have less.
+
+        window_start = first event time,   window_end = last event time + 1 us
+
+    Windows of a key that start at the same instant end one microsecond later each, or they would be one.
+    """
+
+    count = None
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __call__(self, found: Found) -> Rewritten:
+        """The rows in their windows; a row that stands for several may be cut."""
+        size, (times, _) = self._size, _bounds(found)
+        places = _places_before(found)
+        first, last = places // size, (places + found.diffs - 1) // size
+        numbers, positions = expand(first, last + 1)
+        low = np.maximum(places[positions], numbers * size)
+        high = np.minimum((places + found.diffs)[positions], (numbers + 1) * size)
+        owners = found.owners[positions]
+        begins = np.flatnonzero(_differs(owners, numbers))
+        lengths = np.diff(begins, append=len(positions))
+        starts = times[positions[begins]]
+        ends = times[positions[begins + lengths - 1]] + 1
+        ends = np.maximum(ends, starts + 1 + _ranks(_differs(owners[begins], starts)))
+        return Rewritten(positions, np.repeat(starts, lengths), np.repeat(ends, lengths), high - low)
+
+
+class TheLast:
+    """The last rows of a key by event time, then by the row, as one window; earlier rows are in none.
+
+    window_start = first event time of these,   window_end = last event time + 1 us
+    """
+
+    def __init__(self, size: int) -> None:
+        self.count = size
+
+    def __call__(self, found: Found) -> Rewritten:
+        """The rows in the window of their key; they were read last one first."""
+        times, _ = _bounds(found)
+        begins = np.flatnonzero(_differs(found.owners))
+        lengths = np.diff(begins, append=len(times))
+        starts = np.repeat(times[begins + lengths - 1], lengths)
+        ends = np.repeat(times[begins] + 1, lengths)
+        return Rewritten(np.arange(len(times)), starts, ends, found.diffs)
+
+
+class Merged:
+    """The windows of a key, merged by a user's function.
+
+    The function gets a frame of different windows: the columns of the keys, ``window_start`` and ``window_end``. Those
+    of a key stand together, by start and then by end; there may be many keys. It returns a frame of the same height
+    whose ``window_start`` and ``window_end`` are those of the window that each has become, as ``merge_overlapping``.
+
+    Raises:
+        InputError: the function fails, or gives something else.
+    """
+
+    count = None
+
+    def __init__(self, where: str, keys: tuple[str, ...], merge: Assignment) -> None:
+        self._where = f"{where}: merge"
+        self._keys = keys
+        self._merge = merge
+
+    def __call__(self, found: Found) -> Rewritten:
+        """The rows in merged windows."""
+        differs = _differs(found.owners, *_bounds(found))
+        columns = (*self._keys, WINDOW_START, WINDOW_END)
+        windows = gather(found.payload.select(columns), np.flatnonzero(differs))
+        dtype = windows.schema[WINDOW_START]
+        assert isinstance(dtype, pl.Datetime)
+        starts, ends = bounds_by_function(self._where, self._merge, windows, dtype)
+        number = np.cumsum(differs) - 1
+        return Rewritten(
+            np.arange(len(differs)), physical(starts)[number], physical(ends)[number], found.diffs
+        )
+
+
+@tagged("core.eventtime.rewindow:merge_overlapping")
+def merge_overlapping(windows: pl.DataFrame) -> pl.DataFrame:
+    """Windows of a key that have an instant in common become one; of a session, these are its proto-sessions.
+
+    Windows that only touch stay apart. All columns but ``window_start`` and ``window_end`` are the key.
+
+    >>> from datetime import datetime
+    >>> hours = [(9, 11), (10, 12), (12, 13)]
+    >>> day = [(datetime(2026, 1, 1, start), datetime(2026, 1, 1, end)) for start, end in hours]
+    >>> windows = pl.DataFrame(day, schema=["window_start", "window_end"], orient="row")
+    >>> [(row["window_start"].hour, row["window_end"].hour) for row in merge_overlapping(windows).to_dicts()]
+    [(9, 12), (9, 12), (12, 13)]
+    """
+    start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
+    keys = [pl.col(name) for name in windows.columns if name not in (WINDOW_START, WINDOW_END)] or [pl.lit(0)]
+    reached = end.cum_max().shift().over(keys)
+    merged = [*keys, (start >= reached).fill_null(value=True).cum_sum().over(keys).alias("_merged")]
+    return windows.with_columns(
+        start.min().over(merged).alias(WINDOW_START), end.max().over(merged).alias(WINDOW_END)
+    )
+
+
+def _bounds(found: Found) -> tuple[Ints, Ints]:
+    return physical(found.payload.get_column(WINDOW_START)), physical(found.payload.get_column(WINDOW_END))
+
+
+def _places_before(found: Found) -> Ints:
+    """How many rows of its key stand before each entry."""
+    running = np.cumsum(found.diffs)
+    before = running - found.diffs
+    begins = np.flatnonzero(_differs(found.owners))
+    lengths = np.diff(begins, append=len(before))
+    return before - np.repeat(before[begins], lengths)
+
+
+def _differs(*columns: Ints | Index) -> Mask:
+    """Where one of these columns differs from the entry before; true for the first."""
+    differs = np.zeros(len(columns[0]), np.bool_)
+    differs[:1] = True
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs
+
+
+def _ranks(begins: Mask) -> Ints:
+    """The place of each entry in its stretch, from 0, given where stretches begin."""
+    places = np.arange(len(begins))
+    return places - np.maximum.accumulate(np.where(begins, places, 0))

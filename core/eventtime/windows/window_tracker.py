@@ -1,0 +1,346 @@
+"""Which windows are open, which of them speak in this epoch, and which are closed by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from ...columns.grouping import Groups, group
+from ...columns.kernels import Index, Ints, Keys, Mask, physical
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
+from ...data.delta import Delta
+from ...data.tags import tagged
+from ...state.partitioning import KeyColumns
+from ...state.protocol import State
+from ...state.run import Layout, run_of_groups
+from ...state.spine import Spine
+from ...state.timers import Timers
+from ..triggers.combinators import trigger_state
+from ..triggers.firing import EARLY, LATE, NO_KEYS, ON_TIME, Firing, Merging
+from ..triggers.inputs import TriggerInputs
+from ..triggers.kinds import Trigger
+from ..triggers.leaves import NO_TIMER, TriggerContext
+from ..triggers.window_columns import (
+    END,
+    OPEN,
+    PAST,
+    PENDING,
+    ROWS,
+    SAID,
+    START,
+    TriggerColumns,
+    merge_states,
+)
+from ..watermarks.holds import HeldWatermark, WatermarkHolds
+from .end_timers import ALARM, EndTimers, closing
+
+TRIGGER_INPUT = "trigger:"
+"""Before the name of a column: what a trigger adds up of it, an integer per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """What is tracked: windows by ``keys``, the columns that tell one (key, window) from another.
+
+    ``window_end`` names the column of ends; None where windows are sessions, whose ends are told by a second
+    input, or where there is one window over all time (``is_global``). Durations are microseconds. The watermark
+    behind is held at the end of a window that has something to say, less a microsecond, or at its
+    ``window_start`` where the panes may be dated as early as that. ``by`` are the first of the keys, if only these tell
+    where windows are kept.
+    """
+
+    keys: tuple[str, ...]
+    window_end: str | None
+    is_global: bool
+    trigger: Trigger
+    lateness: int | None
+    always: bool = False
+    discards: bool = False
+    window_start: str | None = None
+    by: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    """Windows that something happens to in this epoch, and where in them each entry of a list of keys is."""
+
+    groups: Groups
+    places: list[Index]
+
+
+@tagged("core.eventtime.tracking:TrackWindows")
+class TrackWindows:
+    """Keep the state of every open window, and decide which of them speak. Rows go through unchanged.
+
+    Evaluated once per epoch, at its end, for the windows that rows, the watermark, processing time or a signal
+    has touched: all of them in one vectorised step, and no others. What is pending is spoken before its window
+    closes. ``firing`` holds the decision until the next epoch, for the operators behind.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        tracking: Tracking,
+        clock: Clock,
+        merging: Merging | None = None,
+        percentiles: Mapping[float, Clock] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.firing = Firing()
+        self._key_columns = KeyColumns.of(tracking.keys, tracking.by)
+        route = self._key_columns.route
+        self.spine = Spine(Layout(), route)
+        self.hold = HeldWatermark(clock)
+        self._tracking = tracking
+        self.clock = clock
+        self._merging = merging
+        self.percentiles = dict(percentiles or {})
+        self._trigger = trigger_state(tracking.trigger)
+        self._trigger_columns = TriggerColumns.of(self._trigger)
+        self._inputs = TriggerInputs(tracking.trigger, TRIGGER_INPUT, tracking.keys, merging)
+        self._ends = EndTimers(clock, route, ALARM, tracking.lateness)
+        self._percentile_ends = [
+            EndTimers(percentile, route, f"{ALARM} {share}") for share, percentile in self.percentiles.items()
+        ]
+        self._processing = Timers(route)
+        self._holds = WatermarkHolds(self.hold, self.spine, by_start=tracking.window_start is not None)
+        self._signals: Keys | None = None
+
+    @property
+    def states(self) -> list[State]:
+        """All that outlives the epoch."""
+        ends, holds = self._ends.timers, self._holds.timers
+        percentiles = [each.timers for each in self._percentile_ends]
+        # In a checkpoint they go by their places in this list.
+        return [self.spine, ends, self._processing, holds, *percentiles, self.hold]
+
+    @property
+    def expired(self) -> Keys:
+        """The windows whose rows are forgotten with this epoch."""
+        return self.firing.expired
+
+    def signal(self, keys: Keys) -> None:
+        """In the coming epoch these windows are told to speak."""
+        self._signals = keys
+
+    def forget_signals(self) -> None:
+        """The epoch for which windows were told to speak is over."""
+        self._signals = None
+
+    def is_due(self, now: Now) -> bool:
+        """Whether a step without rows would look at any window."""
+        first = self._processing.first
+        return (
+            (self._signals is not None and len(self._signals) > 0)
+            or (first is not None and first <= now.instant)
+            or self._ends.is_due
+            or any(ends.is_due for ends in self._percentile_ends)
+        )
+
+    def wakes_on_time(self, now: Now) -> bool:
+        """Whether a window is to be looked at, or the watermark moves that is held back behind the windows."""
+        return self.is_due(now) or (self.hold.is_wanted and self.hold.would_move)
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Decide what speaks and what closes; the rows go through."""
+        rows = deltas[0]
+        ends = deltas[1] if len(deltas) > 1 else None
+        active = self._active(now, rows, ends)
+        if not len(active.groups):
+            self.firing = Firing()
+        else:
+            before = self.spine.totals(active.groups.keys)
+            moment, after = self._moment(now, active, before, rows, ends)
+            self._fire(active.groups.keys, moment, after)
+            self._stage(active.groups, before, after, moment)
+        if self.hold.is_wanted:
+            self._holds.hold(anew=len(active.groups) > 0 or not self.hold.is_found)
+        return rows
+
+    # What is touched
+
+    def _active(self, now: Now, rows: Delta, ends: Delta | None) -> _Active:
+        lists = [self._words(rows)]
+        lists.append(NO_KEYS if ends is None else self._words(ends))
+        moves = None if self._merging is None else self._merging.moves
+        lists += [NO_KEYS, NO_KEYS] if moves is None else [moves.old, moves.new]
+        lists.append(self._ends.due())
+        lists.append(self._processing.due(now.instant))
+        lists += [ends.due() for ends in self._percentile_ends]
+        lists.append(NO_KEYS if self._signals is None else self._signals)
+        groups = group(Keys.concat([keys for keys in lists if len(keys)] or [NO_KEYS]))
+        cuts = np.cumsum([len(keys) for keys in lists])
+        return _Active(groups, np.split(groups.numbers, cuts[:-1]))
+
+    def _words(self, delta: Delta) -> Keys:
+        if not len(delta):
+            return NO_KEYS
+        return self._key_columns.words(delta.frame)
+
+    # What happens to it
+
+    def _moment(
+        self, now: Now, active: _Active, before: Mapping[str, Ints], rows: Delta, ends: Delta | None
+    ) -> tuple[TriggerContext, dict[str, Ints]]:
+        """The state after the rows of the epoch, before any trigger is asked."""
+        size, nothing = len(active.groups), np.zeros(len(active.groups), np.int64)
+        after = {
+            name: before.get(name, nothing).copy() for name in (OPEN, END, START, ROWS, PENDING, PAST, SAID)
+        }
+        own, told, old, new = active.places[:4]
+        was_open = after[OPEN] != 0
+        np.add.at(after[ROWS], own, rows.diffs)
+        touched = np.zeros(size, np.bool_)
+        touched[own] = touched[told] = touched[new] = touched[old] = True
+        self._set_ends(after, own, told, rows, ends)
+        after[OPEN] = np.where(touched | was_open, 1, 0)
+        changed_end = touched & (~was_open | (after[END] != before.get(END, nothing)))
+        open_again = after[END] > self.clock.before
+        state = {name: before[name].copy() for name in before if name not in after}
+        merge_states(self._trigger_columns, after, state, old, new, was_open)
+        after[PAST] = np.where(was_open | _at(new, size), after[PAST], 1)
+        after[PAST] = np.where(open_again, 0, after[PAST])
+        after[OPEN][old] = 0
+        after[PENDING] = np.where(touched, 1, after[PENDING])
+        moment = self._seen(now, active, after, rows, own, state)
+        self._trigger.merged(moment, _at(new, size))
+        self._trigger.back_to_early(moment, changed_end & open_again)
+        self._trigger.observe(moment, after[OPEN] != 0)
+        return moment, after
+
+    def _set_ends(
+        self, after: dict[str, Ints], own: Index, told: Index, rows: Delta, ends: Delta | None
+    ) -> None:
+        if self._tracking.is_global:
+            after[END][own] = END_OF_TIME
+        elif self._tracking.window_end is not None:
+            after[END][own] = physical(rows.frame.get_column(self._tracking.window_end))
+        elif ends is not None:
+            np.add.at(after[END], told, ends.diffs)
+        if self.hold.is_wanted and self._tracking.window_start is not None:
+            after[START][own] = physical(rows.frame.get_column(self._tracking.window_start))
+
+    def _seen(
+        self,
+        now: Now,
+        active: _Active,
+        after: dict[str, Ints],
+        rows: Delta,
+        own: Index,
+        state: dict[str, Ints],
+    ) -> TriggerContext:
+        size = len(active.groups)
+        # What came for a window that is part of another one now came for that one.
+        heirs = np.arange(size)
+        heirs[active.places[2]] = active.places[3]
+        inputs = self._inputs.of(rows, heirs[own], size)
+        return TriggerContext(
+            ends=after[END],
+            rows=inputs.rows,
+            inputs=inputs.sums,
+            patterns=inputs.patterns,
+            signalled=_at(active.places[-1], size),
+            pending=after[PENDING] != 0,
+            watermark_before=self.clock.before,
+            watermark=self.clock.now,
+            processing_time=now.instant,
+            always=self._tracking.always,
+            passed={share: after[END] <= clock.now for share, clock in self.percentiles.items()},
+            state=state,
+        )
+
+    # What it decides
+
+    def _fire(self, keys: Keys, moment: TriggerContext, after: dict[str, Ints]) -> None:
+        tracking, watermark = self._tracking, self.clock.now
+        is_open = after[OPEN] != 0
+        closed = moment.none
+        if tracking.lateness is not None:
+            closed = (closing(after[END], tracking.lateness) <= watermark) & is_open
+        fires = closed & (moment.pending | tracking.always)
+        if self._merging is not None:
+            # A session without rows is none, and cannot wait: what it said is taken back.
+            fires |= is_open & (after[ROWS] == 0)
+        ready = self._trigger.ready(moment) & is_open
+        self._trigger.fire(moment, ready)
+        fires |= ready
+        if tracking.always:
+            # Timers begin anew at once, as no row has to come for the next one.
+            self._trigger.observe(_without_rows(moment), is_open & ~closed)
+        past = moment.is_past
+        timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
+        after[PENDING] = np.where(fires, 0, after[PENDING])
+        if self._merging is not None:
+            after[SAID] = np.where(fires, after[END] - START_OF_TIME, after[SAID])
+        # What comes when the end has been passed and nothing was left to say is late.
+        after[PAST] = np.where(past & (fires | (after[PENDING] == 0)), 1, after[PAST])
+        gone = closed | (is_open & (after[ROWS] == 0) & (after[PENDING] == 0))
+        after[OPEN] = np.where(gone, 0, after[OPEN])
+        places = np.flatnonzero(fires)
+        expired = closed | fires if tracking.discards else closed
+        self.firing = Firing(
+            keys.take(places),
+            timing[places],
+            closed[places],
+            after[ROWS][places] != 0,
+            gone[places],
+            keys.take(np.flatnonzero(closed)),
+            keys.take(np.flatnonzero(gone)),
+            keys.take(np.flatnonzero(expired)),
+            None if self._merging is None else self._merging.moves,
+        )
+
+    # What it leaves
+
+    def _stage(
+        self,
+        groups: Groups,
+        before: Mapping[str, Ints],
+        after: dict[str, Ints],
+        moment: TriggerContext,
+    ) -> None:
+        is_open = after[OPEN] != 0
+        columns = {**after, **moment.state}
+        for ends in (self._ends, *self._percentile_ends):
+            known = before.get(ends.column)
+            columns[ends.column] = ends.set(groups.keys, after[END], known, is_open)
+        difference = {}
+        for name in dict.fromkeys((*before, *columns)):
+            now = columns.get(name)
+            kept = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
+            difference[name] = kept - before[name] if name in before else kept
+        self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
+        self._set_processing_timers(groups.keys, before, moment, is_open)
+        if self.hold.is_wanted:
+            self._holds.set(groups.keys, before, after, is_open)
+
+    def _set_processing_timers(
+        self, keys: Keys, before: Mapping[str, Ints], moment: TriggerContext, is_open: Mask
+    ) -> None:
+        for name in self._trigger_columns.timers:
+            at = moment.get(name)
+            places = np.flatnonzero(is_open & (at != NO_TIMER) & (at != before.get(name, 0)))
+            self._processing.set(at[places] + START_OF_TIME, keys.take(places))
+
+
+def _at(places: Index, size: int) -> Mask:
+    mask = np.zeros(size, np.bool_)
+    mask[places] = True
+    return mask
+
+
+def _without_rows(moment: TriggerContext) -> TriggerContext:
+    """The same moment as if nothing had happened in it, moving the same state."""
+    none = moment.none
+    return replace(
+        moment,
+        signalled=none,
+        pending=none,
+        watermark_before=moment.watermark,
+        rows=np.zeros(len(moment), np.int64),
+        inputs={name: np.zeros(len(moment), np.int64) for name in moment.inputs},
+        patterns=dict.fromkeys(moment.patterns, (none, none, none, none)),
+    )

@@ -1,0 +1,1 @@
+"""Aggregates of groups, kept by adding and retracting."""

@@ -1,0 +1,265 @@
+"""Aggregates that add up: what each row contributes to a group, and what a group's sums say.
+
+An aggregate of kind sum, mean, var ... is a function of a few *additive columns* (number of rows, number of
+values, the sum in limbs ...), each named after what it adds up, so that aggregates over the same input share
+them. The state of a group is these columns and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from ..columns.exact import (
+    BITS,
+    MASK,
+    float_limbs,
+    float_squares,
+    integer_limbs,
+    integers,
+    is_finite,
+    magnitude_parts,
+    nearest,
+    spreads,
+    square_limbs,
+    wide_integers,
+    wide_limbs,
+)
+from ..columns.kernels import Floats, Ints, physical
+from ..data.errors import ArithmeticRefusedError
+from .aggregates import Additive, AdditiveKind
+
+LENGTH = "length"
+"""The additive column that counts rows: a group is there while it is not zero."""
+
+WHOLE_NUMBERS: dict[pl.DataType, Any] = {
+    pl.Int64(): np.iinfo(np.int64),
+    pl.UInt32(): np.iinfo(np.uint32),
+    pl.Int32(): np.iinfo(np.int32),
+}
+"""Types of sums and counts that numpy knows, with their bounds."""
+
+Sums = Mapping[str, Ints]
+
+
+def contributions(aggregates: Sequence[Additive], rows: pl.DataFrame, diffs: Ints) -> dict[str, Ints]:
+    """The additive columns of each row: what it adds to its group, its diff included."""
+    added: dict[str, Ints] = {LENGTH: diffs}
+    wanted = dict.fromkeys(
+        (aggregate.input, part)
+        for aggregate in aggregates
+        if aggregate.input
+        for part in _PARTS[aggregate.kind]
+    )
+    for name, part in wanted:
+        added |= _ROW_PARTS[part](name, rows.get_column(name), diffs)
+    return added
+
+
+def _nulls(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    # Nulls are counted, not values: an input without nulls then costs no column.
+    return {f"nulls:{name}": diffs * column.is_null().to_numpy()} if column.has_nulls() else {}
+
+
+def _sum(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    prefix, dtype = f"sum:{name}", column.dtype
+    if dtype.is_float():
+        return float_limbs(prefix, _floats(column), diffs)
+    if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
+        return wide_limbs(prefix, _wide_words(column), diffs)
+    if dtype == pl.Null:
+        return {}
+    return integer_limbs(prefix, physical(column), diffs, unsigned=dtype == pl.UInt64)
+
+
+def _squares(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    prefix, dtype = f"squares:{name}", column.dtype
+    if dtype.is_float():
+        return float_squares(prefix, _floats(column), diffs)
+    if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
+        return square_limbs(prefix, magnitude_parts(_wide_words(column)), diffs)
+    values = physical(column)
+    magnitudes = (values if dtype == pl.UInt64 else np.abs(values)).view(np.uint64)
+    return square_limbs(prefix, [magnitudes & np.uint64(MASK), magnitudes >> np.uint64(BITS)], diffs)
+
+
+def _trues(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    return {f"true:{name}": diffs * column.cast(pl.Boolean).fill_null(False).to_numpy()}
+
+
+def _falses(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+    return {f"false:{name}": diffs * ~column.cast(pl.Boolean).fill_null(True).to_numpy()}
+
+
+def _floats(column: pl.Series) -> Floats:
+    filled = column.fill_null(0) if column.has_nulls() else column
+    floats: Floats = filled.cast(pl.Float64).to_numpy()
+    return floats
+
+
+def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
+    """The 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
+    filled = column.fill_null(0).rechunk()
+    if column.dtype.is_decimal():
+        array = filled.to_arrow()
+        words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
+        return words[array.offset : array.offset + len(array)]
+    lower = (filled & pl.Series([2**64 - 1], dtype=column.dtype)).cast(pl.UInt64).to_numpy()
+    upper = (filled // pl.Series([2**64], dtype=column.dtype)).cast(
+        pl.Int64 if column.dtype == pl.Int128 else pl.UInt64
+    )
+    return np.stack([lower, upper.to_numpy().view(np.uint64)], axis=1)
+
+
+_ROW_PARTS: dict[str, Callable[[str, pl.Series, Ints], dict[str, Ints]]] = {
+    "nulls": _nulls,
+    "sum": _sum,
+    "squares": _squares,
+    "trues": _trues,
+    "falses": _falses,
+}
+_PARTS: dict[AdditiveKind, tuple[str, ...]] = {
+    "len": (),
+    "count": ("nulls",),
+    "null_count": ("nulls",),
+    "sum": ("sum",),
+    "mean": ("nulls", "sum"),
+    "var": ("nulls", "sum", "squares"),
+    "std": ("nulls", "sum", "squares"),
+    "any": ("trues",),
+    "all": ("falses",),
+}
+
+
+def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    """The aggregate of each of ``height`` groups, from their sums. ``dtype`` is the type of the input.
+
+    Raises:
+        ArithmeticRefusedError: a value does not fit the type that polars gives the aggregate.
+    """
+    match aggregate.kind:
+        case "len":
+            return _whole_numbers(aggregate, sums.get(LENGTH, np.zeros(height, np.int64)))
+        case "count":
+            return _whole_numbers(aggregate, _values(aggregate, sums, height))
+        case "null_count":
+            return _whole_numbers(aggregate, sums.get(f"nulls:{aggregate.input}", np.zeros(height, np.int64)))
+        case "any":
+            return pl.Series(
+                aggregate.output, sums.get(f"true:{aggregate.input}", np.zeros(height, np.int64)) > 0
+            )
+        case "all":
+            return pl.Series(
+                aggregate.output, sums.get(f"false:{aggregate.input}", np.zeros(height, np.int64)) <= 0
+            )
+    assert dtype is not None, "all other kinds have an input"
+    if dtype == pl.Null:
+        return pl.Series(aggregate.output, [None]).new_from_index(0, height)
+    if aggregate.kind == "sum":
+        return _finish_sum(aggregate, dtype, sums, height)
+    values = _values(aggregate, sums, height)
+    if aggregate.kind == "mean":
+        return _finish_mean(aggregate, dtype, sums, values)
+    return _finish_variance(aggregate, dtype, sums, values)
+
+
+def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
+    """How many values of the input are not null."""
+    lengths = sums.get(LENGTH, np.zeros(height, np.int64))
+    nulls = sums.get(f"nulls:{aggregate.input}")
+    return lengths if nulls is None else lengths - nulls
+
+
+def _whole_numbers(aggregate: Additive, numbers: Ints) -> pl.Series:
+    bounds = WHOLE_NUMBERS.get(aggregate.dtype)
+    if bounds is None:
+        return _fitted(aggregate, pl.Series(aggregate.output, numbers))
+    if len(numbers) and (int(numbers.min()) < bounds.min or int(numbers.max()) > bounds.max):
+        raise _does_not_fit(aggregate)
+    return pl.Series(aggregate.output, numbers.astype(bounds.dtype))
+
+
+def _fitted(aggregate: Additive, column: pl.Series) -> pl.Series:
+    if column.dtype == aggregate.dtype:
+        return column
+    try:
+        return column.cast(aggregate.dtype)
+    except pl.exceptions.InvalidOperationError as error:
+        raise _does_not_fit(aggregate) from error
+
+
+def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
+    return ArithmeticRefusedError(
+        f"the {aggregate.kind} does not fit {aggregate.dtype}; cast the column to a wider type before it is aggregated, "
+        "for example .cast(pl.Decimal(38, 0)) or .cast(pl.Float64)"
+    )
+
+
+def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int) -> pl.Series:
+    prefix = f"sum:{aggregate.input}"
+    if dtype.is_float():
+        return _fitted(aggregate, pl.Series(aggregate.output, nearest(prefix, sums, height)))
+    if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
+        words, lost = wide_integers(prefix, sums, height)
+        if lost.any():
+            raise _does_not_fit(aggregate)
+        return _fitted(aggregate, _of_wide_words(aggregate.output, words, dtype))
+    unsigned = aggregate.dtype == pl.UInt64
+    numbers, lost = integers(prefix, sums, height, unsigned=unsigned)
+    if lost.any():
+        raise _does_not_fit(aggregate)
+    if unsigned:
+        return pl.Series(aggregate.output, numbers.view(np.uint64))
+    return _whole_numbers(aggregate, numbers)
+
+
+def _of_wide_words(name: str, words: npt.NDArray[np.uint64], dtype: pl.DataType) -> pl.Series:
+    if isinstance(dtype, pl.Decimal):
+        buffer = pa.py_buffer(np.ascontiguousarray(words))
+        return pl.Series(
+            name, pa.Array.from_buffers(pa.decimal128(38, dtype.scale), len(words), [None, buffer])
+        )
+    upper = words[:, 1].view(np.int64) if dtype == pl.Int128 else words[:, 1]
+    return pl.Series(name, upper).cast(dtype) * pl.Series([2**64], dtype=dtype) + pl.Series(words[:, 0]).cast(
+        dtype
+    )
+
+
+def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
+    totals = nearest(f"sum:{aggregate.input}", sums, len(values))
+    units = 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else 1.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = totals / (values * units)
+    if dtype.is_temporal():
+        # polars gives the mean of dates as an instant in microseconds.
+        microseconds = np.where(values == 0, 0.0, means) * (86_400_000_000 if dtype == pl.Date else 1)
+        column = pl.Series(aggregate.output, microseconds.astype(np.int64))
+    else:
+        column = pl.Series(aggregate.output, means)
+    column = _fitted(aggregate, column)
+    return column.set(pl.Series(values == 0), None) if (values == 0).any() else column
+
+
+def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
+    """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line.
+
+    Exponents go beside until the end, as what is above the line may be out of reach where the result is not.
+    """
+    total, squares = f"sum:{aggregate.input}", f"squares:{aggregate.input}"
+    degrees = values - aggregate.ddof
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        below = np.maximum(values, 1).astype(np.float64) * np.maximum(degrees, 1)
+        spread, power = spreads(total, squares, sums, values)
+        variance = np.maximum(spread, 0.0) / below
+        if isinstance(dtype, pl.Decimal):
+            variance = variance / 10.0 ** (2 * dtype.scale)
+        variance = np.where(is_finite(total, sums, len(values)), variance, np.nan)
+        is_std = aggregate.kind == "std"
+        result = np.ldexp(np.sqrt(variance), power // 2) if is_std else np.ldexp(variance, power)
+    column = _fitted(aggregate, pl.Series(aggregate.output, result))
+    return column.set(pl.Series(degrees <= 0), None) if (degrees <= 0).any() else column

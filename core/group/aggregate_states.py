@@ -1,0 +1,381 @@
+"""What a group operator asks of its states, an aggregate at a time: values before and after the epoch."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import Groups
+from ..columns.kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
+from ..columns.row_values import twice
+from ..data.schema import DIFF
+from ..state.lookup import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from ..state.partitioning import WORDS, Route
+from ..state.run import Layout, Run, make_run
+from ..state.snapshot import Saved
+from ..state.spine import Spine
+from .accumulators import Sums, finish
+from .aggregates import Additive, Custom, Distinct, FirstBy, RecomputedAggregate, SuppliedValue
+from .user_states import PICKLED, StateForm
+
+OWNER = "__owner"
+STATE = "state"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """The rows of touched groups before this epoch, and behind them the rows after it.
+
+    ``keys`` are the touched groups, ascending. ``groups`` says of each row which group it is of: first the
+    ``count_before`` that were there, then those that are. ``sums`` are the additive columns of the rows.
+    """
+
+    keys: Keys
+    groups: Index
+    count_before: int
+    sums: Sums
+
+    @staticmethod
+    def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
+        """The rows of the groups that existed, with their sums, and of those that exist, with theirs."""
+        before, after = sums
+        were, are = np.flatnonzero(existed), np.flatnonzero(exists)
+        nothing = np.zeros(len(keys), np.int64)
+        both = {
+            name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
+            for name, column in after.items()
+        }
+        return Change(keys, np.concatenate((were, are)), len(were), both)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.groups)
+
+    @property
+    def signs(self) -> Ints:
+        """-1 for rows before, +1 for rows after."""
+        signs = np.ones(len(self.groups), np.int64)
+        signs[: self.count_before] = -1
+        return signs
+
+    def unchanged(self, columns: Sequence[pl.Series]) -> Mask | None:
+        """Which rows stand both before and after, equal in these columns; None: none of them."""
+        if 2 * self.count_before == len(self.groups) == 2 * len(self.keys):
+            before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
+        else:
+            place = np.full(len(self.keys), -1)
+            place[self.groups[: self.count_before]] = np.arange(self.count_before)
+            before = place[self.groups[self.count_before :]]
+            after = np.flatnonzero(before >= 0)
+            before, after = before[after], after + self.count_before
+        for column in columns:
+            if not len(after):
+                return None
+            equal = np.flatnonzero(~_differ(column, before, after))
+            before, after = before[equal], after[equal]
+        if not len(after):
+            return None
+        same = np.zeros(len(self.groups), np.bool_)
+        same[before] = same[after] = True
+        return same
+
+
+def _taken(column: Ints, positions: Index) -> Ints:
+    return column if len(positions) == len(column) else column[positions]
+
+
+def _differ(column: pl.Series, ones: Index, others: Index) -> Mask:
+    """Where the values at these positions differ, null being equal to null and NaN to NaN."""
+    if column.dtype.is_integer() and is_one_word([column.dtype]) and not column.has_nulls():
+        values = column.to_numpy()
+        differ: Mask = values[ones] != values[others]
+        return differ
+    mask: Mask = column[ones].ne_missing(column[others]).to_numpy()
+    return mask
+
+
+class AggregateState(Protocol):
+    """One aggregate of a group operator."""
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """The aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
+        ...
+
+    def change(self, change: Change) -> pl.Series:
+        """The aggregate of each row of the change."""
+        ...
+
+
+class ReadAggregateState(ABC):
+    """A part whose values are read from rows: those of the group, or of its kept state."""
+
+    _spine: Spine
+    _count: int | None
+    """How many rows of a group are needed; None: all."""
+
+    @property
+    def reads(self) -> Spine:
+        """Where the rows are."""
+        return self._spine
+
+    def of(self, spine: Spine) -> Self:
+        """The same part, reading rows there: to be asked for what is ``current`` only."""
+        part = copy.copy(self)
+        part._spine = spine
+        return part
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``AggregateState``."""
+        if self._count is None:
+            return self._values(all_rows(self._spine, keys), len(keys))
+        return self._values(first_rows(self._spine, keys, self._count), len(keys))
+
+    def change(self, change: Change) -> pl.Series:
+        """See ``AggregateState``."""
+        if self._count is None:
+            before, after = all_rows_change(self._spine, change.keys)
+        else:
+            before, after = first_rows_change(self._spine, change.keys, self._count)
+        height = len(change.keys)
+        were = _at(self._values(before, height), change.groups[: change.count_before])
+        return were.append(_at(self._values(after, height), change.groups[change.count_before :]))
+
+    @abstractmethod
+    def _values(self, found: Found, height: int) -> pl.Series:
+        """The aggregate of each of ``height`` groups, from the rows found for them."""
+
+
+class AdditiveState:
+    """An aggregate that is a function of the group's additive columns."""
+
+    def __init__(self, aggregate: Additive, dtype: pl.DataType | None) -> None:
+        self._aggregate = aggregate
+        self._dtype = dtype
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``AggregateState``."""
+        return finish(self._aggregate, self._dtype, sums, len(keys))
+
+    def change(self, change: Change) -> pl.Series:
+        """See ``AggregateState``."""
+        return finish(self._aggregate, self._dtype, change.sums, len(change))
+
+
+class InputState:
+    """A number that adds up over the diffs of an input of its own.
+
+    The number of different values adds up over what ``Distinct`` says of (group, value) pairs.
+    """
+
+    def __init__(self, aggregate: Distinct | SuppliedValue) -> None:
+        self._aggregate = aggregate
+
+    @property
+    def column(self) -> str:
+        """The additive column that counts the values, or holds what is told."""
+        if isinstance(self._aggregate, Distinct):
+            return f"distinct:{self._aggregate.input}"
+        return f"told:{self._aggregate.output}"
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``AggregateState``."""
+        return self._values(sums, len(keys))
+
+    def change(self, change: Change) -> pl.Series:
+        """See ``AggregateState``."""
+        return self._values(change.sums, len(change))
+
+    def _values(self, sums: Sums, height: int) -> pl.Series:
+        counts = sums.get(self.column, np.zeros(height, np.int64))
+        return pl.Series(self._aggregate.output, counts).cast(self._aggregate.dtype)
+
+
+class FirstByState(ReadAggregateState):
+    """The value in the first row of the group, read from an arrangement by group and order."""
+
+    _count = 1
+
+    def __init__(self, aggregate: FirstBy, arrangement: Spine) -> None:
+        self._aggregate = aggregate
+        self._spine = arrangement
+
+    def _values(self, found: Found, height: int) -> pl.Series:
+        values = found.payload.get_column(self._aggregate.input).alias(self._aggregate.output)
+        return _placed(values, found.owners, height)
+
+
+class RecomputedState(ReadAggregateState):
+    """An aggregate computed by polars from all rows of each group.
+
+    ``twice``: it computes with values of rows, which polars does in another way where there is one (``row_values``).
+    So every group is computed beside its like.
+    """
+
+    _count = None
+
+    def __init__(
+        self, aggregate: RecomputedAggregate, arrangement: Spine, *, keyless: bool, twice: bool = True
+    ) -> None:
+        self._aggregate = aggregate
+        self._twice = twice
+        self._spine = arrangement
+        self._of_nothing = self._computed_of_nothing() if keyless else None
+
+    def _computed_of_nothing(self) -> pl.Series:
+        aggregate, rows = self._aggregate, self._spine.layout.payload.to_frame()
+        return rows.select(aggregate.expr.alias(aggregate.output)).to_series().cast(aggregate.dtype)
+
+    def _values(self, found: Found, height: int) -> pl.Series:
+        frame, owners = _repeated_rows(found)
+        if self._twice and len(owners):
+            frame, owners = twice(frame), np.concatenate((owners, owners + height))
+        frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
+        aggregated = self._aggregate.expr.alias(self._aggregate.output)
+        computed = frame.group_by(OWNER, maintain_order=True).agg(aggregated)
+        if self._twice:
+            computed = computed.slice(0, computed.height // 2)
+        values = computed.get_column(self._aggregate.output).cast(self._aggregate.dtype)
+        return _placed(values, computed.get_column(OWNER).to_numpy(), height, self._of_nothing)
+
+
+class RecomputedUserState(ReadAggregateState):
+    """A user's aggregate without an inverse: created anew from all rows of each group."""
+
+    _count = None
+
+    def __init__(self, aggregate: Custom, arrangement: Spine, *, keyless: bool) -> None:
+        self._aggregate = aggregate
+        self._spine = arrangement
+        self._of_nothing = _of_nothing(aggregate) if keyless else None
+
+    def _values(self, found: Found, height: int) -> pl.Series:
+        aggregate = self._aggregate
+        frame, owners = _repeated_rows(found)
+        column = frame.get_column(aggregate.input)
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        ends = np.append(starts, len(owners))[1:]
+        results = [
+            aggregate.extract(aggregate.add(aggregate.create(), column.slice(start, end - start)))
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        values = pl.Series(aggregate.output, results, aggregate.dtype)
+        return _placed(values, owners[starts], height, self._of_nothing)
+
+
+class RetractableAggregate(ReadAggregateState):
+    """A user's aggregate with an inverse: its state is kept, rows are added to it and removed from it.
+
+    States are kept as rows (group, state as bytes): what is replaced is retracted. ``form`` says which bytes.
+    """
+
+    _count = 1
+
+    def __init__(self, aggregate: Custom, *, keyless: bool, form: StateForm, route: Route = WORDS) -> None:
+        self._aggregate = aggregate
+        self._form = form
+        self._of_nothing = _of_nothing(aggregate) if keyless else None
+        self.input = aggregate.input
+        self.column = f"values:{aggregate.output}"
+        self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True), route)
+
+    def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
+        """Stage the states after these rows; none of a group that is ``empty``."""
+        before = first_rows(self.spine, groups.keys, 1)
+        states: list[bytes | None] = [None] * len(groups)
+        for owner, kept in zip(
+            before.owners.tolist(), before.payload.get_column(STATE).to_list(), strict=True
+        ):
+            states[owner] = kept
+        ends = np.append(groups.starts[1:], len(groups.order))
+        for number, (start, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
+            entries = groups.order[start:end]
+            moved = None if empty[number] else self._moved(states[number], values[entries], diffs[entries])
+            states[number] = moved
+        kept = np.flatnonzero([state is not None for state in states])
+        payload = stack([before.payload, _column([state for state in states if state is not None])])
+        keys = groups.keys.take(np.concatenate((before.owners, kept)))
+        signs = np.concatenate((-before.diffs, np.ones(len(kept), np.int64)))
+        self.spine.stage(self._run(keys, payload, signs))
+
+    def has_pickles(self) -> bool:
+        """Whether any state is kept as a pickle. Cost: the states."""
+        return any(
+            bool(run.payload.get_column(STATE).bin.starts_with(PICKLED).any()) for run in self.spine.runs
+        )
+
+    def convert(self) -> bool:
+        """Keep states that are pickles in another form, between epochs, as far as they have one; False: none has.
+
+        Cost: the states.
+        """
+        run = self.spine.merged()
+        states = run.payload.get_column(STATE).to_list()
+        converted = [self._form.converted(state) for state in states]
+        if converted == states:
+            return False
+        payload = _column(converted)
+        self.spine.restore(Saved((self._run(run.keys, payload, run.sums[DIFF]),), {}))
+        return True
+
+    def _run(self, keys: Keys, payload: pl.DataFrame, diffs: Ints) -> Run:
+        rows = key_words(payload.get_columns(), payload.height)
+        return make_run(self.spine.layout, keys, payload, {DIFF: diffs}, rows)
+
+    def _moved(self, kept: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
+        aggregate = self._aggregate
+        assert aggregate.remove is not None, "an inverted part has an inverse"
+        state = aggregate.create() if kept is None else self._form.loads(kept)
+        if (diffs > 0).any():
+            added = aggregate.add(aggregate.create(), _repeated(values, np.maximum(diffs, 0)))
+            state = added if kept is None else aggregate.merge(state, added)
+        if (diffs < 0).any():
+            state = aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0)))
+        return self._form.dumps(state)
+
+    def _values(self, found: Found, height: int) -> pl.Series:
+        aggregate = self._aggregate
+        results = [
+            aggregate.extract(self._form.loads(state)) for state in found.payload.get_column(STATE).to_list()
+        ]
+        values = pl.Series(aggregate.output, results, aggregate.dtype)
+        return _placed(values, found.owners, height, self._of_nothing)
+
+
+def _column(states: list[bytes]) -> pl.DataFrame:
+    return pl.DataFrame({STATE: states}, schema={STATE: pl.Binary()})
+
+
+def _of_nothing(aggregate: Custom) -> pl.Series:
+    return pl.Series(aggregate.output, [aggregate.extract(aggregate.create())], aggregate.dtype)
+
+
+def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:
+    """Each row as often as its diff says, and the number of the group of each."""
+    if (found.diffs == 1).all():
+        return pl.DataFrame(found.payload.get_columns()), found.owners
+    every = np.repeat(np.arange(len(found.owners)), found.diffs)
+    return gather(found.payload, every), found.owners[every]
+
+
+def _at(values: pl.Series, positions: Index) -> pl.Series:
+    return values if len(positions) == len(values) else values[positions]
+
+
+def _repeated(values: pl.Series, times: Ints) -> pl.Series:
+    return values[np.repeat(np.arange(len(values)), times)]
+
+
+def _placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series | None = None) -> pl.Series:
+    """The values at the positions of their owners; elsewhere null, or the one value given, that of no rows."""
+    if len(owners) == height:
+        return values
+    elsewhere = pl.Series(values.name, [None], values.dtype) if of_nothing is None else of_nothing
+    place = np.full(height, len(owners))
+    place[owners] = np.arange(len(owners))
+    return values.append(elsewhere).gather(place)

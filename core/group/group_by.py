@@ -1,0 +1,395 @@
+"""Aggregates of groups, kept by adding and retracting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import Groups, group, group_columns, is_ones
+from ..columns.kernels import (
+    Ints,
+    Keys,
+    Mask,
+    column_of_words,
+    gather,
+    is_one_word,
+    keep,
+    key_words,
+    stack,
+    with_plain_zeros,
+)
+from ..columns.row_values import RowExpressions
+from ..data.clock import Now
+from ..data.delta import Delta
+from ..data.errors import ArithmeticRefusedError, InputError, first_line
+from ..data.schema import DIFF, listed
+from ..data.tags import tagged
+from ..state.partitioning import KeyColumns
+from ..state.purge import Expiry, payload_of, sums_gone
+from ..state.run import Layout, Run, empty_run, run_of_groups
+from ..state.spine import Spine, Version
+from .accumulators import LENGTH, Sums, contributions
+from .aggregate_states import AggregateState, Change, InputState, ReadAggregateState, RetractableAggregate
+from .aggregates import Additive, Aggregate, Column, Custom
+from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
+from .user_states import StateRefusedError, StateUnreadableError
+
+MOST_ROWS = 2**30
+"""So many rows of one epoch could be too many for the sums of their limbs."""
+
+ROOM = 2**62
+"""Sums beyond this are refused: what one more epoch adds, less than 2^63, could otherwise wrap around unseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """What a group operator computes: the groups' keys, their aggregates, and the columns made of them."""
+
+    where: str
+    keys: pl.Schema
+    aggregates: tuple[Aggregate, ...]
+    finished: tuple[Column, ...]
+
+
+@tagged("core.operators.group:GroupBy")
+class GroupBy:
+    """One row per group: its key and its aggregates.
+
+        group(A) = {(key, aggregates of the rows of A with that key)}, for keys whose diffs do not add up to zero
+
+    The first input is the collection with its aggregates' inputs prepared as columns; every further one is the
+    ``Distinct`` of (key, value) pairs whose values are counted, or tells a number by key. State: the additive
+    columns by key; what cannot be inverted is read from arrangements. For every touched key the row before is
+    retracted and the row after added, where they differ; unless ``emits_on_request``: then nothing is said here, and
+    who wants to know asks for ``rows``. ``discarding``: groups hold what came less what went, and are there while
+    any of it, or the number of rows, is not zero. ``by`` are the first of the keys, if only these tell where rows are kept. Without key columns there is one row, also of no rows. Keys that expire
+    are forgotten when the epoch is over, without a word.
+    Cost: the delta and the touched groups, plus what the arrangements say.
+    """
+
+    def __init__(
+        self,
+        spec: GroupSpec,
+        schema: pl.Schema,
+        parts: Sequence[AggregateState],
+        *,
+        expiry: Expiry | None = None,
+        emits_on_request: bool = False,
+        discarding: bool = False,
+        by: Sequence[str] | None = None,
+    ) -> None:
+        self.schema = schema
+        self._keyed = KeyColumns.of(tuple(spec.keys), by)
+        self._of_differences = discarding
+        self._expiry = expiry
+        self._is_asked = emits_on_request
+        self._spec = spec
+        self._parts = tuple(parts)
+        self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
+        counted = [part.column for part in parts if isinstance(part, InputState)]
+        assert len(set(counted)) == len(counted), "equal aggregates are one"
+        # A column of a user's that looks as if it had been added up already is not mistaken for one.
+        inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
+        self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
+        self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._finished_by_copy = all(column.copies is not None for column in spec.finished)
+        finishing = [column.expr.alias(column.name) for column in spec.finished]
+        self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
+        self._one_word = is_one_word(list(spec.keys.values()))
+        self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
+        self.reads = (
+            self.spine,
+            *(part.reads for part in self._parts if isinstance(part, ReadAggregateState)),
+        )
+        """The states from which ``contents`` are made."""
+        self._nothing = Delta.empty(schema)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether keys expire, so that the state no longer holds all rows that were said."""
+        return self._expiry is not None
+
+    @property
+    def key_columns(self) -> KeyColumns:
+        """The columns whose words its entries are kept by."""
+        return self._keyed
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """The types of these columns."""
+        return self._spec.keys
+
+    @property
+    def kept_sums(self) -> tuple[str, ...]:
+        """What adds up in its state, beside the number of rows: which columns there may be."""
+        others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
+        return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *others}))
+
+    @property
+    def inverted(self) -> list[RetractableAggregate]:
+        """The parts that keep a state of their own."""
+        return [part for part in self._parts if isinstance(part, RetractableAggregate)]
+
+    def step(self, now: Now, *deltas: Delta) -> Delta:
+        """Minus the touched groups' rows as they were, plus as they are."""
+        if not any(map(len, deltas)):
+            self._stage(empty_run(self.spine.layout))
+            return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
+        groups, added = self._added(deltas)
+        names = self._names([delta.frame for delta in deltas], groups)
+        before, after = self._before_and_after(groups.keys, added)
+        self._require_room(after)
+        self._stage(run_of_groups(groups, names, added))
+        self._stage_inverted(deltas[0], after)
+        if self._is_asked:
+            return self._nothing
+        change = Change.of(
+            groups.keys,
+            (before, after),
+            self._exists(before, len(groups)) & (now.epoch > 0),
+            self._exists(after, len(groups)),
+        )
+        return self._difference(change, names)
+
+    def combine(self, delta: Delta) -> Delta | None:
+        """A part of a change of the first input, added up by group; None where it cannot be (``may_combine``).
+
+        ``step`` takes such parts, one after the other as one delta, for the change itself: with the same result to the
+        bit. Columns that only some of them have may be null in the others.
+        """
+        if not self.may_combine:
+            return None
+        sums = self._contributions(delta)
+        return added_up(delta.frame, tuple(self._spec.keys), self._groups(delta.frame), sums)
+
+    def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
+        """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
+
+        Of the groups in ``even`` also the rows of no rows, if they are not there. Cost: the groups asked for.
+        """
+        sums = self.spine.totals(keys, with_delta=True)
+        exists = self._exists(sums, len(keys))
+        exists = exists if even is None else exists | even
+        change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
+        values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
+        names = self._key_columns(keys.take(change.groups), self.spine)
+        rows = self._finished(names, values, len(change))
+        if self._of_differences:
+            says = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
+            for column in rows[len(names) :]:
+                says |= (column.fill_null(0) != 0).to_numpy()
+            says |= False if even is None else even[exists]
+            exists[exists] = says
+            return exists, keep(pl.DataFrame(rows), says)
+        return exists, pl.DataFrame(rows)
+
+    def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
+        """The key columns of these ascending, distinct groups, as of a commit; nulls for those that are not there."""
+        spine = self.spine.at(self.spine.version if at is None else at)
+        return pl.DataFrame(self._key_columns(keys, spine))
+
+    def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
+        """All rows, from the state; ``at`` versions of what it ``reads``. Cost: the state."""
+        spines = (
+            self.reads if at is None else [spine.at(each) for spine, each in zip(self.reads, at, strict=True)]
+        )
+        run, others = spines[0].merged(), iter(spines[1:])
+        if self._has_first_row and not len(run):
+            return self._first_row().rows
+        values = [
+            self._current(
+                part.of(next(others)) if isinstance(part, ReadAggregateState) else part, aggregate, run
+            )
+            for part, aggregate in self._aggregates
+        ]
+        names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
+        return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
+
+    def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
+        """The touched groups and what the epoch adds to their additive columns."""
+        rows = [self._contributions(deltas[0])]
+        if len(deltas) == 1:
+            groups = self._groups(deltas[0].frame)
+            return groups, {name: groups.sums(column) for name, column in rows[0].items()}
+        counted = [part.column for part in self._parts if isinstance(part, InputState)]
+        rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
+        sizes = [len(delta) for delta in deltas]
+        groups = group(Keys.concat([self._keyed.words(delta.frame) for delta in deltas]))
+        columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
+        return groups, {name: groups.sums(column) for name, column in columns.items()}
+
+    def _contributions(self, delta: Delta) -> dict[str, Ints]:
+        """What each row adds to the additive columns of its group."""
+        frame, diffs = delta.frame, delta.diffs
+        if self.may_combine and is_added_up(frame):
+            rows = sums_in(frame)
+            self._require_few(rows.pop(ENTRIES))
+            return rows
+        self._require_few(diffs)
+        rows = contributions(self._additive, frame, diffs)
+        for part in self.inverted:
+            # Modulo 2^64, zero when no row is left: that the diffs add up to zero does not say so.
+            words = key_words([frame.get_column(part.input)], len(delta)).first
+            rows[part.column] = words.view(np.int64) * diffs
+        return rows
+
+    def _groups(self, frame: pl.DataFrame) -> Groups:
+        if self._keyed.is_plain:
+            return group_columns([frame.get_column(name) for name in self._spec.keys], frame.height)
+        return group(self._keyed.words(frame))
+
+    def _require_few(self, diffs: Ints) -> None:
+        if (
+            len(diffs) and not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
+        ) or len(diffs) >= MOST_ROWS:
+            raise ArithmeticRefusedError(
+                f"{self._spec.where}: one epoch adds up to more than 2^30 rows; push the input in smaller batches"
+            )
+
+    def _before_and_after(self, keys: Keys, added: Sums) -> tuple[Sums, Sums]:
+        before = self.spine.totals(keys)
+        after = dict(before)
+        for name, column in added.items():
+            after[name] = before[name] + column if name in before else column
+        return before, after
+
+    def _require_room(self, sums: Sums) -> None:
+        modulo = {part.column for part in self.inverted}
+        for name, column in sums.items():
+            if (
+                name not in modulo
+                and len(column)
+                and (int(column.max()) >= ROOM or int(column.min()) <= -ROOM)
+            ):
+                raise ArithmeticRefusedError(
+                    f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
+                )
+
+    @property
+    def _has_first_row(self) -> bool:
+        """Whether there is a row also of no rows: of all rows, unless panes decide what is said."""
+        return not self._spec.keys and not self._is_asked
+
+    def _stage(self, run: Run) -> None:
+        expired = None if self._expiry is None else self._expiry.expired
+        if expired is None or not len(expired):
+            self.spine.stage(run)
+            return
+        names = payload_of(self.spine, run, expired)
+        self.spine.stage(run, sums_gone(self.spine, run, expired, names))
+
+    def _names(self, frames: Sequence[pl.DataFrame], groups: Groups) -> pl.DataFrame:
+        """The key columns of the touched groups, where words do not say what they were made of."""
+        if self._one_word or not self._spec.keys:
+            return pl.DataFrame()
+        named = [pl.DataFrame([frame.get_column(name) for name in self._spec.keys]) for frame in frames]
+        first = groups.first_entries
+        return gather(named[0] if first.max() < named[0].height else stack(named), first)
+
+    def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
+        """The key columns of groups that are known, from their words or from the state."""
+        if self._one_word:
+            return [self._key_column(keys)]
+        return payload_of(spine, spine.delta, keys).get_columns() if self._spec.keys else []
+
+    def _key_column(self, keys: Keys) -> pl.Series:
+        ((name, dtype),) = self._spec.keys.items()
+        return column_of_words(keys, name, dtype)
+
+    def _exists(self, sums: Sums, height: int) -> Mask:
+        if self._has_first_row:
+            return np.ones(height, np.bool_)
+        if self._of_differences:
+            changed = np.zeros(height, np.bool_)
+            for column in sums.values():
+                changed |= column != 0
+            return changed
+        lengths = sums.get(LENGTH)
+        return np.zeros(height, np.bool_) if lengths is None else lengths != 0
+
+    def _stage_inverted(self, delta: Delta, after: Sums) -> None:
+        if not self.inverted:
+            return
+        # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
+        own = self._groups(delta.frame)
+        nothing = np.zeros(len(own), np.int64)
+        for part, aggregate in self._aggregates:
+            if isinstance(part, RetractableAggregate):
+                empty = (after.get(LENGTH, nothing) == 0) & (after.get(part.column, nothing) == 0)
+                try:
+                    part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
+                except Exception as error:
+                    raise self._named(aggregate, error) from error
+
+    def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
+        """The output columns: keys, and what is finished from the aggregates."""
+        finished = self._spec.finished
+        if self._finished_by_copy:
+            by_name = {column.name: column for column in values}
+            return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
+        # A column of that height keeps literals as long as the rest.
+        rows = pl.Series(DIFF, np.zeros(height, np.int64))
+        frame = pl.DataFrame([rows, *names, *values])
+        try:
+            made = self._finishing.of(frame).get_columns()[:-1]
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"{self._spec.where}: {first_line(error)}; nothing has changed") from error
+        return [*names, *map(with_plain_zeros, made)]
+
+    def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
+        """Minus the rows before, plus the rows after, where they are and differ."""
+        if self._one_word:
+            keys = [self._key_column(change.keys.take(change.groups))]
+        else:
+            keys = gather(names, change.groups).get_columns() if names.width else []
+        values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
+        columns = self._finished(keys, values, len(change))
+        rows = pl.DataFrame([*columns, pl.Series(DIFF, change.signs)])
+        same = change.unchanged(columns[len(keys) :])
+        return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
+
+    def _current(self, part: AggregateState, aggregate: Aggregate, run: Run) -> pl.Series:
+        try:
+            return part.current(run.keys, run.sums)
+        except StateUnreadableError as error:
+            raise self._named(aggregate, error) from error
+
+    def _changed(self, part: AggregateState, aggregate: Aggregate, change: Change) -> pl.Series:
+        try:
+            return part.change(change)
+        except Exception as error:
+            raise self._named(aggregate, error) from error
+
+    def _named(self, aggregate: Aggregate, error: Exception) -> Exception:
+        """An error of an aggregate as an error of the column that a user sees; a bug of ours as it is."""
+        if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
+            return type(error)(self._refusal(aggregate, str(error)))
+        if isinstance(error, pl.exceptions.PolarsError) or isinstance(aggregate, Custom):
+            said = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
+            return InputError(self._refusal(aggregate, said))
+        return error
+
+    def refusal_of(self, part: AggregateState, said: str) -> str:
+        """What an error says of the state of a part: which column of which view it is, and what is wrong with it."""
+        return next(self._refusal(aggregate, said) for one, aggregate in self._aggregates if one is part)
+
+    def _refusal(self, aggregate: Aggregate, said: str) -> str:
+        finished = self._spec.finished
+        shown = [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
+        return f"{self._spec.where}: column {listed(shown)}: {said}; nothing has changed"
+
+    def _first_row(self) -> Delta:
+        """The row of no rows, there from the start where there are no keys."""
+        values = [part.current(key_words([], 1), {}) for part in self._parts]
+        rows = pl.DataFrame(self._finished([], values, 1))
+        return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
+
+
+def _spread(rows: Sequence[Mapping[str, Ints]], name: str, sizes: Sequence[int]) -> Ints:
+    """One additive column over the rows of all inputs; zero in those that do not have it."""
+    return np.concatenate(
+        [part.get(name, np.zeros(size, np.int64)) for part, size in zip(rows, sizes, strict=True)]
+    )

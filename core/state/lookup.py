@@ -1,0 +1,173 @@
+"""Reading rows of some keys out of several runs at once: what stands there now, in order, and the first of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..columns.kernels import Index, Ints, Keys, expand, gather, stack
+from ..data.schema import DIFF
+from .run import Layout, Run, empty_run, make_run
+from .spine import Spine
+
+CUT, CUT_AFTER = "cut", "cut after"
+"""Additive columns: mark the last entry read of a run that has more of this key: a committed run, the delta."""
+
+BEFORE = "before"
+"""Additive column: the diff as of the last commit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Rows found for some keys: the position of the key among those asked for, the row, and its diff.
+
+    Rows of a key stand together, in the order of the layout; keys in the order in which they were asked for.
+    """
+
+    owners: Index
+    payload: pl.DataFrame
+    diffs: Ints
+
+
+def all_rows(spine: Spine, keys: Keys) -> Found:
+    """All rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
+    return _all(spine, keys, None)[0]
+
+
+def all_rows_change(spine: Spine, keys: Keys) -> tuple[Found, Found]:
+    """``all_rows`` before this epoch, and after it."""
+    before, after = _all(spine, keys, spine.delta)
+    return before, after
+
+
+def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
+    """The first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
+
+    Of every run only the leading entries of a key are read, and more of them (four times as many) only while
+    retractions leave too few: cost follows ``count`` and the retractions at the head, not the group.
+    """
+    return _first(spine, keys, count, None)[0]
+
+
+def first_rows_change(spine: Spine, keys: Keys, count: int) -> tuple[Found, Found]:
+    """``first_rows`` before this epoch, and after it."""
+    before, after = _first(spine, keys, count, spine.delta)
+    return before, after
+
+
+def _moments(delta: Run | None) -> tuple[str, ...]:
+    return (DIFF,) if delta is None else (BEFORE, DIFF)
+
+
+def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
+    read = _read(spine, delta, keys, np.arange(len(keys)), None)
+    found = []
+    for moment in _moments(delta):
+        diffs = _column(read, moment)
+        found.append(_select(read, np.flatnonzero(diffs > 0), diffs))
+    return found
+
+
+def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Found]:
+    pending, take = np.arange(len(keys)), count + 1
+    parts: list[list[Found]] = []
+    while len(pending) or not parts:
+        read = _read(spine, delta, keys, pending, take)
+        found, pending = _settle(read, _moments(delta), pending, len(keys), count)
+        if take > count + 1:
+            # What had to be read further stands behind rows that were retracted.
+            spine.waste(len(read))
+        parts.append(found)
+        take *= 4
+    return [_together(spine.layout, found) for found in zip(*parts, strict=True)]
+
+
+def _together(layout: Layout, parts: Sequence[Found]) -> Found:
+    if len(parts) == 1:
+        return parts[0]
+    owners = np.concatenate([part.owners for part in parts])
+    order = np.argsort(owners, kind="stable")
+    payload = gather(stack([part.payload for part in parts]), order)
+    return Found(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
+
+
+def _read(spine: Spine, delta: Run | None, keys: Keys, wanted: Index, take: int | None) -> Run:
+    """The entries of the wanted keys as one run whose key is the number of the wanted key."""
+    asked = keys if len(wanted) == len(keys) else keys.take(wanted)
+    owners, payloads, rows, diffs, before, cuts, later = [], [], [], [], [], [], []
+    for run in spine.runs if delta is None else (*spine.runs, delta):
+        lower, upper = run.find(asked)
+        end = upper if take is None else np.minimum(upper, lower + take)
+        positions, owner = expand(lower, end)
+        if not len(positions):
+            continue
+        assert run.rows is not None, "rows are read from runs of rows"
+        owners.append(wanted[owner])
+        payloads.append(gather(run.payload, positions))
+        rows.append(run.rows.take(positions))
+        diffs.append(run.sums[DIFF][positions])
+        before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
+        cut = np.zeros(len(positions), np.int64)
+        cut[(np.cumsum(end - lower) - 1)[end < upper]] = 1
+        none = np.zeros_like(cut)
+        cuts.append(none if run is delta else cut)
+        later.append(cut if run is delta else none)
+    if not owners:
+        return empty_run(spine.layout)
+    spine.touched += sum(map(len, owners))
+    numbered = Keys(np.concatenate(owners).astype(np.uint64))
+    sums = {DIFF: np.concatenate(diffs), CUT: np.concatenate(cuts)}
+    if delta is not None:
+        sums |= {BEFORE: np.concatenate(before), CUT_AFTER: np.concatenate(later)}
+    return make_run(spine.layout, numbered, stack(payloads), sums, Keys.concat(rows))
+
+
+def _settle(
+    read: Run, moments: tuple[str, ...], pending: Index, size: int, count: int
+) -> tuple[list[Found], Index]:
+    """What is certain of the rows read, at each moment, and which keys have to be read on.
+
+    A row is certain if it does not stand behind an entry at which a run was cut: that run may hold entries
+    that come in between, or that cancel it.
+    """
+    owners = read.keys.first.astype(np.intp)
+    committed = _frontier(read, owners, size, (CUT,))
+    settled = np.ones(size, np.bool_)
+    kept = []
+    for moment in moments:
+        after = moment == DIFF and CUT_AFTER in read.sums
+        frontier = _frontier(read, owners, size, (CUT, CUT_AFTER)) if after else committed
+        certain = np.arange(len(read)) <= frontier[owners]
+        places = np.where(certain, np.maximum(_column(read, moment), 0), 0)
+        running = np.cumsum(places)
+        total = np.bincount(owners, places, size).astype(np.int64)
+        settled &= (frontier == len(read)) | (total >= count)
+        before = np.cumsum(total) - total
+        left = count - (running - places - before[owners])
+        kept.append(np.maximum(np.minimum(left, places), 0))
+    found = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
+    return found, pending[~settled[pending]]
+
+
+def _frontier(read: Run, owners: Index, size: int, columns: tuple[str, ...]) -> Index:
+    """For each key the first entry at which a run was cut, by these columns; the end where none was."""
+    frontier = np.full(size, len(read))
+    for column in columns:
+        if column in read.sums:
+            cuts = np.flatnonzero(read.sums[column])[::-1]
+            first = np.full(size, len(read))
+            first[owners[cuts]] = cuts
+            frontier = np.minimum(frontier, first)
+    return frontier
+
+
+def _column(read: Run, name: str) -> Ints:
+    column = read.sums.get(name)
+    return np.zeros(len(read), np.int64) if column is None else column
+
+
+def _select(read: Run, entries: Index, diffs: Ints) -> Found:
+    return Found(read.keys.first[entries].astype(np.intp), gather(read.payload, entries), diffs[entries])

@@ -1,0 +1,72 @@
+"""Forgetting what belongs to keys that are over, in the epoch that they are read for the last time."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import group
+from ..columns.kernels import Keys, expand, gather, stack
+from ..data.schema import DIFF
+from .run import Run, empty_run, make_run, run_of_groups
+from .spine import Spine
+
+
+class Expiry(Protocol):
+    """Who knows which keys are over with this epoch."""
+
+    @property
+    def expired(self) -> Keys:
+        """Ascending, distinct keys whose state goes when the epoch is committed."""
+        ...
+
+
+def entries_gone(spine: Spine, delta: Run, keys: Keys) -> Run:
+    """What to add to a state of rows so that nothing is left of these keys. Cost: their entries."""
+    owners, payloads, rows, diffs = [], [], [], []
+    for run in (*spine.runs, delta):
+        positions, owner = expand(*run.find(keys))
+        if len(positions):
+            assert run.rows is not None, "rows are kept in runs of rows"
+            owners.append(owner)
+            payloads.append(gather(run.payload, positions))
+            rows.append(run.rows.take(positions))
+            diffs.append(-run.sums[DIFF][positions])
+    if not owners:
+        return empty_run(spine.layout)
+    of = keys.take(np.concatenate(owners))
+    return make_run(spine.layout, of, stack(payloads), {DIFF: np.concatenate(diffs)}, Keys.concat(rows))
+
+
+def sums_gone(spine: Spine, delta: Run, keys: Keys, payload: pl.DataFrame) -> Run:
+    """What to add to a state of one entry per key so that nothing is left of these keys; ``payload`` is theirs."""
+    groups = group(keys)
+    totals = spine.totals(keys)
+    hit, position = delta.match(keys) if len(delta) else (np.zeros(0, np.intp), np.zeros(0, np.intp))
+    for name, column in delta.sums.items():
+        total = totals.setdefault(name, np.zeros(len(keys), np.int64))
+        total[hit] += column[position]
+    return run_of_groups(groups, payload, {name: -column for name, column in totals.items()})
+
+
+def payload_of(spine: Spine, delta: Run, keys: Keys) -> pl.DataFrame:
+    """The payload of these ascending, distinct keys in a state of one entry per key.
+
+    Where several runs have an entry of a key, any of them will do. A key that has none gets nulls.
+    """
+    found = np.full(len(keys), -1)
+    parts, height = [], 0
+    for run in (*spine.runs, delta):
+        if not len(run):
+            continue
+        hit, position = run.match(keys)
+        if len(hit):
+            found[hit] = height + np.arange(len(hit))
+            parts.append(gather(run.payload, position))
+            height += len(hit)
+    if height and (found >= 0).all():
+        return gather(stack(parts), found)
+    nulls = [pl.Series(name, [None], dtype) for name, dtype in spine.layout.payload.items()]
+    return gather(stack([*parts, pl.DataFrame(nulls)]), np.where(found < 0, height, found))

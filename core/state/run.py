@@ -1,0 +1,301 @@
+"""A run: an immutable sorted piece of state, and how several become one.
+
+A run is a set of columns sorted by key. Runs *add*: entries that are equal in several runs stand for the sum
+of their numbers, and an entry whose numbers are all zero stands for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from ..columns.directory import Deferred, Directory
+from ..columns.grouping import Groups, Segments, differing, group, group_stretches
+from ..columns.kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
+from ..data.schema import DIFF, Order
+from ..data.tags import tagged
+from .partitioning import KeyColumns
+
+LAST_WORD = np.uint64(2**64 - 1)
+
+FEW_NEW = 8
+"""A run takes others up, and is not merged with them, if no more than one in so many of their keys is new to it."""
+
+FEW = 64
+"""Up to so many words are looked up without the directory: a search costs less than its steps."""
+
+
+@tagged("core.run:Layout")
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the entries of a run are, beside their key.
+
+    ``payload`` are columns that go with an entry. With ``by_row``, a key may have many entries, one for each
+    different row of the payload, kept in ``order`` and then by the payload's columns; otherwise one.
+    """
+
+    payload: pl.Schema = field(default_factory=pl.Schema)
+    by_row: bool = False
+    order: tuple[Order, ...] = ()
+
+    def __hash__(self) -> int:
+        """Layouts are compared where arrangements are shared."""
+        return hash((tuple(self.payload.items()), self.by_row, self.order))
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Run:
+    """An immutable sorted piece of state.
+
+    ``keys`` ascend, one word pair per entry; ``rows`` are the words of the payload rows where a key may have
+    many entries; ``sums`` are the additive columns, int64, a column that is not there being zero.
+    """
+
+    keys: Keys
+    payload: pl.DataFrame
+    sums: Mapping[str, Ints]
+    rows: Keys | None = None
+    directory: Directory | Deferred | None = None
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        held = self.keys.nbytes + sum(column.nbytes for column in self.sums.values())
+        held += 0 if self.rows is None else self.rows.nbytes
+        held += 0 if self.directory is None else self.directory.nbytes
+        return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
+
+    def match(self, keys: Keys) -> tuple[Index, Index]:
+        """Which of these ascending, distinct keys have an entry, and where, in a run with one entry per key."""
+        assert self.rows is None, "keys may have many entries here: ask for ranges"
+        words, wanted = self.keys.first, keys.first
+        maybe = None
+        if self.directory is not None and FEW < len(wanted) < len(words):
+            maybe = self.directory.maybe(wanted)
+        if maybe is not None:
+            wanted = wanted[maybe]
+        position = self._search(wanted)
+        same = np.flatnonzero(words[np.minimum(position, len(words) - 1)] == wanted)
+        position, hit = position[same], same if maybe is None else maybe[same]
+        if self.keys.second is None and keys.second is None:
+            return hit, position
+        if (self.keys.seconds_at(position) == keys.seconds_at(hit)).all():
+            return hit, position
+        lower, upper = self.find(keys)
+        hit = np.flatnonzero(lower < upper)
+        return hit, lower[hit]
+
+    def find(self, keys: Keys) -> tuple[Index, Index]:
+        """The ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
+        words = self.keys.first
+        lower = self._search(keys.first)
+        upper = self._search(keys.first + np.uint64(1))
+        upper[keys.first == LAST_WORD] = len(words)
+        if self.keys.second is None and keys.second is None:
+            return lower, upper
+        return self._narrow(keys, lower, upper)
+
+    def within(self, least: Words, greatest: Words) -> tuple[Index, Index]:
+        """The ranges [lower, upper) of entries whose first words lie between these, both included."""
+        upper = self._search(greatest + np.uint64(1))
+        upper[greatest == LAST_WORD] = len(self)
+        return self._search(least), upper
+
+    def between(self, least: int, greatest: int) -> Run:
+        """The entries whose first words lie between these, both included. By reference."""
+        (start,), (end,) = self.within(np.array([least], np.uint64), np.array([greatest], np.uint64))
+        if end - start == len(self):
+            return self
+        keys, rows = self.keys.cut(start, end), None if self.rows is None else self.rows.cut(start, end)
+        sums = {name: column[start:end] for name, column in self.sums.items()}
+        payload = self.payload.slice(start, end - start) if self.payload.width else self.payload
+        return Run(keys, payload, sums, rows, Deferred.of(keys.first))
+
+    def _search(self, wanted: Words) -> Index:
+        if self.directory is None or len(wanted) <= FEW:
+            return np.searchsorted(self.keys.first, wanted)
+        return self.directory.search(self.keys.first, wanted)
+
+    def _narrow(self, keys: Keys, lower: Index, upper: Index) -> tuple[Index, Index]:
+        """Cut the ranges down to entries whose second word agrees too."""
+        wanted, stored = keys.seconds(), self.keys.second
+        if stored is None:
+            return lower, np.where(wanted == 0, upper, lower)
+        hit = np.flatnonzero(lower < upper)
+        agree = (stored[lower[hit]] == wanted[hit]) & (stored[upper[hit] - 1] == wanted[hit])
+        # A loop over colliding keys: the null of an integer column, and else one key in some 10^19.
+        for k in hit[~agree]:
+            stretch = stored[lower[k] : upper[k]]
+            start = lower[k]
+            lower[k] = start + np.searchsorted(stretch, wanted[k])
+            upper[k] = start + np.searchsorted(stretch, wanted[k], side="right")
+        return lower, upper
+
+
+def make_run(
+    layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: Keys | None = None
+) -> Run:
+    """A run of entries in any order: sorted, equal entries added up, entries of zeros left out.
+
+    ``rows`` are the words of the payload's rows where a key may have many entries. Cost: one sort.
+    """
+    if rows is None:
+        groups = group(keys)
+        return _reduced(groups.keys, payload, sums.items(), None, groups)
+    order = _row_order(layout, keys, payload, rows)
+    keys, rows = keys.take(order), rows.take(order)
+    differs = differing(keys)
+    differs |= differing(rows)
+    starts = np.flatnonzero(differs)
+    return _reduced(keys.take(starts), payload, sums.items(), rows.take(starts), Segments(order, starts))
+
+
+def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
+    """A run with one entry per group: payload and totals stand one row per group, in the order of its keys."""
+    return _alive(groups.keys, payload, totals, None)
+
+
+def merge(layout: Layout, runs: Sequence[Run]) -> Run:
+    """One run that stands for all of these. Cost: one merge of their entries."""
+    if len(runs) == 1:
+        return runs[0]
+    if not layout.by_row and len(runs[0]) >= sum(map(len, runs[1:])):
+        added = _added_to(runs[0], merge(layout, runs[1:]))
+        if added is not None:
+            return added
+    keys = Keys.concat([run.keys for run in runs])
+    payload = stack([run.payload for run in runs]) if layout.payload else runs[0].payload
+    names = dict.fromkeys(name for run in runs for name in run.sums)
+    if layout.by_row:
+        sums = {name: _stacked(runs, name) for name in names}
+        return make_run(layout, keys, payload, sums, Keys.concat([_rows(run) for run in runs]))
+    groups = group_stretches(keys)
+    del keys
+    # One column at a time: a merge of large runs needs no second copy of all of them.
+    columns = ((name, _stacked(runs, name)) for name in names)
+    return _reduced(groups.keys, payload, columns, None, groups)
+
+
+def _added_to(large: Run, small: Run) -> Run | None:
+    """What ``merge`` makes of these, in less time. None: many keys are new, or some words of theirs collide."""
+    keys, words = large.keys, small.keys
+    if (keys.second is None) != (words.second is None):
+        return None
+    hit, position = large.match(words)
+    is_new = np.ones(len(small), np.bool_)
+    is_new[hit] = False
+    new = np.flatnonzero(is_new)
+    if len(new) * FEW_NEW > len(small):
+        return None
+    at = np.searchsorted(keys.first, words.first[new])
+    if (keys.first[np.minimum(at, len(large) - 1)] == words.first[new]).any():
+        return None
+    totals = {}
+    for name in dict.fromkeys((*large.sums, *small.sums)):
+        column = large.sums.get(name)
+        column = np.zeros(len(large), np.int64) if column is None else column.copy()
+        if name in small.sums:
+            column[position] += small.sums[name][hit]
+        added = small.sums[name][new] if name in small.sums else 0
+        totals[name] = np.insert(column, at, added) if len(new) else column
+    if not len(new):
+        return _alive(keys, large.payload, totals, None, large.directory)
+    second = None
+    if keys.second is not None and words.second is not None:
+        second = np.insert(keys.second, at, words.second[new])
+    payload = large.payload
+    if payload.width:
+        order = np.insert(np.arange(len(large)), at, len(large) + new)
+        payload = gather(stack([payload, small.payload]), order)
+    return _alive(Keys(np.insert(keys.first, at, words.first[new]), second), payload, totals, None)
+
+
+def _stacked(runs: Sequence[Run], name: str) -> Ints:
+    return np.concatenate([run.sums.get(name, np.zeros(len(run), np.int64)) for run in runs])
+
+
+def _rows(run: Run) -> Keys:
+    assert run.rows is not None, "a run of rows has the words of its rows"
+    return run.rows
+
+
+def _reduced(
+    keys: Keys, payload: pl.DataFrame, sums: Iterable[tuple[str, Ints]], rows: Keys | None, segments: Segments
+) -> Run:
+    """Add up the entries of each segment, the first of them standing for all."""
+    totals = {name: segments.sums(column) for name, column in sums}
+    return _alive(keys, gather(payload, segments.first_entries) if payload.width else payload, totals, rows)
+
+
+def _alive(
+    keys: Keys,
+    payload: pl.DataFrame,
+    totals: Mapping[str, Ints],
+    rows: Keys | None,
+    directory: Directory | Deferred | None = None,
+) -> Run:
+    """The run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
+    totals = {name: column for name, column in totals.items() if column.any()}
+    alive = np.zeros(len(keys), np.bool_)
+    for column in totals.values():
+        if alive.all():
+            break
+        alive |= column != 0
+    if not alive.all():
+        kept = np.flatnonzero(alive)
+        keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
+        totals = {name: column[kept] for name, column in totals.items()}
+        payload = gather(payload, kept) if payload.width else payload
+        directory = None
+    return Run(keys, payload, totals, rows, directory or Directory.of(keys.first))
+
+
+def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
+    """The order of entries: by key, by the layout's order, by the payload's columns, by row."""
+    if len(keys) < 2:
+        return np.arange(len(keys))
+    if not layout.order:
+        order = sorted_by([keys.first, rows.first])
+        if not _collides(keys.take(order), rows.take(order)):
+            return order
+        return sorted_by([keys.first, keys.seconds(), rows.first, rows.seconds()])
+    ordered = {order.column: order for order in layout.order}
+    # Rows that agree in the order are told apart by their other columns, so that ties do not depend on hashes.
+    ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
+    columns = [payload.get_column(name) for name in (*ordered, *ties)]
+    given = [*(Order("") for _ in keys.words()), *ordered.values()]
+    given += [Order("") for _ in (*ties, *rows.words())]
+    return sorted_by(
+        [*keys.words(), *columns, *rows.words()],
+        [order.descending for order in given],
+        [order.nulls_last for order in given],
+    )
+
+
+def _collides(keys: Keys, rows: Keys) -> bool:
+    """Whether entries next to each other agree in their first words but not in all."""
+    same = keys.first[1:] == keys.first[:-1]
+    if keys.second is not None and (same & (keys.second[1:] != keys.second[:-1])).any():
+        return True
+    same &= rows.first[1:] == rows.first[:-1]
+    return rows.second is not None and bool((same & (rows.second[1:] != rows.second[:-1])).any())
+
+
+def empty_run(layout: Layout) -> Run:
+    """The run without entries."""
+    none = Keys(np.zeros(0, np.uint64))
+    return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
+
+
+def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
+    """The rows of a delta frame as a run by these key columns."""
+    payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
+    rows = key_words(payload.get_columns(), frame.height)
+    return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

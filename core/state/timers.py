@@ -1,0 +1,154 @@
+"""Instants at which keys are to be looked at again: set once, handed out when they have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import group
+from ..columns.kernels import Index, Ints, Keys
+from .merge_policy import to_merge
+from .partitioning import WORDS, Route
+from .snapshot import INSTANT, KEY, SECOND, SPENT, Saved
+
+NOTHING = Keys(np.zeros(0, np.uint64))
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Instants:
+    """A piece: instants in ascending order, and the key of each."""
+
+    instants: Ints
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """What is left of a piece: all but its first ``spent`` timers, which were handed out."""
+
+    piece: Instants
+    spent: int = 0
+
+    def __len__(self) -> int:
+        return len(self.piece.instants) - self.spent
+
+    @property
+    def instants(self) -> Ints:
+        return self.piece.instants[self.spent :]
+
+    def before(self, end: int) -> Keys:
+        """The keys of the first timers that are left, by reference."""
+        return self.piece.keys.cut(self.spent, self.spent + end)
+
+    def after(self, end: int) -> _Run:
+        """What is left without the first timers; copied as soon as less is left than is gone."""
+        spent = self.spent + end
+        if not end or spent <= len(self.piece.instants) - spent:
+            return _Run(self.piece, spent)
+        left = Keys(*(word[spent:].copy() for word in self.piece.keys.words()))
+        return _Run(Instants(self.piece.instants[spent:].copy(), left))
+
+
+class Timers:
+    """Keys by the instant at which they fall due.
+
+    A timer is not taken back: whoever is handed a key looks whether there is still something to do. Setting
+    and handing out are staged and become the state with the commit. Cost: the timers set and due, each taking
+    part in a logarithmic number of merges; those that are not due are not looked at.
+    """
+
+    def __init__(self, route: Route | None = WORDS) -> None:
+        self.route = route
+        self._committed: tuple[_Run, ...] = ()
+        self._staged: tuple[_Run, ...] | None = None
+
+    def set(self, instants: Ints, keys: Keys) -> None:
+        """Make ready to hand out these keys when their instants have come."""
+        if not len(instants):
+            return
+        order = np.argsort(instants, kind="stable")
+        self._staged = _piled((*self._runs, _Run(Instants(instants[order], keys.take(order)))))
+
+    def due(self, until: int) -> Keys:
+        """The keys whose instants are not after ``until``, ascending and each once; they are handed out only now."""
+        ends = [int(np.searchsorted(run.instants, until, side="right")) for run in self._runs]
+        if not any(ends):
+            return NOTHING
+        due = [run.before(end) for run, end in zip(self._runs, ends, strict=True) if end]
+        left = [run.after(end) for run, end in zip(self._runs, ends, strict=True) if end < len(run)]
+        self._staged = tuple(left)
+        return group(Keys.concat(due)).keys
+
+    def heads(self, before: int) -> list[tuple[Ints, Keys]]:
+        """The timers that fall due before an instant, run by run, ascending in each; nothing is handed out."""
+        ends = [int(np.searchsorted(run.instants, before)) for run in self._runs]
+        return [
+            (run.instants[:end], run.before(end)) for run, end in zip(self._runs, ends, strict=True) if end
+        ]
+
+    @property
+    def first(self) -> int | None:
+        """The earliest instant that is set, as of the last commit."""
+        return min((int(run.instants[0]) for run in self._committed), default=None)
+
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        if self._staged is not None:
+            self._committed, self._staged = self._staged, None
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        self._staged = None
+
+    @property
+    def entries(self) -> int:
+        """How many timers are set."""
+        return sum(map(len, self._committed))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(run.piece.instants.nbytes + run.piece.keys.nbytes for run in self._committed)
+
+    # What outlives the process
+
+    def saved(self) -> Saved:
+        """See ``State``."""
+        runs = self._runs
+        return Saved(tuple(run.piece for run in runs), {SPENT: [run.spent for run in runs]})
+
+    def restore(self, saved: Saved) -> None:
+        """See ``State``."""
+        spent: Sequence[int] = saved.facts.get(SPENT) or [0] * len(saved.pieces)
+        self._committed = tuple(map(_Run, saved.pieces, spent))
+        self._staged = None
+
+    def columns_of(self, piece: Instants) -> pl.DataFrame:
+        """See ``State``."""
+        words = dict(zip((KEY, SECOND), piece.keys.words(), strict=False))
+        return pl.DataFrame({INSTANT: piece.instants, **words})
+
+    def piece_of(self, columns: pl.DataFrame) -> Instants:
+        """See ``State``."""
+        words = [columns.get_column(name).to_numpy() for name in (KEY, SECOND) if name in columns.columns]
+        return Instants(columns.get_column(INSTANT).to_numpy(), Keys(*words))
+
+    @property
+    def _runs(self) -> tuple[_Run, ...]:
+        return self._committed if self._staged is None else self._staged
+
+
+def _piled(runs: tuple[_Run, ...]) -> tuple[_Run, ...]:
+    while (first := to_merge([len(run) for run in runs])) is not None:
+        runs = (*runs[:first], _merged(runs[first:]))
+    return runs
+
+
+def _merged(runs: tuple[_Run, ...]) -> _Run:
+    instants = np.concatenate([run.instants for run in runs])
+    keys = Keys.concat([run.before(len(run)) for run in runs])
+    order: Index = np.argsort(instants, kind="stable")
+    return _Run(Instants(instants[order], keys.take(order)))

@@ -1,0 +1,292 @@
+"""Views of an engine that a Spark query keeps current, pushed into from this process as the engine would be.
+
+This is ``evercurrent run APP --on spark``: a push is a file, which is a micro-batch, which is an epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from evercurrent.core.data.errors import EvercurrentError, InputError
+from evercurrent.views.checkpoint import Checkpoint
+from evercurrent.views.connectors.positions import copied
+from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.engine.engine import Engine
+from evercurrent.views.epochs.history import BEFORE_ALL
+
+from .execution.arguments import require_declarations
+from .execution.arrivals import Arrivals
+from .execution.micro_batches import MicroBatches, Planned, instant_of
+from .output.spark_views import SparkView
+from .query import BUCKETS, DRIVER_ROWS, Query, prepared, started
+from .runtime.session import local_session, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[2]"
+STDERR = 2
+
+
+class SparkStartError(EvercurrentError):
+    """Spark cannot be started as it is asked for."""
+
+
+@contextmanager
+def on_spark(
+    engine: Engine, *, checkpoint: str | None = None, master: str | None = None, buckets: int | None = None
+) -> Iterator[SparkDriver]:
+    """The views of an engine inside Spark, in the running session or one that ends with the context.
+
+    Without a checkpoint they are kept in a folder that goes when the context ends.
+
+    Raises:
+        SparkMissingError, JavaMissingError, SparkStartError: Spark cannot be started here.
+        PlanError, CheckpointError: as for ``run``.
+    """
+    require_spark()
+    require_declarations(engine)
+    with ExitStack() as stack:
+        kept: str | Checkpoint | None = checkpoint
+        if kept is None:
+            folder = tempfile.TemporaryDirectory(prefix="evercurrent-", ignore_cleanup_errors=True)
+            kept = Checkpoint(stack.enter_context(folder), keep=16, grace="1s")
+        spark = stack.enter_context(_session(master or MASTER))
+        cut = BUCKETS if buckets is None else buckets
+        batches = prepared(engine, spark, kept, cut, DRIVER_ROWS, None)
+        arrivals = Arrivals(batches.store, engine.sources)
+        batches.planned = arrivals.planned
+        query = started(engine, batches, arrivals.stream(spark))
+        stack.callback(query.stop)
+        driver = SparkDriver(engine, query, batches, arrivals, is_durable=checkpoint is not None)
+        driver.catch_up()
+        yield driver
+
+
+@contextmanager
+def _session(master: str) -> Iterator[SparkSession]:
+    """A session, and Ctrl-C as it was: Spark would end its jobs, in the middle of an epoch."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    at_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        with _quiet():
+            spark = local_session(settings={"spark.master": master})
+    except EvercurrentError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).splitlines()[:2])
+        raise SparkStartError(f"Spark does not start on {master}: {said}; correct --master") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, at_interrupt)
+    # From now on errors reach us as exceptions; the log would say each of them once more, at length.
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Java says on standard error, now and later, unless what is done inside fails.
+
+    At every start it is a page of warnings on which nobody can act. Java keeps the standard error that it was
+    started with, so ours has to be another one for that long.
+    """
+    with tempfile.TemporaryFile() as said:
+        ours = os.dup(STDERR)
+        os.dup2(said.fileno(), STDERR)
+        try:
+            yield
+        except Exception:
+            said.seek(0)
+            os.write(ours, said.read())
+            raise
+        finally:
+            os.dup2(ours, STDERR)
+            os.close(ours)
+
+
+class Following:
+    """A callback that hears of every epoch that changes a view, until it is closed."""
+
+    def __init__(self, callback: Callable[[pl.DataFrame], Any], among: list[Following]) -> None:
+        self.hear = callback
+        self._among = among
+        among.append(self)
+
+    def close(self) -> None:
+        """Hear no more. Closing twice is no error."""
+        if self in self._among:
+            self._among.remove(self)
+
+
+class DrivenView:
+    """A view of a driven query, with what a run asks of a view of an engine."""
+
+    def __init__(self, view: SparkView) -> None:
+        self._view = view
+        self._following: list[Following] = []
+
+    @property
+    def earliest(self) -> int:
+        """The deltas of all epochs after this one are there."""
+        return self._view.earliest
+
+    def read(self) -> pl.DataFrame:
+        """The contents, as of the last epoch."""
+        return self._view.read()
+
+    def deltas(self, since: int = BEFORE_ALL) -> Iterator[pl.DataFrame]:
+        """The changes after an epoch."""
+        return self._view.deltas(since)
+
+    def subscribe(self, callback: Callable[[pl.DataFrame], Any]) -> Following:
+        """Call back with the delta of every epoch to come that changes the view."""
+        return Following(callback, self._following)
+
+    def tell(self, since: int) -> None:
+        """Tell of the epochs after this one."""
+        if self._following:
+            for delta in self.deltas(since):
+                for following in tuple(self._following):
+                    following.hear(delta)
+
+
+class SparkDriver:
+    """A running query that is pushed into. Made by ``on_spark``; used in one thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        query: Query,
+        batches: MicroBatches,
+        arrivals: Arrivals,
+        *,
+        is_durable: bool,
+    ) -> None:
+        self.sources: Mapping[str, Source] = engine.sources
+        self.views: Mapping[str, DrivenView] = {name: DrivenView(query.view(name)) for name in engine.views}
+        self.is_durable = is_durable
+        self._query = query
+        self._batches = batches
+        self._arrivals = arrivals
+        self._told = query.epoch_number
+        self._promised: dict[str, int] | None = None
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch."""
+        return self._batches.opened().last.epoch
+
+    @property
+    def positions(self) -> dict[str, Any]:
+        """How far each source was taken: the last ``position`` that was pushed."""
+        return copied(self._batches.opened().last.positions)
+
+    @property
+    def watermarks(self) -> dict[str, datetime | int | None]:
+        """How far the event time of each source is complete."""
+        return self._query.watermarks
+
+    def ledger(self) -> pl.DataFrame:
+        """Every refused row and why."""
+        return self._query.ledger()
+
+    def push(
+        self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: Any = None
+    ) -> int:
+        """One batch of changes as one micro-batch: one epoch, which is committed when this returns.
+
+        Raises:
+            InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
+            CheckpointError: the epoch could not be written.
+        """
+        rows = accepted(self.sources[source], data).frame
+        batch = self._next
+        reached = {} if position is None else {source: self.sources[source].positions.kept(position)}
+        self._arrivals.put(batch, {source: rows}, Planned(instant_of(at), reached))
+        self._run(batch)
+        return self._tell()
+
+    def tick(self) -> int:
+        """An epoch without rows: processing time moves on, and what waits for it has its turn."""
+        self._batches.promise({})
+        return self._tell()
+
+    @contextmanager
+    def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
+        """Watermarks that are moved inside are moved in one epoch."""
+        promised: dict[str, int] = {}
+        self._promised = promised
+        try:
+            yield
+        finally:
+            self._promised = None
+        self._batches.promise(promised, at)
+        self._tell()
+
+    def advance(self, source: str, watermark: int) -> int:
+        """Move the watermark of a source by hand, in an epoch of its own or as part of the one that is open."""
+        if self._promised is None:
+            self._batches.promise({source: watermark})
+            return self._tell()
+        self._promised[source] = watermark
+        return self.epoch_number + 1
+
+    def catch_up(self) -> None:
+        """Take what an earlier run had put and Spark has not taken: nobody is told of it."""
+        batch = self._next
+        if self._arrivals.has(batch):
+            self._run(batch)
+        self._told = self.epoch_number
+
+    @property
+    def _next(self) -> int:
+        """The number of the next micro-batch."""
+        last = self._batches.last_batch
+        return 0 if last is None else last + 1
+
+    def _run(self, batch: int) -> None:
+        """Wait until a micro-batch is done.
+
+        Raises:
+            InputError: with these rows it cannot be; they are taken out, so that it can be without them.
+        """
+        try:
+            self._query.process_all_available()
+        except Exception as error:
+            known = _our_error(self._batches.error)
+            if isinstance(known, InputError):
+                self._arrivals.withdraw(batch)
+            raise (known or error) from error
+        self._arrivals.forget(batch)
+
+    def _tell(self) -> int:
+        since, self._told = self._told, self.epoch_number
+        for view in self.views.values():
+            view.tell(since)
+        return self._told
+
+
+def _our_error(error: Exception | None) -> Exception | None:
+    """What a micro-batch raised, also where it was raised in a task and came here as text."""
+    if error is None or isinstance(error, EvercurrentError):
+        return error
+    raised = re.findall(r"^evercurrent\.core\.errors\.(\w+): (.+)", str(error), re.MULTILINE)
+    return InputError(raised[-1][1]) if raised else error

@@ -1,0 +1,187 @@
+"""What a user hands to a query, checked before anything starts: later it is Spark that refuses it, in its own words."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from threading import TIMEOUT_MAX
+from typing import TYPE_CHECKING, Any
+
+from evercurrent.core.data.errors import InputError, PlanError, first_line
+from evercurrent.core.data.schema import require_characters
+from evercurrent.core.state.partitioning import MOST_BUCKETS
+from evercurrent.views.checkpoint import Checkpoint
+from evercurrent.views.engine.engine import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TRIGGERS = (
+    "give {'availableNow': True} for all that is there, {'once': True} for that in one micro-batch, {'processingTime': "
+    "'5 seconds'} for a micro-batch so often, or leave it out for one after the other"
+)
+
+
+def require_engine(engine: object) -> None:
+    """Check that an engine is given.
+
+    Raises:
+        PlanError: it is something else, such as the function that makes it.
+    """
+    if not isinstance(engine, Engine):
+        raise PlanError(
+            f"expected an engine with sources and views, got {type(engine).__name__}; make it first"
+        )
+
+
+def require_declarations(engine: Engine) -> None:
+    """Check that an engine is given which says what to keep current, and does not do so itself.
+
+    Raises:
+        PlanError: it is none, has no source or no view, rows were pushed into it, or it has a checkpoint of its own.
+    """
+    require_engine(engine)
+    for what, declared in (("source", engine.sources), ("view", engine.views)):
+        if not declared:
+            raise PlanError(
+                f"the engine declares no {what}, so that there is nothing to keep current; declare one with "
+                f"engine.{what}(...)"
+            )
+    if engine.is_durable or engine.epoch_number:
+        raise PlanError(
+            "the engine keeps views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
+            "only declares sources and views"
+        )
+
+
+def as_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
+    """A checkpoint from a path or url; a ``Checkpoint`` is returned as it is.
+
+    Raises:
+        PlanError: it is neither.
+    """
+    return checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
+def checkpoint_in_spark(checkpoint: str | Path | Checkpoint) -> Checkpoint:
+    """The same, for a query to write.
+
+    Raises:
+        PlanError: it is no checkpoint, or is to be kept in a way that there is not in Spark.
+    """
+    given = as_checkpoint(checkpoint)
+    if given.every != 1:
+        raise PlanError(
+            f"Checkpoint(every={given.every}) is for an engine in one process, and in Spark every micro-batch is committed; "
+            "leave it out, and have fewer with trigger={'processingTime': '1 minute'}"
+        )
+    if given.resident_bytes is not None:
+        raise PlanError(
+            f"Checkpoint(resident_bytes={given.resident_bytes}) is for an engine in one process, and in Spark tasks take "
+            "states from files, bucket by bucket; leave it out, and have smaller ones with buckets="
+        )
+    return given
+
+
+def require_sizes(buckets: object, driver_rows: object) -> None:
+    """Check the numbers of a query.
+
+    Raises:
+        PlanError: naming the one that makes no sense.
+    """
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
+        raise PlanError(f"buckets={buckets!r}; give a whole number from 1 to {MOST_BUCKETS}")
+    if isinstance(driver_rows, bool) or not isinstance(driver_rows, int) or driver_rows < 0:
+        raise PlanError(f"driver_rows={driver_rows!r}; give a whole number from 0")
+
+
+def require_trigger(trigger: object) -> None:
+    """Check that a trigger is one of micro-batches. What a length of time is, only Spark knows: ``require_start``.
+
+    Raises:
+        PlanError: it is not; says what is.
+    """
+    if trigger is None:
+        return
+    if not isinstance(trigger, Mapping):
+        raise PlanError(f"trigger={trigger!r} is no dictionary; {TRIGGERS}")
+    match list(trigger.items()):
+        case [("availableNow" | "once", True)]:
+            return
+        case [("processingTime", str())]:
+            return
+    raise PlanError(f"trigger={dict(trigger)!r} is no trigger of micro-batches; {TRIGGERS}")
+
+
+def require_name(name: object) -> None:
+    """Check that a query can be called so.
+
+    Raises:
+        PlanError: it is no text, or there is nothing in it.
+    """
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise PlanError(f"name={name!r}; give a text that is not empty, or leave it out")
+    if name is not None:
+        require_characters("the query", name)
+
+
+def require_on_epoch(on_epoch: object) -> None:
+    """Check that a function can be called with (view, delta, epoch).
+
+    Raises:
+        PlanError: it cannot; says why.
+    """
+    if on_epoch is None:
+        return
+    wanted = "give a function of (view, delta, epoch)"
+    if not callable(on_epoch):
+        raise PlanError(f"on_epoch={on_epoch!r} cannot be called; {wanted}")
+    try:
+        signature = inspect.signature(on_epoch)
+    except ValueError:  # Of some that are not written in Python it is not known.
+        return
+    try:
+        signature.bind("view", None, 0)
+    except TypeError as error:
+        raise PlanError(f"on_epoch={on_epoch!r} takes {signature} ({error}); {wanted}") from error
+
+
+def require_flag(what: str, given: object) -> None:
+    """Check that it is True or False.
+
+    Raises:
+        PlanError: it is not.
+    """
+    if not isinstance(given, bool):
+        raise PlanError(f"{what}={given!r}; give True or False")
+
+
+def require_timeout(timeout: object) -> None:
+    """Check that one can wait so long.
+
+    Raises:
+        InputError: it is no number of seconds, or more than a process can wait.
+    """
+    if timeout is None:
+        return
+    # NaN is not between any two numbers.
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= TIMEOUT_MAX:
+        raise InputError(
+            f"timeout={timeout!r}; give a number of seconds from 0, or leave it out to wait for the end of the query"
+        )
+
+
+def require_start(rows: DataFrame, trigger: Mapping[str, Any] | None, name: str | None) -> None:
+    """Ask Spark whether it would start a query so, while nothing is written. Spark Connect says less until it starts.
+
+    Raises:
+        PlanError: it would not; says why.
+    """
+    if trigger is not None:
+        try:
+            rows.writeStream.trigger(**trigger)
+        except Exception as error:
+            raise PlanError(f"trigger={dict(trigger)!r}: {first_line(error)}; {TRIGGERS}") from error
+    if name is not None and any(query.name == name for query in rows.sparkSession.streams.active):
+        raise PlanError(f"name={name!r}: a query of this name is running; stop it, or give another name")

@@ -1,0 +1,195 @@
+"""What runs in Spark's Python workers: rows as they arrive, and buckets of a stage; and the jobs that send it there."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from evercurrent.views.checkpoint import Pieces
+from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
+from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
+from evercurrent.views.plan.plan import Input, Plan, PlanId
+from evercurrent.views.store import store_at
+
+from ..input.inputs import arriving, untagged
+from ..input.origins import origins_apart
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHUNK_ROWS = 1_000_000
+"""So many rows of a partition are taken at a time."""
+
+RESULT = "done binary"
+"""The schema of what tasks give back."""
+
+CHUNKS = 1 << 20
+"""More chunks than a partition has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a process needs to run tasks of a query: the plan, pickled, where the checkpoint is, and how it is cut.
+
+    What is pickled here comes from the driver of the same application, by way of Spark. ``allow_pickle``: what stands in
+    the checkpoint may be pickled too.
+    """
+
+    plan: bytes
+    store: str
+    buckets: int
+    inline_rows: int
+    allow_pickle: bool = False
+
+    def runner(self) -> StageRunner:
+        """What runs stages in this process, made once in it."""
+        return _runner(self)
+
+    def sources(self) -> dict[str, Source]:
+        """The sources, read once in a process."""
+        return _sources(self)
+
+    def unpickled(self) -> Plan:
+        """The plan."""
+        plan: Plan = pickle.loads(self.plan)
+        return plan
+
+
+@lru_cache(maxsize=4)
+def _runner(setup: Setup) -> StageRunner:
+    pieces = Pieces.of(store_at(setup.store))
+    return StageRunner(
+        setup.unpickled(),
+        pieces,
+        setup.buckets,
+        inline_rows=setup.inline_rows,
+        allow_pickle=setup.allow_pickle,
+    )
+
+
+@lru_cache(maxsize=4)
+def _sources(setup: Setup) -> dict[str, Source]:
+    return sources_of(setup.unpickled())
+
+
+def sources_of(plan: Plan) -> dict[str, Source]:
+    """The sources of a plan, in the order in which they were declared."""
+    return {
+        node.operation.name: Source(plan, PlanId(place), node.operation)
+        for place, node in enumerate(plan.nodes)
+        if isinstance(node.operation, Input)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """The first stage over a partition of a micro-batch, as a function of its Arrow batches."""
+
+    setup: Setup
+    instant: Instant
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One result for every so many rows."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        runner = self.setup.runner()
+        for number, chunk in enumerate(_chunks(batches)):
+            place = partition * CHUNKS + number
+            yield _result(arrived(self.setup, runner, self.instant, place, chunk))
+
+
+def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, rows: pa.Table) -> TaskResult:
+    """The first stage over some rows of a micro-batch, in this process.
+
+    Raises:
+        InputError: rows do not fit their source.
+    """
+    sources = _sources(setup)
+    rows, origins = origins_apart(rows, sources)
+    done = runner.arrive(instant, place, taken(sources, rows))
+    done.arrived, done.origins = rows.num_rows, origins
+    return done
+
+
+def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFrame]:
+    """The rows of each source that has some, with their diffs, checked as pushed ones are.
+
+    Raises:
+        InputError: rows do not fit their source.
+    """
+    found = untagged(rows, arriving(sources))
+    return {name: accepted(sources[name], frame).frame for name, frame in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class InBuckets:
+    """Tasks of a stage, as a function of batches with their numbers."""
+
+    setup: Setup
+    tasks: tuple[Task, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One result for every task."""
+        runner = self.setup.runner()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                kept: ChangedStates = {}
+                (done,) = runner.run([self.tasks[number]], kept)
+                done.states = runner.write(kept)[0]
+                yield _result(done)
+
+
+class SparkJobs:
+    """Runs stages as Spark jobs, one partition for as many buckets as there are cores to share them."""
+
+    def __init__(self, spark: SparkSession, setup: Setup) -> None:
+        self._spark = spark
+        self._setup = setup
+
+    def arrive(self, rows: DataFrame, instant: Instant) -> list[TaskResult]:
+        """The first stage, over the rows of a micro-batch."""
+        return _done(rows.mapInArrow(Arriving(self._setup, instant), RESULT))
+
+    def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
+        """The tasks of a stage."""
+        partitions = min(len(tasks), parallelism(self._spark))
+        numbers = self._spark.range(0, len(tasks), 1, partitions)
+        return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at the same time; under Spark Connect, what the session shuffles into."""
+    if hasattr(spark, "_jsc"):
+        return int(spark.sparkContext.defaultParallelism)
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= CHUNK_ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+def _result(done: TaskResult) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done, protocol=5)], pa.binary())})
+
+
+def _done(results: DataFrame) -> list[TaskResult]:
+    column = results.toArrow().column(0)
+    return [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]

@@ -1,0 +1,338 @@
+"""Micro-batches of Spark as epochs: the function that ``foreachBatch`` calls."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    CorruptFileError,
+    MissingFileError,
+    NameTakenError,
+)
+from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
+from evercurrent.views.partitioned.driver import Epochs, PartitionedDeltas, require_next
+from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
+from evercurrent.views.store import Store, store_at
+
+from ..input.origins import require_order, with_origins
+from .collecting import collected, share_of_partition
+from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from
+from .frames import delta_frames
+from .jobs import Setup, SparkJobs, arrived
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OnEpoch = Callable[[str, Any, int], None]
+"""A user's sink: the name of a view, its delta of an epoch as a Spark DataFrame, the epoch."""
+
+SWEEP_EVERY = 64
+"""Micro-batches between two looks at what no retained commit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a query runs, beside its plan; plain data, so that it can go to another process.
+
+    ``driver_rows``: stages with up to so many rows run in the driver process, that of arriving rows included.
+    """
+
+    checkpoint: Checkpoint
+    driver_rows: int
+    on_epoch: OnEpoch | None = None
+
+
+ASKED, BATCHES = "asked", "batches"
+"""Folders of the checkpoint: windows that are to be told to speak; what is recorded of micro-batches."""
+
+SPARK = "spark"
+"""Folder of the checkpoint that is Spark's own; and what a commit has to say of micro-batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What whoever feeds a micro-batch knows of it: its processing time in microseconds, and positions by source."""
+
+    at: int
+    positions: Mapping[str, Any]
+
+
+class MicroBatches:
+    """Carries each micro-batch through the plan, as one epoch that is committed before Spark commits the batch.
+
+    Spark offers a batch again, with the same number and the same rows, if it was not told that it is done: then the
+    epoch is in the checkpoint already and is skipped, or it is not and is run. It may be called in another process
+    than the one where it was made (Spark Connect): what it has to know is in the checkpoint.
+
+    ``planned`` tells what is known of a batch, by its number; without it batches have the time when they are run, and
+    no positions. ``error`` is what the last batch has raised in this process, where Spark shows a text of it only.
+    ``streams`` are those that Spark counts, if ``require_streams`` was told.
+    """
+
+    def __init__(self, setup: Setup, options: Options) -> None:
+        self.setup = setup
+        self.options = options
+        self.planned: Callable[[int], Planned] | None = None
+        self.error: Exception | None = None
+        self.streams: list[str] | None = None
+        self._epochs: Epochs | None = None
+        self._store: Store | None = None
+        self._query: str | None = None
+        self._ignored: set[str] = set()
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Run a micro-batch.
+
+        Raises:
+            CheckpointError: batches are missing, another writer was faster, or the store failed.
+            InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
+        """
+        try:
+            self._run_next(rows, batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _run_next(self, rows: DataFrame, batch: int) -> None:
+        self._require_same_query()
+        if require_next(self.last_batch, batch):
+            self.run(rows, batch)
+            if batch % SWEEP_EVERY == SWEEP_EVERY - 1:
+                self._sweep(batch)
+
+    def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
+        """Run a micro-batch that follows on the last one; ``promised`` are watermarks by hand."""
+        epochs = self.opened()
+        jobs = SparkJobs(rows.sparkSession, self.setup)
+        epochs.executors = jobs
+        done = epochs.last.facts.get(SPARK, {}).get("asked", [])
+        attempt = self._attempt(batch, done)
+        planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
+
+        def arrive(instant: Instant) -> list[TaskResult]:
+            done = self._arrived(rows, epochs, jobs, instant)
+            require_order(one.origins for one in done)
+            return done
+
+        def tell(deltas: PartitionedDeltas) -> None:
+            self._tell(rows.sparkSession, deltas)
+
+        epochs.step(
+            arrive,
+            planned.at,
+            planned.positions,
+            {
+                SPARK: {
+                    "batch": batch,
+                    "asked": list(attempt.asked),
+                    "query": self._query,
+                    "streams": self.streams,
+                }
+            },
+            tell=tell if self.options.on_epoch else None,
+            promised=promised,
+            fires=attempt.fires,
+        )
+
+    def _arrived(
+        self, rows: DataFrame, epochs: Epochs, jobs: SparkJobs, instant: Instant
+    ) -> list[TaskResult]:
+        """The first stage over the rows of a micro-batch, in the driver process if they are few, else in a job."""
+        here = self._collected(rows, epochs.arrived)
+        if here is None:
+            return jobs.arrive(with_origins(rows, self.setup.sources()), instant)
+        return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
+
+    def _collected(self, rows: DataFrame, expected: int | None) -> pa.Table | None:
+        """The rows of a micro-batch, if they are few enough for the driver process; None if they are, or may be, more.
+
+        ``expected`` are as many as in the last epoch, which is in the checkpoint and not what this process has seen: so a
+        batch that is run again is run in the same way.
+        """
+        if expected is None or expected > self.options.driver_rows:
+            return None
+        share = share_of_partition(rows, self.options.driver_rows)
+        if not 0 < share >= expected:
+            return None
+        return collected(with_origins(rows, self.setup.sources()), share)
+
+    def promise(
+        self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None
+    ) -> int:
+        """An epoch without rows that moves watermarks by hand, between micro-batches. Returns its number.
+
+        With a session, who hears of epochs hears of this one.
+        """
+        epochs = self.opened()
+        epochs.refresh()
+
+        def tell(deltas: PartitionedDeltas) -> None:
+            if spark is not None and self.options.on_epoch is not None:
+                self._tell(spark, deltas)
+
+        return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, tell=tell).epoch
+
+    def ask(self, fire: FireRequest) -> None:
+        """Have windows told to speak with the next micro-batch."""
+        self.store.put(f"{ASKED}/{uuid4().hex}", [fire_as_bytes(fire)])
+
+    def require_new(self) -> None:
+        """Check that nothing was committed yet.
+
+        Raises:
+            CheckpointError: there are epochs in the checkpoint.
+        """
+        if self.opened().last.epoch:
+            raise CheckpointError(
+                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch}; a batch begins at the beginning: "
+                "give another folder, or none"
+            )
+
+    def require_streams(self, sources: Sequence[str], *, has_beat: bool) -> None:
+        """Check that micro-batches before were of the same streams: Spark cannot go on with others.
+
+        Raises:
+            CheckpointError: a source or the heartbeat has come, or is gone.
+        """
+        self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
+        before = self.opened().last.facts.get(SPARK, {}).get("streams")
+        if before is None or before == self.streams:
+            return
+        found = [
+            *(f"{name} is new" for name in self.streams if name not in before),
+            *(f"{name} is gone" for name in before if name not in self.streams),
+        ]
+        raise CheckpointError(
+            f"{self.store.url}: Spark goes on with the streams that it has begun with, and {', '.join(found)}; give "
+            "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
+        )
+
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the last micro-batch that is committed."""
+        last: int | None = self.opened().last.facts.get(SPARK, {}).get("batch")
+        return last
+
+    def _require_same_query(self) -> None:
+        """Check that micro-batches are counted by the query whose batches were committed before.
+
+        Raises:
+            CheckpointError: Spark has begun anew: its first batches would be taken for those that are done.
+        """
+        if self._query is None:
+            try:
+                self._query = json.loads(self.store.read(f"{SPARK}/metadata").to_pybytes())["id"]
+            except MissingFileError:
+                return  # Spark has it elsewhere, as where the same path means another file system to it.
+        before = self.opened().last.facts.get(SPARK, {}).get("query")
+        if before not in (None, self._query):
+            raise CheckpointError(
+                f"{self.store.url}/{SPARK}, Spark's own checkpoint, is not the one with which micro-batches up to "
+                f"{self.last_batch} were committed, and it counts them from 0 again. The two belong together: put that "
+                "folder back, or start with a new checkpoint"
+            )
+
+    def opened(self) -> Epochs:
+        """The epochs of this query, opened once in a process."""
+        if self._epochs is None:
+            store = self.store
+            pieces = Pieces.of(store)
+            self._epochs = Epochs(
+                self.setup.unpickled(),
+                CommitLog(store, full_every=self.options.checkpoint.full_every),
+                pieces,
+                buckets=self.setup.buckets,
+                driver_rows=self.options.driver_rows,
+                inline_rows=self.setup.inline_rows,
+                writer=new_writer(),
+                versions=versions(),
+                drop=self.options.checkpoint.drop,
+                allow_pickle=self.setup.allow_pickle,
+            )
+        return self._epochs
+
+    @property
+    def store(self) -> Store:
+        """Where the checkpoint is."""
+        if self._store is None:
+            self._store = store_at(self.setup.store)
+        return self._store
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to another process: not what is open here."""
+        return {**self.__dict__, "_epochs": None, "_store": None}
+
+    def _attempt(self, batch: int, done: Sequence[str]) -> Attempt:
+        """The time of a batch, and which windows are told to speak.
+
+        If somebody hears of epochs before they are committed, that is recorded when the batch is first offered and
+        holds when it is offered again: so the same is said. What the last epoch has ``done`` is not done again.
+        """
+        asked = [found.name for found in self.store.list(f"{ASKED}/")]
+        self.store.delete_all([name for name in asked if name in done])
+        waiting = self._requests([name for name in asked if name not in done])
+        attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
+        if self.options.on_epoch is None:
+            return attempt
+        name = f"{BATCHES}/{batch:012}"
+        try:
+            self.store.put(name, [attempt_as_bytes(attempt)])
+        except NameTakenError:
+            try:
+                attempt = attempt_from(self._where(name), self.store.read(name).to_pybytes())
+            except CorruptFileError as error:
+                raise CorruptFileError(
+                    f"{error}; delete it: the micro-batch is then told its time anew"
+                ) from error
+        return attempt
+
+    def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
+        """What is asked for in these files. What is no request stays where it is, and a warning names it."""
+        found: dict[str, FireRequest] = {}
+        for name in names:
+            try:
+                found[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
+            except CorruptFileError as error:
+                if name not in self._ignored:
+                    self._ignored.add(name)
+                    warnings.warn(
+                        f"{error}; it is ignored: delete it, and ask again with query.fire(...)",
+                        CheckpointWarning,
+                        stacklevel=2,
+                    )
+        return found
+
+    def _where(self, name: str) -> str:
+        return f"{self.store.url}: {name}"
+
+    def _tell(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
+        assert self.options.on_epoch is not None, "somebody wants to hear"
+        for view, frame in delta_frames(spark, self.setup, deltas):
+            self.options.on_epoch(view, frame, deltas.epoch)
+
+    def _sweep(self, done: int) -> None:
+        """Delete what no retained commit names: of states, deltas, exchanges, and what was recorded of batches."""
+        checkpoint = self.options.checkpoint
+        self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
+        names = [found.name for found in self.store.list(f"{BATCHES}/")]
+        self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= done])
+
+
+def instant_of(at: datetime | None) -> int:
+    """A processing time in microseconds; of None, that of the clock.
+
+    Raises:
+        InputError: it has no time zone.
+    """
+    return Now(Epoch(0), datetime.now(UTC) if at is None else at).instant

@@ -1,0 +1,57 @@
+"""The lock of a query's checkpoint: held for as long as the query runs, by the process that has started it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.views.store import store_at
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PATIENCE = 1.0
+"""So many seconds are waited for a query of this process that has ended and is about to let go."""
+
+
+class WriterLock:
+    """Keeps others from the checkpoint at a url until it is released. Releasing twice is no error.
+
+    Raises:
+        CheckpointError: somebody has it open.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._held = ExitStack()
+        self._guard = Lock()
+        given_up = time.monotonic() + PATIENCE
+        while True:
+            try:
+                # A store of its own: what tasks and driver write is written as by anybody, and synced at once.
+                self._held.enter_context(store_at(url).lock())
+                return
+            except CheckpointError:
+                if time.monotonic() > given_up:
+                    raise
+                time.sleep(0.05)
+
+    def release(self) -> None:
+        """Let others have it."""
+        with self._guard:
+            self._held.close()
+
+    def release_after(self, query: StreamingQuery) -> None:
+        """Let others have it when the query ends, however it ends."""
+        Thread(target=self._wait, args=(query,), daemon=True, name="evercurrent-lock").start()
+
+    def _wait(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except Exception:
+            # What has ended the query is told to those who wait for it or ask it; here it only matters that it has.
+            return
+        finally:
+            self.release()

@@ -1,0 +1,1 @@
+"""What enters: Spark DataFrames and streams as the rows of sources."""

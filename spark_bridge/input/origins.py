@@ -1,0 +1,113 @@
+"""Where the rows of a micro-batch stood, which matters where the order of rows is that of their changes.
+
+In an upsert source without ``sequence_by`` the last row of a key stands. Spark says nothing of the order of partitions, and
+packs files into them by size: only rows of one partition, and there of one file, are in an order that somebody meant.
+Behind a shuffle, as ``repartition(1)`` is one, rows of several partitions and files look like those of one: that is found in
+the plan of the DataFrame, before anything runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import listed
+from evercurrent.views.dataframe.source import Source
+
+from .inputs import TAG, arriving, is_tagged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTITION, FILE = "evercurrent:partition", "evercurrent:file"
+"""Columns beside those of rows: the number of their partition; a hash of the name of their file, of nothing where it is none."""
+
+_STEP = re.compile(r"^[\s:+*|-]*(?:\(\d+\) )?([A-Za-z]+)", re.MULTILINE)
+"""The operator of each line of a plan that Spark explains."""
+
+Origins = Mapping[str, frozenset[tuple[int, int]]]
+"""Of which partitions and files the rows of sources are."""
+
+
+def sources_in_order(sources: Mapping[str, Source]) -> list[str]:
+    """The sources in which it matters in which order rows come."""
+    return [name for name, source in sources.items() if source.kind == "upsert" and not source.sequence_by]
+
+
+def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, Source]) -> None:
+    """Check that no rows are shuffled on their way into a source in which it matters in which order they come.
+
+    Rows that are sorted behind the shuffle are in an order that somebody meant.
+
+    Raises:
+        InputError: names the source, and the ways out.
+    """
+    for name in sources_in_order(sources):
+        steps = _STEP.findall(_explained(frames[name]))
+        if "Exchange" in steps and "Sort" not in steps[: steps.index("Exchange")]:
+            raise InputError(
+                f"source {name!r}: its rows are shuffled on their way (by repartition, a join, a grouping or the like), "
+                "after which Spark does not tell in which order they came, and the last row of a key is to stand. Declare "
+                "the source with sequence_by=, a column that tells which change is the later one, or leave the shuffle "
+                "out: .coalesce(1) makes one partition without it"
+            )
+
+
+def _explained(frame: DataFrame) -> str:
+    """The physical plan of a DataFrame, as ``explain`` prints it."""
+    given: Any = frame
+    if hasattr(given, "_jdf"):
+        utils = given.sparkSession._jvm.PythonSQLUtils
+        return str(utils.explainString(given._jdf.queryExecution(), "simple"))
+    return str(given._explain_string(mode="simple"))
+
+
+def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:
+    """The rows, with where they stand if that matters."""
+    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+    if not sources_in_order(sources):
+        return rows
+    return rows.withColumns({PARTITION: F.spark_partition_id(), FILE: F.xxhash64(F.input_file_name())})
+
+
+def origins_apart(table: pa.Table, sources: Mapping[str, Source]) -> tuple[pa.Table, Origins]:
+    """The rows as they were before ``with_origins``, and of which partitions and files those of each source are."""
+    if PARTITION not in table.column_names:
+        return table, {}
+    rows, columns = table.drop_columns([PARTITION, FILE]), arriving(sources)
+    pairs = np.stack([table.column(name).to_numpy().astype(np.int64) for name in (PARTITION, FILE)], axis=1)
+    tags = rows.column(TAG).to_numpy() if is_tagged(rows.column_names, columns) else np.zeros(len(pairs))
+    found: dict[str, frozenset[tuple[int, int]]] = {}
+    for name in sources_in_order(sources):
+        own = np.unique(pairs[tags == list(columns).index(name)], axis=0)
+        found[name] = frozenset((int(partition), int(file)) for partition, file in own)
+    return rows, found
+
+
+def require_order(found: Iterable[Origins]) -> None:
+    """Check that the rows of each source are of one partition and one file: else nobody knows which row is the last.
+
+    Raises:
+        InputError: names the sources, and the ways out.
+    """
+    together: dict[str, frozenset[tuple[int, int]]] = {}
+    for origins in found:
+        for name, own in origins.items():
+            together[name] = together.get(name, frozenset()) | own
+    for what, way in (
+        (1, "one file per micro-batch (maxFilesPerTrigger=1)"),
+        (0, "one partition (.coalesce(1), where its order is that of the changes)"),
+    ):
+        counts = {name: len({origin[what] for origin in own}) for name, own in together.items()}
+        if several := [name for name, count in counts.items() if count > 1]:
+            raise InputError(
+                f"source {listed(several)}: a micro-batch has rows of {counts[several[0]]} {('partitions', 'files')[what]}, "
+                "whose order Spark does not tell, and the last row of a key is to stand; nothing has changed. Declare "
+                f"the source with sequence_by=, a column that tells which change is the later one, or give {way}"
+            )

@@ -1,0 +1,1 @@
+"""What leaves: views and their deltas as Spark DataFrames and streams."""

@@ -1,0 +1,120 @@
+"""The options of the format "evercurrent": which view of which checkpoint, from which epoch on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import listed
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.epochs.history import BEFORE_ALL
+from evercurrent.views.store import store_at
+
+FORMAT = "evercurrent"
+"""The name to give to ``spark.readStream.format``."""
+
+OPTIONS = ("path", "view", "since", "until", "maxEpochsPerTrigger")
+
+OF_SEVERAL, OF_TABLES = "paths", "provider"
+"""Options that Spark adds: for ``load([one, other])``, and where a table is made of a format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options ask for. ``since`` is None for what comes from now on."""
+
+    path: str
+    view: str
+    since: int | None
+    until: int | None
+    most_epochs: int | None
+
+    @property
+    def where(self) -> str:
+        """The view in its checkpoint, as messages show it."""
+        return f"view {self.view!r} of checkpoint {self.path}"
+
+    def log(self) -> CommitLog:
+        """The commits, as they are now.
+
+        Raises:
+            InputError: an epoch that is asked for is still to come.
+        """
+        log = CommitLog(store_at(self.path))
+        last = log.last
+        for name, epoch, otherwise in (
+            ("since", self.since, "'latest' for what is still to come"),
+            ("until", self.until, "leave it out"),
+        ):
+            if epoch is not None and last is not None and epoch > last.epoch:
+                raise InputError(
+                    f"format {FORMAT!r}: option {name!r} is {epoch}, and {self.where} is at epoch {last.epoch}; give one "
+                    f"up to that, or {otherwise}"
+                )
+        return log
+
+
+def asked(options: Any) -> Asked:
+    """The options, checked.
+
+    Raises:
+        InputError: one is missing, unknown or no epoch; names it.
+    """
+    _require_known(options)
+    for name in ("path", "view"):
+        if not options.get(name):
+            raise InputError(
+                f"format {FORMAT!r}: option {name!r} is missing; give .option('path', checkpoint).option('view', name)"
+            )
+    wanted = Asked(
+        path=options["path"],
+        view=options["view"],
+        since=None if options.get("since") == "latest" else _whole(options, "since", BEFORE_ALL),
+        until=_whole(options, "until", None),
+        most_epochs=_whole(options, "maxEpochsPerTrigger", None),
+    )
+    if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
+        raise InputError(
+            f"format {FORMAT!r}: option 'until' is {wanted.until}, which is before 'since', {wanted.since}; exchange them"
+        )
+    return wanted
+
+
+def _require_known(options: Any) -> None:
+    # Spark writes their names small.
+    known = {name.lower() for name in OPTIONS}
+    unknown = [name for name in options if name.lower() not in known]
+    if OF_TABLES in unknown:
+        raise InputError(
+            f"format {FORMAT!r} is for no table, as Spark tells the readers of one no option; make a view: CREATE "
+            f"TEMPORARY VIEW name USING {FORMAT} OPTIONS (path '...', view '...')"
+        )
+    if OF_SEVERAL in unknown:
+        raise InputError(f"format {FORMAT!r} reads one checkpoint; load each, and unite them with union()")
+    if unknown:
+        raise InputError(
+            f"format {FORMAT!r}: there is no option {listed(unknown)}; there are {listed(OPTIONS)}: correct it, or leave "
+            "it out"
+        )
+
+
+def forbid(given: object, name: str, reader: str, other: str) -> None:
+    """Check that an option is not given.
+
+    Raises:
+        InputError: it is; it belongs to the other reader.
+    """
+    if given is not None:
+        raise InputError(
+            f"format {FORMAT!r}: option {name!r} is for {other}, and this is {reader}; leave it out"
+        )
+
+
+def _whole(options: Any, name: str, default: int | None) -> int | None:
+    given = options.get(name)
+    if given is None:
+        return default
+    if not str(given).isdecimal() or (name == "maxEpochsPerTrigger" and int(given) == 0):
+        raise InputError(f"format {FORMAT!r}: option {name!r} is {given!r}; give a whole number")
+    return int(given)

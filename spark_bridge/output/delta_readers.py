@@ -1,0 +1,115 @@
+"""Readers of a view's deltas, epoch by epoch, with what every PySpark from 4.0 on has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.views.checkpoint import DeltaRef, Pieces
+from evercurrent.views.durability.time_travel import BORN, delta_files
+from evercurrent.views.epochs.history import BEFORE_ALL
+from evercurrent.views.store import store_at
+
+from ..runtime.spark_types import frame_to_spark_arrow
+from .delta_options import Asked
+
+PARTITION_BYTES = 32 << 20
+"""Delta files are read together in one task until they are so large."""
+
+
+class Files(InputPartition):
+    """Delta files that one task reads."""
+
+    def __init__(self, refs: tuple[DeltaRef, ...]) -> None:
+        super().__init__(None)
+        self.refs = refs
+
+
+def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
+    """Delta files in the order of their epochs, small ones together."""
+    made: list[list[DeltaRef]] = []
+    size = PARTITION_BYTES
+    for ref in sorted(refs, key=lambda ref: ref.epoch):
+        if size + ref.nbytes > PARTITION_BYTES:
+            made.append([])
+            size = 0
+        made[-1].append(ref)
+        size += ref.nbytes
+    return [Files(tuple(group)) for group in made]
+
+
+def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition, file by file."""
+    assert isinstance(partition, Files)
+    pieces = Pieces.of(store_at(wanted.path))
+    for ref in partition.refs:
+        yield from frame_to_spark_arrow(pieces.read_delta(ref)).to_batches()
+
+
+class BatchReader(DataSourceReader):
+    """Reads the epochs that are committed, once."""
+
+    def __init__(self, wanted: Asked) -> None:
+        self._wanted = wanted
+
+    def partitions(self) -> Sequence[InputPartition]:
+        log = self._wanted.log()
+        last = log.last
+        if self._wanted.since is None or last is None:
+            return [Files(())]
+        end = last.epoch if self._wanted.until is None else self._wanted.until
+        refs = delta_files(log, self._wanted.view, self._wanted.since, last.facts.get(BORN, {}))
+        # Of no partitions at all Spark makes one that is None.
+        return in_partitions([ref for ref in refs if ref.epoch <= end]) or [Files(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return batches_of(self._wanted, partition)
+
+
+class EpochReader(DataSourceStreamReader):
+    """Reads the deltas of epochs. An offset is the epoch up to which all is read."""
+
+    def __init__(self, wanted: Asked) -> None:
+        self._wanted = wanted
+        self._log = wanted.log()
+        self._first: int | None = wanted.since
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        # Asked for more than once in a first micro-batch: it must not move on with the commits.
+        if self._first is None:
+            self._first = self._last()
+        return {"epoch": self._first}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        self._require_reached(end["epoch"], start["epoch"])
+        return in_partitions(self._refs(start["epoch"], end["epoch"]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return batches_of(self._wanted, partition)
+
+    def _last(self) -> int:
+        commit = self._log.refresh()
+        return BEFORE_ALL if commit is None else commit.epoch
+
+    def _require_reached(self, there: int, read: int) -> None:
+        if there < read:
+            raise CheckpointError(
+                f"{self._wanted.where} is at epoch {there}, and this query has read it up to epoch {read}: it is "
+                "another checkpoint than the query has begun with; put that one back, or begin with a new checkpointLocation"
+            )
+
+    def _refs(self, since: int, until: int) -> list[DeltaRef]:
+        last = self._log.refresh()
+        born = {} if last is None else last.facts.get(BORN, {})
+        refs = delta_files(self._log, self._wanted.view, since, born)
+        return [ref for ref in refs if ref.epoch <= until]
+
+
+class UnlimitedReader(EpochReader):
+    """Reads all that is committed in each micro-batch, as PySpark 4.0 and 4.1 have it."""
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override, unused-ignore]  # noqa: N802
+        return {"epoch": self._last()}

@@ -1,0 +1,95 @@
+"""A view's deltas as a source of other Spark queries, each epoch exactly once.
+
+After ``register(spark)``:
+
+    spark.readStream.format("evercurrent").option("path", "/data/checkpoint").option("view", "depth").load()
+
+gives the view's columns, ``_epoch`` and ``_diff``; ``spark.read`` gives those that are there. Offsets are epochs, and only
+what is committed is read, so that a query which starts again goes on where its own checkpoint says.
+
+Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (without, with
+the first, 0), or ``latest``, only what comes, which is settled when the query's first micro-batch is done; ``until``, for
+``spark.read``, the last epoch; ``maxEpochsPerTrigger``, for ``spark.readStream`` of PySpark 4.2 and newer. Other ones are
+refused, and epochs that are still to come.
+
+Rows of a micro-batch come in no order: ``_epoch`` says which came first. An epoch is never in two micro-batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from evercurrent.core.data.errors import CheckpointError, InputError
+from evercurrent.core.data.schema import DIFF, EPOCH, listed
+from evercurrent.views.checkpoint import Commit
+from evercurrent.views.expressions.dtype_reading import dtype_of_text
+
+from ..runtime.spark_types import spark_schema
+from ..runtime.spark_versions import limits_batches, spark_version
+from .delta_options import FORMAT, Asked, asked, forbid
+from .delta_readers import BatchReader, UnlimitedReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format "evercurrent" known to a session. Once more does no harm."""
+    spark.dataSource.register(ViewDeltas)
+
+
+class ViewDeltas(DataSource):
+    """The deltas of a view in a checkpoint; see the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The view's columns, ``_epoch`` and ``_diff``, as the last commit has them."""
+        wanted = asked(self.options)
+        types = {**view_schema(wanted, wanted.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
+        return spark_schema(wanted.where, types)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What ``spark.read`` reads."""
+        wanted = asked(self.options)
+        forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
+        return BatchReader(wanted)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """What ``spark.readStream`` reads."""
+        wanted = asked(self.options)
+        forbid(wanted.until, "until", "spark.readStream", "spark.read")
+        if limits_batches():
+            from .limited_deltas import LimitedReader  # It needs what PySpark 4.2 brought.
+
+            return LimitedReader(wanted)
+        if wanted.most_epochs is not None:
+            raise InputError(
+                f"format {FORMAT!r}: option 'maxEpochsPerTrigger' is {wanted.most_epochs}, and PySpark {spark_version()} reads "
+                "all epochs that are there in each micro-batch; leave the option out, or install PySpark 4.2 or newer"
+            )
+        return UnlimitedReader(wanted)
+
+
+def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
+    """The columns of the view.
+
+    Raises:
+        CheckpointError: nothing is committed, or no such view.
+    """
+    if commit is None:
+        raise CheckpointError(
+            f"{wanted.where}: nothing is committed there; start what keeps the view current first, or mend the path"
+        )
+    views = commit.plan["views"]
+    if wanted.view not in views:
+        raise CheckpointError(f"{wanted.where}: there is no such view; there are {listed(views)}")
+    columns = views[wanted.view]["columns"]
+    return pl.Schema({name: dtype_of_text(text) for name, text in columns.items()})

@@ -1,0 +1,209 @@
+"""Views in a checkpoint: read with Spark or without, by whoever runs the query and by whoever does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.schema import listed
+from evercurrent.views.checkpoint import Checkpoint, Saver
+from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.view import Snapshot
+from evercurrent.views.epochs.refused_rows import ledger_frame, source_ledger_frame
+from evercurrent.views.inspect.questions import shown_watermark
+from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
+from evercurrent.views.partitioned.clocks import Clocks
+
+from ..execution.arguments import as_checkpoint, require_engine
+from ..execution.frames import contents, delta_schema, from_files
+from ..execution.jobs import Setup
+from ..execution.preflight import check_picklable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class InSpark:
+    """A session, and what its tasks have to know."""
+
+    session: SparkSession
+    setup: Setup
+
+
+def views(
+    engine: Engine, checkpoint: str | Path | Checkpoint, spark: SparkSession | None = None
+) -> Mapping[str, SparkView]:
+    """The views of a checkpoint that somebody else keeps current, by name: to be read, and never written.
+
+    It does not matter whether that is a query or an engine, in which process it is, and whether it runs. No lock is
+    taken and nothing is written. Whatever is asked of a view is answered from the last commit that there is then; to
+    read several views as of one epoch, hand the ``epoch`` of one to ``read`` of the others.
+
+    Args:
+        engine: declares the sources and views of the checkpoint; nothing is pushed into it, and it stays as it is.
+        checkpoint: the folder or url; of a ``Checkpoint`` the path counts, ``drop``: what is not declared here, and
+            ``allow_pickle``.
+        spark: a session, for ``to_spark`` and ``deltas_to_spark``; pyspark is not needed without.
+
+    Raises:
+        PlanError: something cannot be sent to Spark's workers.
+        CheckpointError: nothing is committed there, or it is of another plan.
+    """
+    require_engine(engine)
+    if spark is not None and not hasattr(spark, "createDataFrame"):
+        raise PlanError(f"spark={spark!r} is no Spark session; give one, or leave it out")
+    given = as_checkpoint(checkpoint)
+    reader = CheckpointReader(engine.declared, given.store, given.drop, allow_pickle=given.allow_pickle)
+    buckets = reader.last().buckets
+    if spark is None:
+        return views_of(engine, reader, None)
+    plan = check_picklable(engine.declared, "the plan of the views")
+    setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=given.allow_pickle)
+    return views_of(engine, reader, InSpark(spark, setup))
+
+
+def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:
+    """The views that an engine declares, as a checkpoint has them."""
+    return {name: SparkView(name, view.schema, reader, in_spark) for name, view in engine.views.items()}
+
+
+class SparkViews:
+    """The views of an engine in a checkpoint, by name, and what stands there beside them."""
+
+    def __init__(self, engine: Engine, reader: CheckpointReader, in_spark: InSpark) -> None:
+        self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
+        self._sources = dict(engine.sources)
+        self._reader = reader
+        self._in_spark = in_spark
+
+    def view(self, name: str) -> SparkView:
+        """A view, to be read as of its last epoch or an older one.
+
+        Raises:
+            InputError: there is no view of this name; says which there are.
+        """
+        if not isinstance(name, str) or name not in self.views:
+            raise InputError(f"there is no view {name!r}; there are {listed(self.views)}")
+        return self.views[name]
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch that is committed."""
+        return self._reader.last().epoch
+
+    @property
+    def watermarks(self) -> dict[str, datetime | int | None]:
+        """How far the event time of each source is complete; None: nothing is known, ``END_OF_TIME``: it has ended."""
+        clocks = self._clocks()
+        return {name: shown_watermark(clock.before) for name, clock in clocks.compiled.clocks.items()}
+
+    def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
+        """Every refused row and why, as ``Engine.ledger`` has it.
+
+        Raises:
+            InputError: there is no source of this name; says which there are.
+        """
+        if source is None:
+            return ledger_frame(self._clocks().ledger.refused, each_window=each_window)
+        if not isinstance(source, str) or source not in self._sources:
+            raise InputError(f"there is no source {source!r}; there are {listed(self._sources)}")
+        return source_ledger_frame(
+            self._clocks().ledger.refused, source, self._sources[source].schema, each_window=each_window
+        )
+
+    def _clocks(self) -> Clocks:
+        clocks = Clocks(self._in_spark.setup.unpickled())
+        clocks.restore(Saver(self._reader.pieces), self._reader.last())
+        return clocks
+
+
+class SparkView:
+    """A named result in a checkpoint, as of its last epoch or an older one that is retained."""
+
+    def __init__(
+        self, name: str, schema: pl.Schema, reader: CheckpointReader, in_spark: InSpark | None
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self._reader = reader
+        self._in_spark = in_spark
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that is committed."""
+        return self._reader.last().epoch
+
+    @property
+    def earliest(self) -> int:
+        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
+        return self._reader.begins(self.name)
+
+    def read(self, epoch: int | None = None) -> pl.DataFrame:
+        """The contents as a polars frame, as of an epoch, by default the last. Cost: the view; no Spark job.
+
+        Raises:
+            EpochGoneError: there is no commit of that epoch any more; names those that there are.
+            InputError: that is no epoch, or it is still to come.
+        """
+        return self._reader.snapshot(self.name, epoch).frame
+
+    def snapshot(self) -> Snapshot:
+        """The contents and the epoch they are of: what comes after is ``deltas(since=snapshot.epoch)``."""
+        return self._reader.snapshot(self.name)
+
+    def to_spark(self, epoch: int | None = None) -> DataFrame:
+        """The contents as a Spark DataFrame, as of an epoch, by default the last; read by Spark's tasks.
+
+        It stays as of that epoch, and can be read for as long as its commit is retained.
+
+        Raises:
+            EpochGoneError, InputError: as ``read``.
+            PlanError: there is no session.
+        """
+        found = self._spark()
+        commit = self._reader.commit(self.name, epoch)
+        return contents(found.session, found.setup, self.name, commit, self.schema)
+
+    def deltas(self, since: int | None = None) -> Iterator[pl.DataFrame]:
+        """The changes after an epoch, one frame per epoch that changed the view, with ``_epoch`` and ``_diff``.
+
+        None: from the very beginning.
+
+        Raises:
+            EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
+            InputError: that is no epoch, or it is still to come.
+        """
+        by_epoch = groupby(self._reader.deltas(self.name, since), key=lambda one: one[0])
+        return (pl.concat(frame for _, frame in frames) for _, frames in by_epoch)
+
+    def deltas_to_spark(self, since: int | None = None) -> DataFrame:
+        """The changes after an epoch as a Spark DataFrame; for a stream of them ask ``readStream.format("evercurrent")``.
+
+        Raises:
+            EpochGoneError, InputError: as ``deltas``.
+            PlanError: there is no session.
+        """
+        found = self._spark()
+        files = self._reader.delta_files(self.name, since)
+        return from_files(found.session, self.name, found.setup.store, files, delta_schema(self.schema))
+
+    def __repr__(self) -> str:
+        """Name, epoch and the first rows."""
+        now = self.snapshot()
+        return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
+
+    def _spark(self) -> InSpark:
+        if self._in_spark is None:
+            raise PlanError(
+                f"view {self.name!r}: there is no Spark session; give one to views(engine, checkpoint, spark), or use read() "
+                "and deltas()"
+            )
+        return self._in_spark

@@ -1,0 +1,1 @@
+"""Spark itself: its Java, sessions, versions, and its types beside those of polars."""

@@ -1,0 +1,38 @@
+"""What older versions of PySpark lack: found by looking, and refused by name where it is used."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from evercurrent.core.data.errors import PlanError
+
+OLDEST = (4, 0)
+"""Views inside Spark need what came with it: sources written in Python, and tables of Arrow out of DataFrames."""
+
+
+def limits_batches() -> bool:
+    """Return whether Spark asks a source written in Python how much a micro-batch takes: PySpark 4.2 and newer do."""
+    return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+def require_bounded_beats(trigger: Mapping[str, Any] | None) -> None:
+    """Check that a heartbeat stands still while a query runs over what is there.
+
+    Raises:
+        PlanError: this PySpark does not tell a source that a run is bounded, so time would go on with the clock.
+    """
+    if trigger and trigger.get("availableNow") and not limits_batches():
+        raise PlanError(
+            f"heartbeat_seconds= with trigger={dict(trigger)!r}: PySpark {spark_version()} does not tell a heartbeat that the "
+            "run is over what is there, where time goes on with the rows; leave heartbeat_seconds out, take another "
+            "trigger, or install PySpark 4.2 or newer"
+        )
+
+
+def spark_version() -> str:
+    """Return the version of the PySpark that is installed."""
+    import pyspark
+
+    return str(pyspark.__version__)

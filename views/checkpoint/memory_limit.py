@@ -1,0 +1,124 @@
+"""State that is larger than memory: pieces that are on disk are mapped from there instead of held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.data.allocation import give_back
+from evercurrent.core.state.run import Run
+from evercurrent.core.state.spine import FLOOR, Spine
+
+from . import PieceRef, Saver, StateRecord
+
+SHARE_OF_MERGE = 8
+"""No merge makes a run of more than this part of the limit."""
+
+HELD = 0.4
+"""States are mapped until no more than this part of the limit is held: the rest is for merges, which hold a run twice."""
+
+GIVE_BACK_EVERY = 8
+"""After so many commits memory that is free goes back to the system, where there is a limit."""
+
+USUAL_ENTRY = 64
+"""Bytes of an entry, as long as there is none to look at."""
+
+
+class Residence:
+    """Keeps the pieces of states, by ``"<state id>/<bucket>"``, that are held in memory within a limit.
+
+    A piece is held from the epoch that makes it until its state is mapped; what was mapped is read through the
+    system's page cache, which gives way when memory is needed. What is found by is held of a mapped piece too, once it was
+    searched: it counts, but cannot be given up.
+    """
+
+    def __init__(self, states: Mapping[str, State], saver: Saver, limit: int | None) -> None:
+        self._states = states
+        self._saver = saver
+        self._limit = limit
+        self._records: Mapping[str, StateRecord] = {}
+        self.held = 0
+        """Bytes of the states that are in memory of this process, as of the last commit."""
+        self._commits = 0
+        self._mapped: dict[str, dict[int, Any]] = {}
+        """Of each state, the pieces that are mapped, by identity."""
+        for state in self._spines():
+            # The runs are on disk: to hold them in another form would be to hold them twice.
+            state.keeps_runs = True
+        self._bound_merges()
+
+    def restored(self) -> None:
+        """All states are as they were read: mapped."""
+        for name, state in self._states.items():
+            self._note(name, state.saved().pieces)
+        self._bound_merges()
+
+    def committed(self, records: Mapping[str, StateRecord]) -> None:
+        """The states are on disk, as these records say."""
+        self._records = records
+
+    @property
+    def limit(self) -> int | None:
+        """How many bytes may be held."""
+        return self._limit
+
+    def keep_within(self) -> None:
+        """Map the states of which most is held, until what is held is within the limit. Right after a commit."""
+        if self._limit is None:
+            return
+        held = {name: self._held(name, state) for name, state in self._states.items()}
+        self.held = sum(held.values()) + self._held_of_mapped()
+        self._commits += 1
+        most = HELD * self._limit
+        if self.held > most or self._commits % GIVE_BACK_EVERY == 0:
+            self._map(held, most)
+            give_back()
+
+    def _map(self, held: Mapping[str, int], most: float) -> None:
+        for name in sorted(held, key=held.__getitem__, reverse=True):
+            if self.held <= most or not held[name]:
+                break
+            self.held -= held[name]
+            state = self._states[name]
+            mapped = self._saver.mapped(state, self._records[name])
+            state.restore(mapped)
+            self._note(name, mapped.pieces)
+        self._bound_merges()
+
+    def _held(self, name: str, state: State) -> int:
+        """Bytes of the pieces of a state that are not mapped."""
+        record, pieces = self._records.get(name), state.saved().pieces
+        if record is None:
+            return 0
+        mapped = self._mapped.get(name, {})
+        self._note(name, [piece for piece in pieces if id(piece) in mapped])
+        pairs = zip(pieces, record.pieces, strict=True)
+        return sum(_size(piece, ref) for piece, ref in pairs if id(piece) not in mapped)
+
+    def _held_of_mapped(self) -> int:
+        """Bytes of the directories of runs that are mapped."""
+        return sum(
+            run.directory.nbytes
+            for mapped in self._mapped.values()
+            for run in mapped.values()
+            if isinstance(run, Run) and run.directory is not None
+        )
+
+    def _note(self, name: str, mapped: Iterable[Any]) -> None:
+        self._mapped[name] = {id(piece): piece for piece in mapped}
+
+    def _spines(self) -> list[Spine]:
+        return [state for state in self._states.values() if isinstance(state, Spine)]
+
+    def _bound_merges(self) -> None:
+        if self._limit is None:
+            return
+        for state in self._spines():
+            entry = state.nbytes / state.entries if state.entries else USUAL_ENTRY
+            state.most_merged = max(FLOOR, int(self._limit / SHARE_OF_MERGE / entry))
+
+
+def _size(piece: Any, ref: PieceRef) -> int:
+    return piece.nbytes if isinstance(piece, Run) else ref.size

@@ -1,0 +1,55 @@
+"""How far readers have heard after the last commit: a small file beside it, written when an engine is closed.
+
+A commit says how far they had heard when its epoch was made. They hear of the epoch itself after that, and without
+this note they would be told once more after every restart.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+
+from evercurrent.core.data.errors import CorruptFileError
+
+from ..store import Store
+from . import new_writer
+
+FOLDER = "readers/"
+
+
+def write_note(store: Store, epoch: int, heard: Mapping[str, int]) -> None:
+    """Write how far readers have heard after the commit of this epoch; what was noted before goes.
+
+    Raises:
+        CheckpointError: the store does not let us.
+    """
+    earlier = [listed.name for listed in store.list(FOLDER)]
+    said = json.dumps(dict(heard), sort_keys=True)
+    note = json.dumps({"readers": said, "crc": zlib.crc32(said.encode())})
+    # The latest note has the greatest name.
+    store.put(f"{FOLDER}{epoch:012d}-{len(earlier):06d}-{new_writer()}.json", [note.encode()])
+    store.delete_all(earlier)
+
+
+def read_note(store: Store, epoch: int) -> dict[str, int] | None:
+    """How far readers had heard when the engine was closed after this epoch; None: it went on, or was not closed.
+
+    Raises:
+        CorruptFileError: the note is damaged; names it.
+    """
+    notes = store.list(f"{FOLDER}{epoch:012d}-")
+    if not notes:
+        return None
+    name = notes[-1].name
+    try:
+        note = json.loads(bytes(store.read(name)))
+        said = note["readers"]
+        if zlib.crc32(said.encode()) != note["crc"]:
+            raise ValueError("its checksum does not fit")
+        heard: dict[str, int] = json.loads(said)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{store.url}: {name} is damaged ({error}); delete it: readers with a name are then told the last epoch again"
+        ) from error
+    return heard

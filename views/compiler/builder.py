@@ -1,0 +1,354 @@
+"""What circuits are built of: arrangements, projections and aggregates that several operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import polars as pl
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
+from evercurrent.core.circuit.placement import ANYWHERE, Placement
+from evercurrent.core.circuit.protocol import Operator
+from evercurrent.core.circuit.stages import Cut
+from evercurrent.core.columns.kernels import with_plain_zeros
+from evercurrent.core.columns.row_values import RowExpressions
+from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.group.aggregate_states import (
+    AdditiveState,
+    AggregateState,
+    FirstByState,
+    InputState,
+    RecomputedState,
+    RecomputedUserState,
+    RetractableAggregate,
+)
+from evercurrent.core.group.aggregates import (
+    Additive,
+    Aggregate,
+    Column,
+    Custom,
+    Distinct,
+    FirstBy,
+    RecomputedAggregate,
+    SuppliedValue,
+)
+from evercurrent.core.group.user_states import StateForm
+from evercurrent.core.operators.arrange import Arrange
+from evercurrent.core.operators.distinct import Distinct as DistinctRows
+from evercurrent.core.operators.linear import FrameFunction, Linear
+from evercurrent.core.operators.sequenced import SequencedUpsert
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.purge import Expiry
+from evercurrent.core.state.run import Layout
+from evercurrent.core.state.spine import Spine, Version
+
+from ..expressions import Expression
+from ..expressions.elementwise import elementwise
+from ..expressions.order_insensitive import computes
+from ..plan.node_identities import CircuitIdentities
+from ..plan.plan import Input, Plan, PlanId
+from .retained import RetainedRows
+
+
+class Readable(Protocol):
+    """A state from which the contents of a collection can be read."""
+
+    spine: Spine
+
+    @property
+    def reads(self) -> tuple[Spine, ...]:
+        """The states from which the contents are made."""
+        ...
+
+    def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
+        """All rows, as of the last commit, or ``at`` versions of the states that it ``reads``."""
+        ...
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A circuit with the way back to the plan.
+
+    ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
+    ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
+    source with event time, ``trackers`` what keeps the windows of a grouping, ``sequenced`` the rows of sources in which
+    the greatest sequence of a key stands. ``allow_pickle``: states of users' aggregates may be pickles.
+    """
+
+    circuit: Circuit
+    ledger: Ledger
+    outputs: dict[PlanId, NodeId] = field(default_factory=dict)
+    parts: dict[PlanId, list[NodeId]] = field(default_factory=dict)
+    contents: dict[str, Readable] = field(default_factory=dict)
+    kept_at: dict[str, NodeId] = field(default_factory=dict)
+    clocks: dict[str, SourceClock] = field(default_factory=dict)
+    arrivals: dict[NodeId, str] = field(default_factory=dict)
+    """The sources with event time, by the nodes that hand on their rows and move their clocks."""
+    trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
+    retained: dict[str, RetainedRows] = field(default_factory=dict)
+    sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
+    asked: dict[PlanId, list[NodeId]] = field(default_factory=dict)
+    """The nodes with states that each plan node asked for, shared ones too, in the order in which it did."""
+    views: dict[NodeId, list[tuple[int, str]]] = field(default_factory=dict)
+    """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
+    allow_pickle: bool = False
+    cut: Cut = field(init=False)
+    """How it runs in buckets."""
+
+    def of_views(self, deltas: Deltas) -> list[tuple[str, Delta]]:
+        """The deltas of the views that an epoch touches, in the order in which they were declared."""
+        found = [
+            (number, name, delta)
+            for node, delta in deltas.items()
+            if len(delta)
+            for number, name in self.views.get(node, ())
+        ]
+        return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
+
+    def arrivals_in(self, visited: Deltas) -> Iterator[str]:
+        """The sources with event time whose rows or clocks an epoch touches."""
+        return (name for node, name in self.arrivals.items() if node in visited)
+
+    def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
+        """What an epoch brings of the sources with event time that it touches."""
+        return {name: deltas[node].frame for node, name in self.arrivals.items() if node in deltas}
+
+    def views_at(self, nodes: Iterable[NodeId]) -> Iterator[str]:
+        """The names of the views that these nodes are."""
+        return (name for node in nodes for _, name in self.views.get(node, ()))
+
+
+class Builder:
+    """A circuit under construction: what operators of several kinds of plan nodes are made of, each made once."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, *, allow_pickle: bool) -> None:
+        self.plan = plan
+        self.ledger = ledger
+        self.compiled = Compiled(Circuit(), ledger, allow_pickle=allow_pickle)
+        self._shared: dict[Any, tuple[NodeId, Any]] = {}
+        self._clocks: dict[PlanId, tuple[Clock, ...]] = {}
+        self.place = PlanId(0)
+        self._identities = CircuitIdentities()
+        self._purpose: str | None = None
+
+    def add(
+        self,
+        name: str,
+        operator: Operator,
+        *inputs: NodeId,
+        states: Sequence[State] = (),
+        placement: Placement = ANYWHERE,
+        only: tuple[str, int | str] | None = None,
+    ) -> NodeId:
+        made = self.compiled.circuit.add(
+            name, operator, *inputs, states=states, placement=placement, only=only
+        )
+        nodes = self.compiled.circuit.nodes
+        purpose = self._purpose or self._identities.operation(self.plan, self.place)
+        behind = [nodes[source].identity for source in inputs]
+        nodes[made].identity = self._identities.of(purpose, type(operator), behind)
+        self.compiled.parts.setdefault(self.place, []).append(made)
+        self._note_asked(made)
+        return made
+
+    def _note_asked(self, made: NodeId) -> None:
+        if self.compiled.circuit.nodes[made].states:
+            self.compiled.asked.setdefault(self.place, []).append(made)
+
+    def schema_of(self, node: NodeId) -> pl.Schema:
+        """The data columns that a circuit node gives."""
+        return self.compiled.circuit.nodes[node].operator.schema
+
+    def once(
+        self, role: str, source: NodeId, what: tuple[Hashable, ...], make: Callable[[], tuple[NodeId, Any]]
+    ) -> tuple[NodeId, Any]:
+        """What was made behind this node in this role before, or else now: arrangements are shared."""
+        key = (role, source, what)
+        if key in self._shared:
+            self._note_asked(self._shared[key][0])
+        else:
+            self._purpose = self._identities.shared(role, what)
+            try:
+                self._shared[key] = make()
+            finally:
+                self._purpose = None
+        return self._shared[key]
+
+    def clock_of(self, place: PlanId) -> Clock:
+        """How far the event time of a collection is complete: the least of its sources' watermarks, as far as held."""
+        if place not in self._clocks:
+            self._clocks[place] = self._found_clocks(place)
+        found = self._clocks[place]
+        return Earliest(found) if len(found) > 1 else found[0] if found else UnknownClock()
+
+    def _found_clocks(self, place: PlanId) -> tuple[Clock, ...]:
+        """The clocks of the sources and of the nearest groupings over windows that a node is over, each once."""
+        found: dict[Clock, None] = {}
+        seen, wanted = {place}, [place]
+        while wanted:
+            at = wanted.pop()
+            node = self.plan[at]
+            if at in self._clocks:
+                found |= dict.fromkeys(self._clocks[at])
+            elif isinstance(node.operation, Input):
+                clock = self.compiled.clocks.get(node.operation.name)
+                found |= {} if clock is None else {clock: None}
+            elif at in self.compiled.trackers:
+                hold = self.compiled.trackers[at].hold
+                hold.is_wanted = True
+                found[hold] = None
+            else:
+                new = [source for source in reversed(node.inputs) if source not in seen]
+                seen.update(new)
+                wanted += new
+        return tuple(found)
+
+    def distinct(self, source: NodeId, schema: pl.Schema, by: tuple[str, ...] | None = None) -> NodeId:
+        """Each row once; rows that are equal in ``by`` are kept together, without it those that are equal."""
+
+        def make() -> tuple[NodeId, DistinctRows]:
+            distinct = DistinctRows(schema, by)
+            placement = Placement(by=tuple(schema) if by is None else by, passes=frozenset(schema))
+            name = f"unique {', '.join(schema)}"
+            return self.add(name, distinct, source, states=[distinct.spine], placement=placement), distinct
+
+        return self.once("distinct", source, (tuple(schema.items()), by), make)[0]
+
+    def arranged(
+        self,
+        source: NodeId,
+        schema: pl.Schema,
+        keys: Sequence[str],
+        layout: Layout,
+        where: str | None = None,
+        *,
+        skip_null_keys: bool = False,
+        expiry: Expiry | None = None,
+        by: tuple[str, ...] | None = None,
+    ) -> tuple[NodeId, Spine]:
+        def make() -> tuple[NodeId, Spine]:
+            arrange = Arrange(
+                schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expiry=expiry, by=by
+            )
+            order = "".join(f", order {part.column}" for part in layout.order)
+            name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
+            reads = () if expiry is None else (source,)
+            placement = Placement(by=tuple(keys) if by is None else by, reads=reads, passes=frozenset(schema))
+            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange.spine
+
+        return self.once("arrange", source, (KeyColumns.of(keys, by), layout, where, skip_null_keys), make)
+
+    def projected(self, source: NodeId, where: str, schema: pl.Schema, columns: Sequence[Column]) -> NodeId:
+        """These columns of a node, made once for all that ask for the same."""
+        if [column.copies for column in columns] == schema.names() and all(
+            c.copies == c.name for c in columns
+        ):
+            return source
+        types = schema.to_frame().select([column.expr.alias(column.name) for column in columns]).schema
+        what = tuple((column.name, Expression(column.expr)) for column in columns)
+
+        def make() -> tuple[NodeId, None]:
+            linear = Linear(where, types, selecting(columns), keeps_rows_apart=False)
+            placement = Placement(passes=copied_columns(columns))
+            return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
+
+        return self.once("project", source, what, make)[0]
+
+    def part(
+        self,
+        aggregate: Aggregate,
+        prepared: NodeId,
+        types: pl.Schema,
+        keys: tuple[str, ...],
+        where: str,
+        expiry: Expiry | None = None,
+        *,
+        of_nothing: bool = False,
+        by: tuple[str, ...] | None = None,
+    ) -> tuple[NodeId, AggregateState]:
+        """What keeps one aggregate, and the last node that was made for it.
+
+        ``of_nothing``: groups of no rows are asked for too. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
+        a user's aggregate is computed from them.
+        """
+        if expiry is not None and isinstance(aggregate, Distinct):
+            counted = pl.col(aggregate.input).n_unique()
+            aggregate = RecomputedAggregate(aggregate.output, aggregate.dtype, (aggregate.input,), counted)
+        if expiry is not None and isinstance(aggregate, Custom):
+            aggregate = replace(aggregate, remove=None)
+        match aggregate:
+            case SuppliedValue():
+                return prepared, InputState(aggregate)
+            case Additive(input=name):
+                return prepared, AdditiveState(aggregate, types[name] if name else None)
+            case Distinct(input=name):
+                pairs = [
+                    Column(column, pl.col(column), copies=column) for column in dict.fromkeys((*keys, name))
+                ]
+                projected = self.projected(prepared, where, types, pairs)
+                schema = self.schema_of(projected)
+                return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
+            case FirstBy(input=name, order=order):
+                node, spine = self._ordered(prepared, types, keys, [name], order, aggregate.where, expiry, by)
+                return node, FirstByState(aggregate, spine)
+            case RecomputedAggregate(inputs=names, order=order):
+                node, spine = self._ordered(prepared, types, keys, names, order, None, expiry, by)
+                keyless, twice = of_nothing or not keys, computes(aggregate.expr)
+                aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
+                return node, RecomputedState(aggregate, spine, keyless=keyless, twice=twice)
+            case Custom(input=name, remove=None):
+                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expiry, by)
+                return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)
+            case Custom():
+                route = KeyColumns.of(keys, by).route
+                form = StateForm(aggregate.serializer, self.compiled.allow_pickle)
+                keyless = of_nothing or not keys
+                return prepared, RetractableAggregate(aggregate, keyless=keyless, form=form, route=route)
+
+    def _ordered(
+        self,
+        prepared: NodeId,
+        types: pl.Schema,
+        keys: tuple[str, ...],
+        names: Sequence[str],
+        order: tuple[Order, ...],
+        where: str | None,
+        expiry: Expiry | None,
+        by: tuple[str, ...] | None,
+    ) -> tuple[NodeId, Spine]:
+        """An arrangement of these columns by group, in this order and then by the columns themselves."""
+        payload = {name: types[name] for name in (*(part.column for part in order), *names)}
+        implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
+        layout = Layout(pl.Schema(payload), by_row=True, order=implied)
+        return self.arranged(prepared, types, keys, layout, where, expiry=expiry, by=by)
+
+
+def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
+    """Those that stand in the output as they do in the input."""
+    return frozenset(column.name for column in columns if column.copies == column.name)
+
+
+def selecting(columns: Sequence[Column]) -> FrameFunction:
+    """A function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
+    exprs = [elementwise(column.expr).alias(column.name) for column in columns if column.copies is None]
+    computed = RowExpressions([*exprs, pl.col(DIFF)]) if exprs else None
+
+    def select(frame: pl.DataFrame) -> pl.DataFrame:
+        made = computed.of(frame) if computed else frame
+        taken = [
+            with_plain_zeros(made.get_column(column.name))
+            if column.copies is None
+            else frame.get_column(column.copies).alias(column.name)
+            for column in columns
+        ]
+        return pl.DataFrame([*taken, frame.get_column(DIFF)])
+
+    return select

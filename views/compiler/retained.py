@@ -1,0 +1,41 @@
+"""The rows of a source as far as they are state: what views that are declared later can be filled from."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.columns.kernels import gather, keep
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.instants import instants_in
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.spine import Spine
+
+
+class RetainedRows:
+    """All rows that a source has handed on so far: those that it keeps by key, or that are kept behind it.
+
+    With ``event_time`` rows whose time cannot be counted with are left out, as they went to the ledger.
+    """
+
+    def __init__(self, schema: pl.Schema, spine: Spine, event_time: str | None = None) -> None:
+        self.schema = schema
+        self.spine = spine
+        self._event_time = event_time
+
+    def changes(self) -> Delta:
+        """The rows with their diffs, which may be negative where the source is trusted. Cost: the state."""
+        run = self.spine.merged()
+        if not len(run):
+            return Delta.empty(self.schema)
+        columns = [run.payload.get_column(name) for name in self.schema]
+        frame = pl.DataFrame([*columns, pl.Series(DIFF, run.sums[DIFF])])
+        if self._event_time is not None:
+            _, usable = instants_in(frame.get_column(self._event_time))
+            frame = frame if usable is None else keep(frame, usable)
+        return Delta(frame)
+
+    def contents(self) -> pl.DataFrame:
+        """The rows, each as often as its diffs add up to. Cost: the state."""
+        changes = self.changes()
+        return gather(changes.rows, np.repeat(np.arange(len(changes)), np.maximum(changes.diffs, 0)))

@@ -1,0 +1,95 @@
+"""What the states of a circuit are, in words for people: what keeps them, and which views and sources they serve.
+
+Labels are for reading: whether two states are the same is said by ``node_identities`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.circuit.circuit import Node
+from evercurrent.core.eventtime.panes.latest import LatestPanes
+from evercurrent.core.eventtime.panes.panes import Panes
+from evercurrent.core.eventtime.panes.unemitted import PendingRows
+from evercurrent.core.eventtime.sessions.sessions import Sessions
+from evercurrent.core.eventtime.watermarks.source_clock import Arrive
+from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
+from evercurrent.core.operators.distinct import Distinct
+from evercurrent.core.operators.sequenced import SequencedUpsert
+from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
+
+from ..plan.plan import Group, Input, Plan, PlanNode, Top, Unique
+from .builder import Compiled
+
+ROLES: Mapping[type, str] = {
+    Arrange: "rows",
+    Arrive: "watermark",
+    CheckRetractions: "counts of rows",
+    KeyCounts: "counts of keys",
+    Distinct: "distinct values",
+    Materialize: "rows",
+    LatestPanes: "last panes that are kept",
+    Panes: "last panes",
+    PendingRows: "rows not spoken yet",
+    SequencedUpsert: "rows and deletions",
+    Sessions: "sessions",
+    TrackWindows: "open windows",
+    Upsert: "rows",
+}
+"""What operators keep that are a part of what was declared. All others keep just that."""
+
+
+def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) -> dict[str, list[Any]]:
+    """Of each of these states but the ledger: what keeps it, and the views and the sources that it serves.
+
+    A view is served by what is kept on the way from the views and sources that it is computed from. The labels are JSON
+    values; names of columns are part of them, and no expression is.
+    """
+    served = _views_served(plan, compiled)
+    names = {id(state): name for name, state in states.items() if state is not compiled.ledger}
+    found: dict[str, list[Any]] = {}
+    for place, parts in compiled.parts.items():
+        declared = plan[place]
+        for number in parts:
+            node = compiled.circuit.nodes[number]
+            if isinstance(node.operator, Materialize):
+                spine = node.operator.spine
+                sources = [name for name, rows in compiled.retained.items() if rows.spine is spine]
+                whom = [sorted(served[number]), sources]
+            elif isinstance(declared.operation, Input):
+                whom = [[], [declared.operation.name]]
+            else:
+                # A clock that a trigger asks is no input of anything: it serves what it was made for.
+                whom = [sorted(served[number] or served[compiled.outputs[place]]), []]
+            for state in node.states:
+                if id(state) in names:
+                    found.setdefault(names[id(state)], [_kept_by(declared, node), *whom])
+    return found
+
+
+def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
+    """The views that each circuit node serves."""
+    nodes = compiled.circuit.nodes
+    found: list[set[str]] = [set() for _ in nodes]
+    outputs = {compiled.outputs[place] for place in plan.views.values()}
+    for name, place in plan.views.items():
+        found[compiled.outputs[place]].add(name)
+        found[compiled.kept_at[name]].add(name)
+    for number in range(len(nodes) - 1, -1, -1):
+        for before in {*nodes[number].inputs, *nodes[number].placement.reads} - outputs:
+            found[before] |= found[number]
+    return found
+
+
+def _kept_by(declared: PlanNode, node: Node) -> str:
+    operation, role = declared.operation, ROLES.get(type(node.operator))
+    if isinstance(operation, Input) or isinstance(node.operator, Materialize):
+        return role or "rows"
+    label = declared.label
+    if isinstance(operation, Group):  # What it computes is told by the columns.
+        label = f"group by {', '.join(operation.keys) or 'nothing'}"
+    return label if role is None or isinstance(operation, Top | Unique) else f"{label}: {role}"

@@ -1,0 +1,395 @@
+"""From windowed groupings of the plan to operators: late rows, sessions, triggers, aggregates, panes."""
+
+from __future__ import annotations
+
+import polars as pl
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.circuit.placement import Placement
+from evercurrent.core.data.clock import Clock, Earliest, Latest
+from evercurrent.core.eventtime.panes.latest import LatestPanes
+from evercurrent.core.eventtime.panes.panes import PANE_INFO, Panes, PaneSpec
+from evercurrent.core.eventtime.panes.unemitted import PendingRows
+from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
+from evercurrent.core.eventtime.triggers.kinds import AfterPercentile, every_part
+from evercurrent.core.eventtime.watermarks.percentile import Percentile
+from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
+from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
+from evercurrent.core.eventtime.windows.kinds import AssignWindows, Global, Sliding, end_of_last_window
+from evercurrent.core.eventtime.windows.kinds import Sessions as SessionWindows
+from evercurrent.core.eventtime.windows.lateness import (
+    DropLate,
+    HoldAt,
+    KeepLateRows,
+    LastEnd,
+    Lateness,
+    RequireInTime,
+)
+from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, rewindow
+from evercurrent.core.eventtime.windows.window_tracker import Tracking, TrackWindows
+from evercurrent.core.group.aggregate_states import InputState
+from evercurrent.core.group.aggregates import Column, SuppliedValue
+from evercurrent.core.group.group_by import GroupBy, GroupSpec
+from evercurrent.core.state.negative_counts import NeverBelowZero
+
+from ..dataframe.windowing import HELD, depends_on_key, shifted_by_key
+from ..expressions.elementwise import elementwise_columns
+from ..plan.plan import (
+    BOUNDS,
+    Assign,
+    EventTime,
+    InOrder,
+    Input,
+    LastPanes,
+    LateRows,
+    PlanId,
+    PlanNode,
+    WindowedGroup,
+    Windowing,
+    WithEventTime,
+)
+from .builder import Builder
+
+
+def windows_over_time(builder: Builder, where: str, node: PlanNode, source: NodeId) -> NodeId:
+    """The operators of a plan node that has to do with event time."""
+    (upstream,) = node.inputs
+    match node.operation:
+        case Assign(window, event_time):
+            keys = () if shifted_by_key(window) else None
+            assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
+            return builder.add(node.label, assign, source, placement=_passing(builder, source))
+        case WithEventTime(strict, event_time):
+            return _retimed(builder, where, node, source, strict, event_time)
+        case InOrder(event_time):
+            name = ", ".join(found.name for found in builder.plan.sources_of(upstream))
+            clock, appends = builder.clock_of(upstream), not builder.plan.may_retract(upstream)
+            release = ReleaseInOrder(
+                name,
+                node.schema,
+                event_time.column,
+                clock,
+                builder.ledger,
+                shift=event_time.shift,
+                appends=appends,
+            )
+            states: list[State] = [release.buffer, release.refused, builder.ledger]
+            placement = Placement(by=(), clocks=(clock,), passes=frozenset(node.schema))
+            return builder.add(node.label, release, source, states=states, placement=placement)
+        case LateRows(windowing, event_time, each_window):
+            lateness = _lateness(builder, where, windowing, event_time, upstream)
+            last_end = None if each_window else _last_end_of(windowing)
+            late = KeepLateRows(node.schema, lateness, builder.clock_of(upstream), last_end)
+            return builder.add(node.label, late, source, placement=_passing(builder, source))
+        case LastPanes():
+            panes = builder.compiled.circuit.nodes[source].operator
+            assert isinstance(panes, Panes), (
+                "panes that take back what they replace are the last ones themselves"
+            )
+            latest = LatestPanes(panes)
+            placement = Placement(reads=(source,), passes=frozenset(panes.spec.keys))
+            return builder.add(node.label, latest, source, states=latest.states, placement=placement)
+        case WindowedGroup() as grouped:
+            return _WindowedGroup(builder, where, node, grouped).compile(source)
+        case _:
+            raise AssertionError(node.operation)
+
+
+def _passing(builder: Builder, source: NodeId) -> Placement:
+    """Of a node whose rows come as they go, with columns added at most."""
+    return Placement(passes=frozenset(builder.schema_of(source)))
+
+
+def _retimed(
+    builder: Builder, where: str, node: PlanNode, source: NodeId, strict: bool, event_time: EventTime
+) -> NodeId:
+    if not strict:
+        return source
+    clock = builder.clock_of(node.inputs[0])
+    require = RequireInTime(where, node.schema, event_time.column, clock)
+    return builder.add(node.label, require, source, placement=_passing(builder, source))
+
+
+def _lateness(
+    builder: Builder, where: str, windowing: Windowing, event_time: EventTime, upstream: PlanId
+) -> Lateness:
+    assert windowing.lateness is not None
+    names = [source.name for source in builder.plan.sources_of(upstream)]
+    return Lateness(
+        where, ", ".join(names), windowing.lateness, event_time=event_time.column, shift=event_time.shift
+    )
+
+
+def _last_end_of(windowing: Windowing) -> LastEnd | None:
+    """What tells where the last window of a row ends, where it may stand in several."""
+    window = windowing.window
+    if not isinstance(window, Sliding):
+        return None
+    return lambda times: end_of_last_window(window, times)
+
+
+class _WindowedGroup:
+    """One windowed grouping on its way into the circuit."""
+
+    def __init__(self, builder: Builder, where: str, node: PlanNode, grouped: WindowedGroup) -> None:
+        self._builder = builder
+        self._where = where
+        self._node = node
+        self._grouped = grouped
+        self._known = grouped.windowing
+        self._place = builder.place
+        (self._upstream,) = node.inputs
+        self._clock = builder.clock_of(self._upstream)
+        self._is_global = isinstance(self._known.window, Global)
+        self._are_sessions = isinstance(self._known.window, SessionWindows)
+
+    def compile(self, source: NodeId) -> NodeId:
+        """All operators, from rows with their first windows to panes."""
+        rows, ends = self._in_sessions(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
+        is_tracked = not self._known.is_refined_only or self._known.lateness is not None
+        if not is_tracked:
+            return self._aggregated(rows, ends, None)[0]
+        return self._spoken(*self._tracker(rows, ends), ends)
+
+    def _with_keys(self, source: NodeId) -> NodeId:
+        """The rows with the columns of their keys, where windows can only be told once the key is known."""
+        schema, keys = self._builder.schema_of(source), self._grouped.key_columns
+        own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
+        return self._builder.projected(source, self._where, schema, [*own, *keys])
+
+    def _shifted(self, source: NodeId) -> NodeId:
+        """The rows in windows that are shifted by key."""
+        window, time = self._known.window, self._grouped.event_time
+        if not shifted_by_key(window):
+            return source
+        keyed = self._with_keys(source)
+        types = self._builder.schema_of(keyed)
+        assign = AssignWindows(self._where, types, window, time.column, time.shift, keys=self._grouped.keys)
+        placement = Placement(passes=frozenset(types) - frozenset(BOUNDS))
+        return self._builder.add("shift windows by key", assign, keyed, placement=placement)
+
+    def _in_time(self, source: NodeId) -> NodeId:
+        """The rows that do not come too late, and where they hold the watermark if that is asked for."""
+        known, builder = self._known, self._builder
+        if known.lateness is not None and not self._is_global:
+            lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
+            drop = DropLate(
+                builder.schema_of(source), lateness, self._clock, builder.ledger, _last_end_of(known)
+            )
+            placement = _passing(builder, source)
+            source = builder.add("drop late rows", drop, source, states=[builder.ledger], placement=placement)
+        if known.stamp == "earliest" and not self._is_global:
+            schema = builder.schema_of(source)
+            held = pl.Schema({**schema, HELD: schema["window_end"]})
+            time = self._grouped.event_time
+            # What may be taken back must look the same then: it is dated by itself, whenever it came.
+            takes_back = builder.plan.may_retract(self._upstream)
+            hold = HoldAt(held, HELD, time.column, time.shift, None if takes_back else self._clock)
+            source = builder.add("hold the watermark", hold, source, placement=_passing(builder, source))
+        return source
+
+    def _by_key(self, source: NodeId) -> NodeId:
+        """The rows in windows that depend on the other rows of their key."""
+        builder, window, keys = self._builder, self._known.window, self._grouped.keys
+        if not depends_on_key(window):
+            return source
+        keyed = self._with_keys(source)
+        types = builder.schema_of(keyed)
+        place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
+        placement = Placement(reads=(place,), passes=frozenset(types) - frozenset(BOUNDS))
+        made = rewindow(self._where, window, keys)
+        operator = WindowByKey(types, spine, made, self._never_below_zero)
+        return builder.add(self._node.label, operator, place, placement=placement)
+
+    def _prepared(self, source: NodeId) -> NodeId:
+        """What keys, aggregates and triggers need of the rows."""
+        grouped, schema = self._grouped, self._builder.schema_of(source)
+        columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
+        keys = grouped.key_columns
+        if shifted_by_key(self._known.window) or depends_on_key(self._known.window):
+            keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
+        columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
+        return self._builder.projected(source, self._where, schema, columns)
+
+    def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
+        """The rows in their sessions, and the ends of these; rows of other windows as they are."""
+        builder, window = self._builder, self._known.window
+        if not isinstance(window, SessionWindows):
+            return prepared, None
+        self._sessions = Sessions(
+            builder.schema_of(prepared), self._grouped.keys, window.gap,
+            lateness=self._known.lateness, clock=self._clock,
+            may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
+        )  # fmt: skip
+        keys = self._grouped.keys
+        clocks = () if self._known.lateness is None else (self._clock,)
+        placement = Placement(by=keys, clocks=clocks, passes=frozenset(keys))
+        rows = builder.add(
+            self._node.label, self._sessions, prepared, states=self._sessions.states, placement=placement
+        )
+        ends = Placement(reads=(rows,), passes=frozenset(keys))
+        return rows, builder.add("ends of sessions", SessionEnds(self._sessions), rows, placement=ends)
+
+    @property
+    def _never_below_zero(self) -> NeverBelowZero | None:
+        """What refuses rows that would stand less than zero times, where it is not known that there are none."""
+        plan = self._builder.plan
+        operations = [plan[at].operation for at in plan.below_zero_by(self._upstream)]
+        sources = tuple(operation.name for operation in operations if isinstance(operation, Input))
+        columns = (*self._grouped.keys, BOUNDS[0])
+        return NeverBelowZero(self._where, sources, columns) if sources else None
+
+    @property
+    def _window_keys(self) -> tuple[str, ...]:
+        """The columns that tell one (key, window) from another."""
+        if self._is_global:
+            return self._grouped.keys
+        return (*self._grouped.keys, *(BOUNDS[:1] if self._are_sessions else BOUNDS))
+
+    @property
+    def _meets_by(self) -> tuple[str, ...]:
+        """The columns by which rows have to meet: all sessions of a key, as they may become one."""
+        return self._grouped.keys if self._are_sessions else self._window_keys
+
+    def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
+        builder, known = self._builder, self._known
+        tracking = Tracking(
+            keys=self._window_keys,
+            by=self._meets_by,
+            window_end=None if self._is_global or self._are_sessions else BOUNDS[1],
+            is_global=self._is_global,
+            trigger=known.trigger,
+            lateness=known.lateness,
+            always=known.always,
+            discards=known.mode == "discarding" and not self._are_sessions,
+            window_start=(
+                BOUNDS[0] if known.stamp in ("start", "earliest", "latest") and not self._is_global else None
+            ),
+        )
+        tracker = TrackWindows(
+            builder.schema_of(rows),
+            tracking,
+            self._clock,
+            self._sessions if self._are_sessions else None,
+            self._percentiles(),
+        )
+        builder.compiled.trackers[self._place] = tracker
+        inputs = [rows] if ends is None else [rows, ends]
+        placement = Placement(
+            by=self._meets_by,
+            reads=(rows,) if self._are_sessions else (),
+            clocks=(self._clock, *tracker.percentiles.values()),
+            passes=frozenset(builder.schema_of(rows)),
+        )
+        tracked = builder.add("track windows", tracker, *inputs, states=tracker.states, placement=placement)
+        return tracked, tracker
+
+    def _percentiles(self) -> dict[float, Clock]:
+        """A watermark for each share of the rows that the trigger waits for."""
+        shares = [part.share for part in every_part(self._known.trigger) if isinstance(part, AfterPercentile)]
+        return {share: self._percentile(share) for share in shares}
+
+    def _percentile(self, share: float) -> Clock:
+        builder, clocks = self._builder, []
+        for place, node in enumerate(builder.plan.nodes):
+            source = node.operation
+            if not isinstance(source, Input) or source.watermark is None or node.event_time is None:
+                continue
+            if source in builder.plan.sources_of(self._upstream):
+                clock = SourceClock(source.name, Percentile(share))
+                arrive = Arrive(source.name, node.schema, node.event_time.column, builder.ledger, clock)
+                builder.add(
+                    f"{share:.0%} of {source.name}",
+                    arrive,
+                    builder.compiled.outputs[PlanId(place)],
+                    states=[clock],
+                    placement=Placement(passes=frozenset(node.schema)),
+                )
+                clocks.append(clock)
+        # A share of the rows cannot be behind all of them.
+        return Latest([Earliest(clocks), self._clock])
+
+    def _aggregated(
+        self, rows: NodeId, ends: NodeId | None, tracker: TrackWindows | None
+    ) -> tuple[NodeId, GroupBy]:
+        """The grouping by key and window; it speaks for itself where nothing but refinement is asked for."""
+        builder, grouped, known = self._builder, self._grouped, self._known
+        types, keys = builder.schema_of(rows), self._window_keys
+        forgets = tracker is not None and (
+            known.lateness is not None or (known.mode == "discarding" and not self._are_sessions)
+        )
+        expiry = tracker if forgets else None
+        aggregates, finished = list(grouped.aggregation.aggregates), list(grouped.aggregation.finished)
+        if self._are_sessions:
+            aggregates.append(SuppliedValue(BOUNDS[1], self._node.schema[BOUNDS[1]]))
+            finished.insert(0, Column(BOUNDS[1], pl.col(BOUNDS[1]), copies=BOUNDS[1]))
+        inputs, parts, reads = [rows], [], [] if tracker is None else [rows]
+        for aggregate in aggregates:
+            before, part = builder.part(
+                aggregate, rows, types, keys, self._where, expiry,
+                of_nothing=known.always and known.mode == "discarding", by=self._meets_by,
+            )  # fmt: skip
+            parts.append(part)
+            if isinstance(part, InputState):
+                inputs.append(ends if isinstance(aggregate, SuppliedValue) and ends is not None else before)
+            elif before != rows:
+                reads.append(before)
+        key_types = pl.Schema({key: types[key] for key in keys})
+        spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
+        emits_on_request = not known.is_refined_only
+        differences = known.mode == "discarding" and builder.plan.may_retract(self._upstream)
+        operator = GroupBy(
+            spec, self._rows_schema, parts,
+            expiry=expiry, emits_on_request=emits_on_request, discarding=differences, by=self._meets_by,
+        )  # fmt: skip
+        states = [operator.spine, *(part.spine for part in operator.inverted)]
+        placement = Placement(by=self._meets_by, reads=tuple(reads), passes=frozenset(keys))
+        grouping = builder.add(self._node.label, operator, *inputs, states=states, placement=placement)
+        return grouping, operator
+
+    def _pending(self, tracked: NodeId, tracker: TrackWindows) -> NodeId:
+        """Of the rows those that were not spoken yet: sessions take theirs along when they merge."""
+        schema = self._builder.schema_of(tracked)
+        pending = PendingRows(schema, self._window_keys, BOUNDS[0], tracker, self._sessions, self._meets_by)
+        placement = Placement(reads=(tracked,), passes=frozenset(self._grouped.keys))
+        return self._builder.add(
+            "rows not spoken yet", pending, tracked, states=pending.states, placement=placement
+        )
+
+    @property
+    def _rows_schema(self) -> pl.Schema:
+        """The columns of the grouping itself, without what panes add."""
+        stamp = self._watermark_column
+        return pl.Schema(
+            {
+                name: dtype
+                for name, dtype in self._node.schema.items()
+                if name != stamp and not (self._known.info and name in PANE_INFO)
+            }
+        )
+
+    @property
+    def _watermark_column(self) -> str | None:
+        return self._grouped.event_time.column if self._known.stamp == "watermark" else None
+
+    def _spoken(self, tracked: NodeId, tracker: TrackWindows, ends: NodeId | None) -> NodeId:
+        known, builder = self._known, self._builder
+        if known.mode == "discarding" and self._are_sessions:
+            tracked = self._pending(tracked, tracker)
+        node, operator = self._aggregated(tracked, ends, tracker)
+        if known.is_refined_only:
+            return node
+        spec = PaneSpec(
+            mode=known.mode,
+            keys=self._window_keys,
+            by=self._meets_by,
+            always=known.always,
+            info=known.info,
+            window_end=BOUNDS[1] if self._are_sessions else None,
+            stamp=self._watermark_column,
+            dated=self._grouped.event_time.column if known.stamp in ("earliest", "latest") else None,
+        )
+        panes = Panes(self._rows_schema, self._node.schema, spec, tracker, operator, self._clock)
+        placement = Placement(reads=(node,), clocks=(self._clock,), passes=frozenset(self._window_keys))
+        return builder.add(f"panes, {known.mode}", panes, node, states=panes.states, placement=placement)

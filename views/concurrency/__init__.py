@@ -1,0 +1,1 @@
+"""Threads and signals: who writes next, who polls, and what Ctrl-C must not interrupt."""

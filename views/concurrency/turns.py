@@ -1,0 +1,179 @@
+"""Who writes next: one thread at a time, in the order in which they came; and what a child made by ``fork`` finds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from concurrent.futures import Future
+from types import FrameType, TracebackType
+from typing import Any
+from weakref import WeakSet
+
+from evercurrent.core.data.errors import InputError
+
+from .interrupts import Ends, defer, interruptible
+
+PATIENCE = 1.0
+"""After so many seconds of waiting it is looked whether whose turn it is waits for us."""
+
+_forks = 0
+"""How often this process was forked off, itself or a parent of it, since the module was imported."""
+
+
+class Guard:
+    """A lock for a few steps, of which a child made by ``fork`` finds a free one: ``with guard.lock``."""
+
+    __slots__ = ("_forks", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forks = _forks
+
+    @property
+    def lock(self) -> threading.Lock:
+        """The lock itself: an interrupt cannot come between taking it and the block that gives it back."""
+        if self._forks != _forks:
+            self._lock, self._forks = threading.Lock(), _forks
+        return self._lock
+
+
+class Turn:
+    """A lock that goes to whoever has waited longest, and that its thread may take again.
+
+    Who has it is not interrupted by Ctrl-C, but where he allows that (``interruptible``), so that it is always handed on.
+
+    ``is_lost``: this process was forked off while another thread had the turn. What that thread was about to do is left
+    half done here, and nobody goes on with it.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[tuple[int, threading.Lock]] = deque()
+        self._owner: int | None = None
+        self._depth = 0
+        self._deferred: list[Ends | None] = []
+        self.is_lost = False
+        _turns.add(self)
+
+    def __enter__(self) -> None:
+        """Wait for the turn, and take it.
+
+        Raises:
+            InputError: it would never come: whose turn it is waits for this thread to end, or it was lost in a fork.
+        """
+        deferred = defer()
+        try:
+            self._take()
+        except BaseException:
+            if deferred is not None:
+                deferred.end()
+            raise
+        self._deferred.append(deferred)
+
+    def _take(self) -> None:
+        me = threading.get_ident()
+        if self._owner == me:
+            self._depth += 1
+            return
+        if self.is_lost:
+            raise InputError(
+                "this process was forked off while another thread was in the middle of an epoch of this engine, which "
+                "can only be read here; push where it was made, or make an engine in this process"
+            )
+        with self._guard:
+            if self._owner is None:
+                self._owner, self._depth = me, 1
+                return
+            gate = threading.Lock()
+            gate.acquire()
+            self._waiting.append((me, gate))
+        self._wait(me, gate)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hand the turn on."""
+        deferred = self._deferred.pop()
+        self._depth -= 1
+        if not self._depth:
+            self._hand_on()
+        if deferred is not None:
+            deferred.end()
+
+    def _hand_on(self) -> None:
+        with self._guard:
+            if not self._waiting:
+                self._owner = None
+                return
+            self._owner, gate = self._waiting.popleft()
+            self._depth = 1
+            gate.release()
+
+    def _wait(self, me: int, gate: threading.Lock) -> None:
+        try:
+            with interruptible():
+                while not gate.acquire(timeout=PATIENCE):
+                    owner = self._owner
+                    if owner is not None and _waits_for(owner, me):
+                        raise InputError(
+                            "a subscriber waits for this thread, and this thread for the end of the epoch that the "
+                            "subscriber is called for: let the subscriber push itself, or hand the rows to a queue and "
+                            "return"
+                        )
+        except BaseException:
+            with self._guard:
+                is_ours = (me, gate) not in self._waiting
+                if not is_ours:
+                    self._waiting.remove((me, gate))
+            if is_ours:
+                self._hand_on()
+            raise
+
+    def _forked(self) -> None:
+        """In a child made by ``fork`` there is one thread."""
+        self._guard = threading.Lock()
+        self._waiting.clear()
+        if self._owner not in (None, threading.get_ident()):
+            self._owner, self._depth, self.is_lost = None, 0, True
+            self._deferred.clear()
+
+
+_turns: WeakSet[Turn] = WeakSet()
+
+
+def _in_child() -> None:
+    global _forks
+    _forks += 1
+    for turn in _turns:
+        turn._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def _waits_for(one: int, other: int) -> bool:
+    """Whether a thread waits, without a limit, for the end of another one, or for the result of what that one runs."""
+    frames = sys._current_frames()
+    waited = _objects(frames.get(one), ("join", "result"))
+    run = {id(value) for value in _objects(frames.get(other), ("run",))}
+    run |= {id(getattr(value, "future", None)) for value in _objects(frames.get(other), ("run",))}
+    return any(
+        value.ident == other if isinstance(value, threading.Thread) else id(value) in run for value in waited
+    )
+
+
+def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
+    """The threads, futures and work items of whose methods of these names a stack is made; waits with a limit left out."""
+    found = []
+    while frame is not None:
+        if frame.f_code.co_name in names:
+            known = frame.f_locals
+            value = known.get("self")
+            is_one = isinstance(value, threading.Thread | Future) or hasattr(value, "future")
+            if is_one and known.get("timeout") is None:
+                found.append(value)
+        frame = frame.f_back
+    return found

@@ -1,0 +1,1 @@
+"""Rows in and deltas out: files, logs, frames of other libraries, and positions in what is read."""

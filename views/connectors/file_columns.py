@@ -1,0 +1,114 @@
+"""Columns of files as columns of a source: the same names, and types into which every value fits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from evercurrent.core.data.errors import FileError
+from evercurrent.core.data.schema import DIFF, EPOCH, listed, with_diff
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What rows must become: the source's name and columns, and whether a column ``_diff`` may come with them.
+
+    Then they may be deltas of another run, and ``_epoch`` that stands in them is left out.
+    """
+
+    source: str
+    schema: pl.Schema
+    diffs: bool
+
+    @property
+    def wide(self) -> pl.Schema:
+        """All columns that may come."""
+        return pl.Schema({**with_diff(self.schema), EPOCH: pl.UInt64()}) if self.diffs else self.schema
+
+
+def check_names(path: Path, names: Sequence[str], target: Target) -> None:
+    """Check that the columns of a file are those of the source.
+
+    Raises:
+        FileError: naming the missing, unknown or repeated column.
+    """
+    source, schema = target.source, target.schema
+    if missing := [name for name in schema if name not in names]:
+        raise FileError(
+            f"{path}: there is no column {listed(missing)}, which source {source!r} declares; "
+            f"the file has {listed(names)}: add or rename the column"
+        )
+    if DIFF in names and not target.diffs:
+        raise FileError(
+            f"{path}: source {source!r} takes rows without {DIFF!r}; remove the column, "
+            "or declare the source with kind='diffs'"
+        )
+    if unknown := [name for name in names if name not in target.wide]:
+        raise FileError(
+            f"{path}: column {listed(unknown)} is not declared by source {source!r}, which has {listed(schema)}; "
+            "remove or rename the column, or declare it"
+        )
+    if len(set(names)) < len(names):
+        repeated = {name for name in names if names.count(name) > 1}
+        raise FileError(f"{path}: column {listed(sorted(repeated))} stands twice in the header; rename one")
+
+
+def check_schema(path: Path, found: pa.Schema, target: Target) -> None:
+    """Check names, and that the types may hold values of the declared ones.
+
+    Raises:
+        FileError: naming the column and both types.
+    """
+    check_names(path, found.names, target)
+    here = pl.Schema(pl.DataFrame(found.empty_table()).schema)
+    for name, dtype in here.items():
+        declared = target.wide[name]
+        if not _is_kin(dtype, declared):
+            raise FileError(
+                f"{path}: column {name!r} is {dtype}, which source {target.source!r} declares as {declared}; "
+                f"cast it in the file, or declare it as {dtype}"
+            )
+
+
+def _is_kin(found: pl.DataType, declared: pl.DataType) -> bool:
+    """Whether there can be values that are the same in both types."""
+    if found == declared or found == pl.Null or (found.is_numeric() and declared.is_numeric()):
+        return True
+    if isinstance(found, pl.Datetime) and isinstance(declared, pl.Datetime):
+        return (found.time_zone is None) == (declared.time_zone is None)
+    if isinstance(found, pl.Date) and isinstance(declared, pl.Datetime):
+        return declared.time_zone is None
+    text = (pl.String, pl.Categorical, pl.Enum)
+    if isinstance(found, text) and isinstance(declared, text):
+        return True
+    return found.base_type() == declared.base_type() and (found.is_nested() or isinstance(found, pl.Duration))
+
+
+def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) -> pl.DataFrame:
+    """The columns in the declared order and types, every value kept exactly.
+
+    Raises:
+        FileError: naming the first row and the value for which that cannot be; or an empty ``_diff``.
+    """
+    wide = target.wide
+    columns: list[pl.Series] = []
+    for name in (name for name in wide if name in frame.columns and name != EPOCH):
+        found = frame.get_column(name)
+        column = found.cast(wide[name], strict=False)
+        if column.dtype != found.dtype:
+            changed = column.cast(found.dtype, strict=False).ne_missing(found)
+            if changed.any():
+                at = changed.arg_true()[0]
+                raise FileError(
+                    f"{path}: row {rows_before + at + 1}: column {name!r}: {found[at]!r} ({found.dtype}) cannot be "
+                    f"kept exactly as {wide[name]}; correct the value, or declare the column as {found.dtype}"
+                )
+        if name == DIFF and column.null_count():
+            row = rows_before + column.is_null().arg_true()[0] + 1
+            raise FileError(
+                f"{path}: row {row}: column {DIFF!r} is empty; write 1 for a row that comes, -1 for one that goes"
+            )
+        columns.append(column)
+    return pl.DataFrame(columns)

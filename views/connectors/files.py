@@ -1,0 +1,353 @@
+"""Files and folders as batches of rows of a source: CSV, JSON lines, Parquet, Arrow IPC, logs; also while they grow.
+
+A file is never in memory as a whole. What does not fit the source's schema is refused with the file, the column
+and the row in the message; the rows before it are handed out first.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import ipc
+from pyarrow import parquet as pq
+
+from evercurrent.core.data.errors import FileError
+from evercurrent.core.data.schema import listed
+
+from .file_columns import Target, check_names, check_schema, fitted
+from .log_files import REFUSED, LogFile
+from .text_files import Lines, Parsed, csv_rows, header_names, json_rows, without_text
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".jsonl": "json lines",
+    ".ndjson": "json lines",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "ipc",
+    ".arrows": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
+    ".log": "log",
+}
+"""The format of a file, by its suffix."""
+
+PATIENCE = 20
+"""Of a growing folder: how many looks in a row a file may be unreadable without changing before it is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some consecutive rows of one file."""
+
+    file: Path
+    first_row: int
+    """Number of the first row in its file, counted from 1."""
+    frame: pl.DataFrame
+    """The source's columns, then ``_diff`` where the file has it."""
+
+
+class Reader:
+    """Reads files and folders for one source, each row once, in batches that do not span files.
+
+    Paths are read in the given order; the files of a folder in the order of their names. Names that start with
+    ``.`` or ``_`` or end in ``.tmp`` or ``.part`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a
+    column ``_diff`` too.
+
+    Columns of CSV and JSON lines are parsed as the declared types. Columns of Parquet and Arrow IPC are cast where
+    every value is kept exactly (Int32 to Int64, nanoseconds that are whole microseconds), else refused. Of a web
+    server's log (common or combined format) the declared columns are taken; odd lines are in ``refused``.
+
+    Raises:
+        FileError: a path does not exist, is of no known format, or holds what is no row of the source.
+    """
+
+    def __init__(
+        self, source: str, paths: Sequence[Path], schema: pl.Schema, *, diffs: bool, batch_rows: int
+    ) -> None:
+        self._target = Target(source, schema, diffs)
+        self._paths = tuple(paths)
+        self._batch_rows = batch_rows
+        self._inputs: dict[Path, _Input] = {}
+        self._look()
+
+    def batches(self, *, final: bool = True) -> Iterator[Batch]:
+        """What was not read before: new files, and new lines of CSV, JSON lines and logs.
+
+        Without ``final`` more is expected: the last line of a file is left until it has its newline, and a file
+        that cannot be opened yet is tried again at the next call (refused when it no longer changes).
+
+        Raises:
+            FileError: naming the file, and the first row in it that was not read.
+        """
+        self._look()
+        for path, file in self._inputs.items():
+            if not path.exists():
+                if not file.done_bytes:
+                    raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
+                continue
+            for frame in cut(file.frames(self._batch_rows, final=final), self._batch_rows):
+                file.rows += frame.height
+                yield Batch(path, file.rows - frame.height + 1, frame)
+
+    def require_files(self) -> None:
+        """Check that there is a file to be read for every path.
+
+        Raises:
+            FileError: a folder is empty, or all that is in it is not for readers.
+        """
+        for path in self._paths:
+            if not files_of(path):
+                raise FileError(
+                    f"{path}: there is nothing to read for source {self._target.source!r}: the folder has no file (names "
+                    "that begin with . or _ or end with .tmp or .part are not read); check the path, or wait for files "
+                    "with --follow"
+                )
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read so far."""
+        return sum(file.rows for file in self._inputs.values())
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all files now."""
+        return sum(path.stat().st_size for path in self._inputs if path.exists())
+
+    @property
+    def done_bytes(self) -> float:
+        """How many of those were read, about."""
+        return sum(file.done_bytes for file in self._inputs.values())
+
+    @property
+    def unfinished(self) -> list[Path]:
+        """Files whose end was not read: their last line has no newline yet, or they could not be opened yet."""
+        return [
+            path
+            for path, file in self._inputs.items()
+            if path.exists() and path.stat().st_size > round(file.done_bytes)
+        ]
+
+    @property
+    def refused(self) -> pl.DataFrame:
+        """Lines of logs that could not be read so far: file, line, reason, text."""
+        return pl.concat([REFUSED.to_frame(), *(log.refused for log in self.logs)])
+
+    @property
+    def logs(self) -> list[LogFile]:
+        """Those of the files that are logs."""
+        return [file for file in self._inputs.values() if isinstance(file, LogFile)]
+
+    def _look(self) -> None:
+        """Take note of files that were not there before."""
+        for path in self._paths:
+            for file in files_of(path):
+                if file not in self._inputs:
+                    self._inputs[file] = _open(file, self._target)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a path stands for: itself, or what is in the folder, in the order of names.
+
+    Raises:
+        FileError: there is nothing at the path, or a file of no known format, or a folder in the folder.
+    """
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
+        if inner := next((file for file in files if file.is_dir()), None):
+            raise FileError(
+                f"{inner}: a folder inside of a folder is not read; name it as an input of its own"
+            )
+    elif path.exists():
+        files = [path]
+    else:
+        raise FileError(f"{path}: there is no such file or folder; check the path")
+    for file in files:
+        if file.suffix.lower() not in SUFFIXES:
+            raise FileError(
+                f"{file}: the format of a file is known by its suffix, one of {listed(SUFFIXES)}; rename the file"
+            )
+    return files
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether a name says that the file is not for readers, or not yet."""
+    return name.startswith((".", "_")) or name.endswith((".tmp", ".part"))
+
+
+def _open(path: Path, target: Target) -> "_Input":
+    match SUFFIXES[path.suffix.lower()]:
+        case "parquet":
+            return _ParquetFile(path, target)
+        case "ipc":
+            return _IpcFile(path, target)
+        case "log":
+            return LogFile(path, target)
+        case "csv":
+            return _TextFile(path, target, json_lines=False)
+        case _:
+            return _TextFile(path, target, json_lines=True)
+
+
+class _Input(Protocol):
+    """One file: what was read of it, and the frames that were not."""
+
+    rows: int
+
+    @property
+    def done_bytes(self) -> float: ...
+
+    def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]: ...
+
+
+def cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of so many, the last one smaller; what came before an error comes before it."""
+    kept: pl.DataFrame | None = None
+    try:
+        for frame in frames:
+            kept = frame if kept is None or not kept.height else pl.concat([kept, frame])
+            while kept.height >= rows:
+                yield kept.head(rows).rechunk()
+                kept = kept.slice(rows)
+    except FileError:
+        if kept is not None and kept.height:
+            yield kept.rechunk()
+        raise
+    if kept is not None and kept.height:
+        yield kept.rechunk()
+
+
+class _TextFile:
+    """CSV or JSON lines."""
+
+    def __init__(self, path: Path, target: Target, *, json_lines: bool) -> None:
+        self.path = path
+        self.rows = 0
+        self._target = target
+        self._json_lines = json_lines
+        self._lines = Lines(path, quoted=not json_lines)
+        self._names: list[str] | None = None
+        if (name := without_text(target.schema, json_lines=json_lines)) is not None:
+            raise FileError(
+                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, for which "
+                f"{'JSON lines' if json_lines else 'CSV'} has no form; use Parquet or Arrow IPC"
+            )
+
+    @property
+    def done_bytes(self) -> float:
+        """The share of the bytes that its rows were handed out of."""
+        return self._lines.bytes_of(self.rows)
+
+    def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
+        self._lines.require_grown()
+        if not self._json_lines and self._names is None and not self._read_header(final):
+            return
+        for block in self._lines.blocks(final=final):
+            rows, fault = self._rows(block)
+            self._lines.rows += rows.height
+            if rows.height:
+                yield fitted(rows, self._target, self.path, self._lines.rows - rows.height)
+            if fault is not None:
+                raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
+
+    def _rows(self, block: bytes) -> Parsed:
+        if self._names is None:
+            return json_rows(block, self._target.wide)
+        return csv_rows(block, self._names, self._target.wide)
+
+    def _read_header(self, final: bool) -> bool:
+        line = self._lines.header(final=final)
+        if line is None:
+            return False
+        names = header_names(line)
+        if names is None:
+            raise FileError(f"{self.path}: the header is not UTF-8 text; save the file as UTF-8")
+        check_names(self.path, names, self._target)
+        self._names = names
+        return True
+
+
+class _WholeFile(ABC):
+    """A file that is complete or unreadable: Parquet, Arrow IPC."""
+
+    def __init__(self, path: Path, target: Target) -> None:
+        self.path = path
+        self.rows = 0
+        self.done_bytes = 0.0
+        self._target = target
+        self._read_as: tuple[int, int] | None = None
+        self._tried_as: tuple[int, int] | None = None
+        self._tries = 0
+
+    def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
+        status = self.path.stat()
+        now = (status.st_size, status.st_mtime_ns)
+        if now == self._read_as:
+            return
+        if self._read_as is not None:
+            raise FileError(
+                f"{self.path}: the file was changed after its {self.rows} rows were read; write new rows to a new file"
+            )
+        read = 0
+        try:
+            for frame in self._frames(batch_rows, now[0]):
+                self._read_as = now
+                if frame.height:
+                    yield fitted(frame, self._target, self.path, read)
+                read += frame.height
+        except (pa.ArrowException, OSError) as error:
+            if self._read_as is None and not final and self._may_become_readable(now):
+                return
+            raise FileError(
+                f"{self.path}: row {read + 1}: the file is incomplete or damaged from here on; write it again "
+                f"({str(error).strip().splitlines()[0]})"
+            ) from error
+        self._read_as, self.done_bytes = now, now[0]
+
+    def _may_become_readable(self, now: tuple[int, int]) -> bool:
+        self._tries = self._tries + 1 if now == self._tried_as else 0
+        self._tried_as = now
+        return self._tries < PATIENCE
+
+    @abstractmethod
+    def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
+        """The rows of a file of that size, not many more than ``batch_rows`` at a time."""
+
+
+class _ParquetFile(_WholeFile):
+    def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
+        with pq.ParquetFile(self.path) as file:
+            check_schema(self.path, file.schema_arrow, self._target)
+            total = max(file.metadata.num_rows, 1)
+            for batch in file.iter_batches(batch_rows):
+                self.done_bytes += size * batch.num_rows / total
+                yield _polars(batch)
+
+
+class _IpcFile(_WholeFile):
+    """The file and the stream format; mapped into memory, so that a large record batch is read as it is used."""
+
+    def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
+        if not size:
+            raise pa.ArrowInvalid("the file is empty")
+        with pa.memory_map(str(self.path)) as data:
+            is_file = data.read(6) == b"ARROW1"
+            data.seek(0)
+            with ipc.open_file(data) if is_file else ipc.open_stream(data) as opened:
+                check_schema(self.path, opened.schema, self._target)
+                count = opened.num_record_batches if is_file else 0
+                batches = (opened.get_batch(i) for i in range(count)) if is_file else iter(opened)
+                for number, batch in enumerate(batches, 1):
+                    for start in range(0, batch.num_rows, batch_rows):
+                        yield _polars(batch.slice(start, batch_rows))
+                    self.done_bytes = size * number / count if is_file else data.tell()
+
+
+def _polars(batch: pa.RecordBatch) -> pl.DataFrame:
+    frame = pl.from_arrow(batch)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,0 +1,128 @@
+"""What mends a column that does not fit its source, in the words of the library that the rows came from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import polars as pl
+
+from evercurrent.core.columns.lossless import LossyValueError, may_hold
+
+Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
+"""Where pushed rows come from."""
+
+
+def refusal(
+    origin: Origin, name: str, found: str, column: pl.Series, dtype: pl.DataType, lossy: LossyValueError
+) -> str:
+    """Say which value a declared column does not hold, and what mends it. ``found``: its type in the words of the origin."""
+    holds = f"column {name!r} is {found}, declared is {dtype}, and holds {lossy.value} in row {lossy.row}"
+    if may_hold(dtype, column.dtype):
+        return f"{holds}, which {dtype} cannot hold exactly; {_fitting(origin, name, column.dtype, dtype)}"
+    return f"{holds}, which is another kind of value; {cast_hint(origin, name, column.dtype, dtype)}"
+
+
+def cast_hint(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) -> str:
+    """How a column is made one of another type."""
+    if isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime):
+        return _zone_hint(origin, name, dtype.time_zone)  # Units alone are no other kind.
+    match origin:
+        case "polars" if isinstance(found, pl.String) and isinstance(dtype, pl.Date | pl.Datetime | pl.Time):
+            return f"read it with .with_columns(pl.col({name!r}).str.to_{type(dtype).__name__.lower()}())"
+        case "polars":
+            return f"cast it with .with_columns(pl.col({name!r}).cast({spelled(dtype)}))"
+        case "pandas":
+            return f"cast it with frame[{name!r}] = frame[{name!r}].astype({_pandas_name(dtype)!r})"
+        case "arrow":
+            at = f"table.schema.get_field_index({name!r})"
+            return (
+                f"cast it with table.set_column({at}, {name!r}, table[{name!r}].cast({_arrow_name(dtype)}))"
+            )
+        case "spark":
+            return (
+                f"cast it with .withColumn({name!r}, F.col({name!r}).cast(...)), or declare it as what it is"
+            )
+        case "python":
+            return f"give values of the type {dtype}"
+
+
+def _fitting(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) -> str:
+    """How the values of a column are made such as its declared type holds."""
+    wider = f"declare it {spelled(found)}"
+    if isinstance(found, pl.Datetime | pl.Duration) and isinstance(dtype, pl.Datetime | pl.Duration):
+        unit = dtype.time_unit
+        match origin:
+            case "pandas":
+                return f"round it with frame[{name!r}] = frame[{name!r}].dt.floor({unit!r}), or {wider}"
+            case "arrow":
+                at = f"table.schema.get_field_index({name!r})"
+                cast = f"table[{name!r}].cast({_arrow_name(dtype)}, safe=False)"
+                return f"round it with table.set_column({at}, {name!r}, {cast}), or {wider}"
+            case "polars":
+                return (
+                    f"round it with .with_columns(pl.col({name!r}).dt.cast_time_unit({unit!r})), or {wider}"
+                )
+            case _:
+                return f"round it, or {wider}"
+    return f"mend the rows, or {wider}"
+
+
+def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
+    """How a time gets a zone, or loses it."""
+    given = "UTC" if zone is None else zone
+    match origin:
+        case "polars":
+            way = ".dt.replace_time_zone(None)" if zone is None else f".dt.replace_time_zone({given!r})"
+            return f"say which zone is meant with .with_columns(pl.col({name!r}){way})"
+        case "pandas":
+            way = (
+                f".dt.tz_convert({given!r}).dt.tz_localize(None)"
+                if zone is None
+                else f".dt.tz_localize({given!r})"
+            )
+            return f"say which zone is meant with frame[{name!r}] = frame[{name!r}]{way}"
+        case "arrow":
+            call = "pc.local_timestamp({})" if zone is None else "pc.assume_timezone({}, " + repr(given) + ")"
+            at = f"table.schema.get_field_index({name!r})"
+            return f"say which zone is meant with table.set_column({at}, {name!r}, {call.format(f'table[{name!r}]')})"
+        case "spark":
+            return "declare it with the zone that it has: Spark's timestamp is pl.Datetime('us', 'UTC'), timestamp_ntz has none"
+        case "python":
+            return "use .replace(tzinfo=...) or .astimezone(...)"
+
+
+def spelled(dtype: pl.DataType) -> str:
+    """A type as it is written in a program."""
+    return f"pl.{dtype!r}"
+
+
+def _pandas_name(dtype: pl.DataType) -> str:
+    if dtype.is_integer() or isinstance(dtype, pl.Float32 | pl.Float64):
+        return str(dtype) if dtype.is_integer() else str(dtype).lower()
+    if isinstance(dtype, pl.Datetime):
+        zone = "" if dtype.time_zone is None else f", {dtype.time_zone}"
+        return f"datetime64[{dtype.time_unit}{zone}]"
+    if isinstance(dtype, pl.Duration):
+        return f"timedelta64[{dtype.time_unit}]"
+    named: dict[type[pl.DataType], str] = {
+        pl.Boolean: "boolean",
+        pl.String: "string",
+        pl.Categorical: "category",
+    }
+    return named.get(type(dtype), f"{pl.Series([], dtype=dtype).to_arrow().type}[pyarrow]")
+
+
+def _arrow_name(dtype: pl.DataType) -> str:
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        return "pa.string()"
+    if dtype.is_numeric() and not isinstance(dtype, pl.Decimal):
+        return f"pa.{str(dtype).lower()}()"
+    if isinstance(dtype, pl.Datetime):
+        zone = "" if dtype.time_zone is None else f", {dtype.time_zone!r}"
+        return f"pa.timestamp({dtype.time_unit!r}{zone})"
+    named: dict[type[pl.DataType], str] = {
+        pl.Boolean: "pa.bool_()",
+        pl.Date: "pa.date32()",
+        pl.Binary: "pa.binary()",
+    }
+    return named.get(type(dtype), f"{pl.Series([], dtype=dtype).to_arrow().type!s}")

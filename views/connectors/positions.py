@@ -1,0 +1,180 @@
+"""Positions of sources: where a batch stands in what it is read from, JSON whose order the source says.
+
+A whole number (an offset, the number of a batch), a text (a log sequence number), a list that is compared part by part (the
+name of a file and a line in it), or a map of partitions to any of these, each of which goes on by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from evercurrent.core.data.errors import InputError, first_line
+
+Position = Any
+"""A JSON value: a number, a text, a list, or a map of partitions to these."""
+
+MOST_POSITION = 2**63 - 1
+"""Positions are counted in 64 bits, as rows of any log are."""
+
+Path = tuple[str, ...]
+"""A partition: the keys that lead to it; of a position that is no map, none."""
+
+
+class PositionOrder(Protocol):
+    """Which positions come before others, for whoever gives ``position_order=``: a function that makes keys to compare."""
+
+    def __call__(self, position: Any, /) -> Any:
+        """What a position, of a map that of one partition, is compared by."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions of a source, and their order."""
+
+    source: str
+    order: PositionOrder | None = None
+
+    def kept(self, given: object) -> Position:
+        """A position as it is kept: JSON, partitions by text.
+
+        Raises:
+            InputError: it is no position; names the source.
+        """
+        try:
+            made = self._kept(given)
+            for _, part in _parts(made):
+                self._key(part)
+        except Exception as error:  # The order is a user's.
+            raise InputError(
+                f"source {self.source!r}: position={given!r} is none: {first_line(error)}; give a whole number from 0 (of 63 "
+                "bits), a text, a list of these, or a map of partitions to them, which grow from batch to batch"
+            ) from error
+        return made
+
+    def is_taken(self, position: Position, taken: Position | None) -> bool:
+        """Whether all up to a position was taken, if the source was taken up to another one.
+
+        Raises:
+            InputError: it is before that in one partition and behind it in another, or the two have no order.
+        """
+        if taken is None:
+            return False
+        before, behind = dict(_parts(taken)), dict(_parts(position))
+        if (() in before) != (() in behind):
+            raise self._refused(position, taken, "which is of another form")
+        moves = {
+            path: self._moves(part, before[path], position, taken)
+            for path, part in behind.items()
+            if path in before
+        }
+        ahead = [path for path in behind if moves.get(path, 1) > 0]
+        back = [path for path, move in moves.items() if move < 0]
+        if ahead and back:
+            where = f"goes on in {_named(ahead[0])} and back in {_named(back[0])}, which was taken up to {before[back[0]]!r}"
+            raise self._refused(position, taken, where)
+        return not ahead
+
+    def _moves(self, part: Any, before: Any, position: Position, taken: Position) -> int:
+        try:
+            key, other = self._key(part), self._key(before)
+            if self.order is None:
+                _require_comparable(key, other)
+            return int(key > other) - int(key < other)
+        except Exception as error:  # The order is a user's.
+            raise self._refused(
+                position, taken, f"and the two have no order ({first_line(error)})"
+            ) from error
+
+    def _key(self, part: Any) -> Any:
+        return _plain(part) if self.order is None else self.order(part)
+
+    def _kept(self, given: Any) -> Position:
+        match given:
+            case Mapping():
+                if not given:
+                    raise ValueError("a map without partitions")
+                return {_partition(key): self._kept(part) for key, part in given.items()}
+            case list() | tuple() if given:
+                return [self._kept(part) for part in given]
+            case _ if self.order is not None and json.loads(json.dumps(given, allow_nan=False)) == given:
+                return given
+        return _plain(given)
+
+    def _refused(self, position: Position, taken: Position, why: str) -> InputError:
+        return InputError(
+            f"source {self.source!r}: position={position!r}, {why}; it was taken up to {taken!r}, and nothing has changed. Give "
+            "batches in their order, and position_order= where positions are compared by something else, such as "
+            "engine.source(..., position_order=lambda lsn: [int(part, 16) for part in lsn.split('/')])"
+        )
+
+
+def joined(taken: Mapping[str, Position], reached: Mapping[str, Position]) -> dict[str, Position]:
+    """How far sources are taken with what they have reached: partitions of which nothing has come stay where they are."""
+    return {**taken, **{name: _join(taken.get(name), position) for name, position in reached.items()}}
+
+
+def copied(positions: Mapping[str, Position]) -> dict[str, Position]:
+    """The positions by the names of their sources; nobody else can change these."""
+    return {name: deepcopy(positions[name]) for name in sorted(positions)}
+
+
+def _join(taken: Position | None, reached: Position) -> Position:
+    if not isinstance(taken, Mapping) or not isinstance(reached, Mapping):
+        return reached
+    return {**taken, **{key: _join(taken.get(key), part) for key, part in reached.items()}}
+
+
+def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Each partition with where it stands."""
+    if not isinstance(position, Mapping):
+        yield path, position
+        return
+    for key, part in position.items():
+        yield from _parts(part, (*path, key))
+
+
+def _partition(key: object) -> str:
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise ValueError(f"a partition {key!r}, which is no number and no text")
+    return str(key)
+
+
+def _plain(part: Any) -> Any:
+    """A position as it is compared where the source says nothing of it.
+
+    Raises:
+        ValueError: it is no number from 0, no text and no list of these.
+    """
+    if isinstance(part, list) and part:
+        return [_plain(each) for each in part]
+    if isinstance(part, str) and part:
+        return part
+    if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part <= MOST_POSITION:
+        raise ValueError(f"{part!r} is no whole number from 0 and no text")
+    return part
+
+
+def _require_comparable(one: Any, other: Any) -> None:
+    """Check that two positions have an order that nobody has to guess.
+
+    Raises:
+        ValueError: texts of different lengths: "9" is behind "10" as a text.
+    """
+    if isinstance(one, list) and isinstance(other, list):
+        for part, before in zip(one, other, strict=False):
+            _require_comparable(part, before)
+            if part != before:
+                return
+    if type(one) is not type(other):
+        raise ValueError(f"{one!r} and {other!r} are of two types")
+    if isinstance(one, str) and len(one) != len(other):
+        raise ValueError(f"{one!r} and {other!r} are texts of different lengths, of which '9' is behind '10'")
+
+
+def _named(path: Path) -> str:
+    return "/".join(path)

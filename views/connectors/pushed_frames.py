@@ -1,0 +1,212 @@
+"""Whatever is pushed as a polars frame, with the library that it came from, in whose words a refusal says what mends it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from evercurrent.core.columns.lossless import as_type
+from evercurrent.core.columns.ownership import owned, owned_arrow
+from evercurrent.core.data.errors import InputError, first_line
+from evercurrent.core.data.schema import listed, with_diff
+
+from .input_hints import Origin
+
+PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
+
+EXACT_INTEGERS: Mapping[type[pl.DataType], int] = {
+    pl.Float16: 1 << 11,
+    pl.Float32: 1 << 24,
+    pl.Float64: 1 << 53,
+}
+"""Up to here a float holds every whole number."""
+
+LOOKED_AT = (pl.Datetime, pl.Duration, pl.Date, pl.Time, pl.Decimal, pl.Struct, pl.Null)
+"""Types of which polars makes values out of Python's that are others, and says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFrame:
+    """Rows as they were pushed, and what they were before they were a frame of polars."""
+
+    frame: pl.DataFrame
+    origin: Origin
+    types: Mapping[str, str]
+    """The types of columns in the words of their origin, where these are not those of polars."""
+
+    def type_of(self, column: str) -> str:
+        """The type of a column as whoever pushed it knows it."""
+        return self.types.get(column, str(self.frame.schema[column]))
+
+
+def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
+    """The rows of anything that can be pushed, in memory that nobody else can write.
+
+    Raises:
+        InputError: no frame can be made of it; names the column and the row, as far as they are known.
+    """
+    if isinstance(data, pl.DataFrame):
+        return PushedFrame(owned(data.rechunk()), "polars", {})
+    if data is None or isinstance(data, str | bytes):
+        raise InputError(
+            f"{where}: expected rows, got {type(data).__name__}; give a frame, or a list of rows"
+        )
+    try:
+        return _made(where, schema, data)
+    except InputError:
+        raise
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
+        column = re.search(r"while constructing Series ('.*')", str(error))
+        about = f"{where}: column {column[1]}" if column else where
+        raise InputError(
+            f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
+    if isinstance(data, pl.LazyFrame):
+        return PushedFrame(owned(data.collect()), "polars", {})
+    if isinstance(data, dict | list):
+        return PushedFrame(_from_python(where, schema, data), "python", {})
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        types = {field.name: str(field.type) for field in data.schema}
+        return PushedFrame(pl.DataFrame(owned_arrow(data)), "arrow", types)
+    frame = owned(pl.DataFrame(data))
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "dtypes"):
+        return PushedFrame(frame, "pandas", {str(name): str(dtype) for name, dtype in data.dtypes.items()})
+    return PushedFrame(frame, "arrow" if hasattr(data, "__arrow_c_stream__") else "polars", {})
+
+
+def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
+    """A dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
+    types = with_diff(schema)
+    if isinstance(data, list) and all(isinstance(row, tuple | list) for row in data):
+        width = max(map(len, data), default=len(schema))
+        if width not in (len(types) - 1, len(types)):
+            raise ValueError(f"a row has {width} values, for the columns {listed(schema)}")
+        if any(len(row) != width for row in data):
+            raise ValueError(f"the rows have different numbers of values; give each {width}")
+        data = {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
+    elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
+        # Of rows polars looks at the first hundred for the names of columns: a later `_diff` would be lost.
+        names = dict.fromkeys(name for row in data for name in row)
+        data = {name: [row.get(name) for row in data] for name in names}
+    if not isinstance(data, dict):
+        return pl.DataFrame(data)
+    columns = {
+        name: _column(where, name, values, types[name])
+        if name in types and isinstance(values, list | tuple)
+        else values
+        for name, values in data.items()
+    }
+    frame = pl.DataFrame(columns)
+    return frame if all(isinstance(values, list | tuple) for values in data.values()) else owned(frame)
+
+
+# Python values, of which polars would make others without a word.
+
+
+def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
+    """Python values as a column of the declared type.
+
+    A float of Python is the nearest number of a ``Float32``, as Python knows one type of floats alone.
+
+    Raises:
+        InputError: a value is of another kind, or would be another one; names it and its row.
+    """
+    if _is_looked_at(dtype):
+        for row, value in enumerate(values):
+            if (what := next(_misfits(value, dtype), None)) is not None:
+                raise InputError(f"{where}: column {name!r} holds {what} (in row {row})")
+    try:
+        column = pl.Series(name, values, dtype)
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ) as e:
+        row = _first_refused(values, dtype)
+        raise InputError(
+            f"{where}: column {name!r} holds {values[row]!r} in row {row}, which is not of its declared type {dtype}: "
+            f"{first_line(e)}; {PYTHON_WAY_OUT}"
+        ) from e
+    if dtype.is_float() and bool((column.abs() >= EXACT_INTEGERS[type(dtype)]).any()):
+        for row, value in enumerate(values):
+            if isinstance(value, int) and column[row] != value:
+                raise InputError(
+                    f"{where}: column {name!r} holds {value} in row {row}, which {dtype} would round; {PYTHON_WAY_OUT}"
+                )
+    return column
+
+
+def _first_refused(values: Any, dtype: pl.DataType) -> int:
+    """The first of these values of which polars makes no column of this type, where there is one."""
+    good, bad = 0, len(values)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            pl.Series("", values[good:middle], dtype)
+            good = middle
+        except Exception:
+            bad = middle
+    return good
+
+
+def _is_looked_at(dtype: pl.DataType) -> bool:
+    """Whether polars makes other values of some that are not of this type, or that it does not hold exactly."""
+    if isinstance(dtype, pl.List | pl.Array):
+        return _is_looked_at(as_type(dtype.inner))
+    return isinstance(dtype, LOOKED_AT)
+
+
+def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
+    """What there is in a value that would become another one, with the way out."""
+    match value, dtype:
+        case list() | tuple(), pl.List() | pl.Array():
+            inner = as_type(dtype.inner)
+            if _is_looked_at(inner):
+                for each in value:
+                    yield from _misfits(each, inner)
+        case Mapping(), pl.Struct():
+            types = {field.name: as_type(field.dtype) for field in dtype.fields}
+            for name, each in value.items():
+                if name not in types:
+                    yield f"a field {name!r}, which is not declared; there are {listed(types)}: leave it out"
+                elif _is_looked_at(types[name]):
+                    yield from _misfits(each, types[name])
+        case _, pl.Null() if value is not None:
+            yield f"{value!r}, and its type is Null, which has no values: declare another one"
+        case ((int() | float()), pl.Datetime() | pl.Date()):
+            yield f"the number {value}; give datetimes, or pl.from_epoch(...)"
+        case ((int() | float()), pl.Duration() | pl.Time()):
+            yield f"the number {value}; give {'timedeltas' if isinstance(dtype, pl.Duration) else 'times'}"
+        case datetime(), pl.Datetime() if (value.tzinfo is None) != (dtype.time_zone is None):
+            has, wants = ("no time zone", "one") if value.tzinfo is None else ("a time zone", "none")
+            yield (
+                f"{value}, which has {has}, and the column is declared with {wants}; "
+                "use .replace(tzinfo=...) or .astimezone(...)"
+            )
+        case datetime(), pl.Datetime(time_unit="ms") if value.microsecond % 1000:
+            yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Datetime('us')"
+        case timedelta(), pl.Duration(time_unit="ms") if value.microseconds % 1000:
+            yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Duration('us')"
+        case datetime(), pl.Date() if value.tzinfo is not None or value.time() != time():
+            yield f"{value}, which is more than a date; use .date(), or declare pl.Datetime('us')"
+        case Decimal(), pl.Decimal(scale=scale) if _decimals(value) > scale:
+            yield f"{value}, which has more than {scale} decimals; round it, or declare more of them"
+        case _:
+            return
+
+
+def _decimals(value: Decimal) -> int:
+    exponent = value.normalize().as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0

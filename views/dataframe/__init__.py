@@ -1,0 +1,1 @@
+"""What users call: sources, collections, windows, triggers and watermarks."""

@@ -1,0 +1,257 @@
+"""``agg(...)``: polars expressions over a group, taken apart into aggregates that can be kept current.
+
+In the tree of an expression the aggregates are found. Each becomes an ``Aggregate`` of the core over columns
+prepared row by row; what stands above the aggregates is evaluated over their results, one row per group.
+``pl.col("x").sum() / pl.len()`` is an ``Additive`` sum of a prepared column, an ``Additive`` len, and a finished
+column that divides them. Equal parts are one part.
+
+An aggregate that the core has no form for is a ``RecomputedAggregate``, computed from all rows of a touched group, if it does
+not depend on the order of rows: a collection has none.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import listed, require_characters
+from evercurrent.core.data.tags import not_kept, tagged
+from evercurrent.core.group.aggregates import Aggregation, Column, Custom, RecomputedAggregate
+from evercurrent.core.group.user_states import Serializer
+
+from ..expressions import (
+    Expression,
+    as_expression,
+    check_expansion,
+    check_output_names,
+    flattened,
+    output_trees,
+    row_expressions,
+)
+from ..expressions.aggregate_parts import AggregateCompiler, name_of
+from ..expressions.aggregate_rules import RULES
+from ..expressions.deep_expressions import naming, with_room
+from ..expressions.elementwise import elementwise
+from ..expressions.known_schemas import evaluated, known_schema, resolved, selected_schema
+from ..expressions.polars_tree import read
+from ..expressions.rowwise import Obstacle
+from ..expressions.showing import shown
+from ..plan.function_versions import versioned
+
+_PYTHON: Obstacle = (
+    "it calls a Python function, and polars does not know what that needs of the group",
+    "write it with aggregate(create=..., add=..., merge=..., extract=..., dtype=...)",
+)
+
+
+@tagged("views.aggregation:UserAggregate")
+@dataclass(frozen=True, slots=True)
+class UserAggregate:
+    """A user's own aggregate, to be called with the expression that it aggregates; see ``aggregate``."""
+
+    create: Callable[[], Any]
+    add: Callable[[Any, pl.Series], Any]
+    merge: Callable[[Any, Any], Any]
+    extract: Callable[[Any], Any]
+    remove: Callable[[Any, pl.Series], Any] | None
+    dtype: pl.DataType
+    serializer: Serializer | None = field(default=None, metadata=not_kept())
+
+    def __call__(self, input: pl.Expr | str) -> "AppliedAggregate":
+        return AppliedAggregate(self, input)
+
+
+@tagged("views.aggregation:AppliedAggregate")
+@dataclass(frozen=True, slots=True, eq=False)
+class AppliedAggregate:
+    """A user's aggregate of an expression, for ``agg``: it stands alone there, not inside other expressions."""
+
+    aggregate: UserAggregate
+    input: pl.Expr | str
+    name: str | None = None
+
+    def alias(self, name: str) -> "AppliedAggregate":
+        """The same under another name; without one it is named after its input."""
+        return replace(self, name=name)
+
+
+@tagged("views.aggregation:aggregate")
+def aggregate(
+    *,
+    create: Callable[[], Any],
+    add: Callable[[Any, pl.Series], Any],
+    merge: Callable[[Any, Any], Any],
+    extract: Callable[[Any], Any],
+    remove: Callable[[Any, pl.Series], Any] | None = None,
+    dtype: pl.DataType | type[pl.DataType],
+    serializer: Serializer | None = None,
+    version: str | int | None = None,
+) -> UserAggregate:
+    """An aggregate of one's own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
+
+    ``create()`` gives the state of an empty group, ``add(state, values)`` takes in a Series of values,
+    ``merge(state, state)`` joins two, ``extract(state)`` gives the result, of type ``dtype``. With
+    ``remove(state, values)`` a retraction is as cheap as an addition; without it the group is computed again.
+    All must be functions of their arguments, and the order of values must not matter: a collection has none.
+
+    States that are kept (those of an aggregate with ``remove``) are plain values: numbers, text, bytes, times, columns, and
+    lists, tuples, dicts and sets of these. Dicts and sets come back in an order of their own. Anything else needs a
+    ``serializer`` where there is a checkpoint: something with ``dumps(state) -> bytes`` and ``loads(bytes) -> state``.
+    It is no part of what the view is: a checkpoint goes on with another one, which has to read what is there.
+
+    A checkpoint knows the functions by their code: with others the view is another view. With ``version`` they count by the
+    version alone, so that a repaired aggregate goes on with the states that there are; give another one when they are to be
+    computed anew. It may be given to an aggregate that is as it was, and the functions be changed from then on.
+
+    >>> count = aggregate(
+    ...     create=lambda: 0,
+    ...     add=lambda n, values: n + len(values),
+    ...     merge=lambda m, n: m + n,
+    ...     extract=lambda n: n,
+    ...     dtype=pl.Int64,
+    ... )
+    >>> count(pl.col("x")).alias("n").name
+    'n'
+
+    Raises:
+        TypeError: where ``dtype`` leaves something open, as ``pl.Datetime`` does.
+        PlanError: the serializer has no ``dumps`` or no ``loads``, or the version is no text and no whole number.
+    """
+    for name in ("dumps", "loads") if serializer is not None else ():
+        if not callable(getattr(serializer, name, None)):
+            raise PlanError(
+                f"aggregate: serializer={serializer!r} has no {name}; give an object with dumps(state) -> bytes and "
+                "loads(bytes) -> state"
+            )
+    result = pl.Schema({"result": dtype})["result"]
+    given = {"create": create, "add": add, "merge": merge, "extract": extract, "remove": remove}
+    made = {name: versioned("aggregate", name, version, function) for name, function in given.items()}
+    return UserAggregate(**made, dtype=result, serializer=serializer)
+
+
+def aggregation(
+    where: str,
+    schema: pl.Schema,
+    keys: Sequence[str],
+    exprs: tuple[object, ...],
+    named: Mapping[str, object],
+    default_order: str | None = None,
+) -> Aggregation:
+    """Compile ``group_by(keys).agg(*exprs, **named)`` over rows of ``schema``; without keys, ``select``.
+
+    Values and types are those of polars, with these differences, since the rows of a collection have no order:
+
+    - ``first`` and ``last`` go by ``sort_by(...)``, or by the column ``default_order`` where that is given,
+      and then rows without a value there come behind all others. Of rows with the same place ``first`` takes
+      the smallest value and ``last`` the largest, and null only where all are null.
+    - ``max_by``, ``min_by`` and ``get(arg_max)`` take the smallest value where several rows have the extreme.
+    - Counts (``len``, ``count``, ``null_count``, ``n_unique``, the sum of booleans) are Int64 where polars has
+      UInt32: in collections whose diffs may be negative so may be counts.
+    - ``implode`` and ``str.join`` go by ``sort_by(...)``, and without it, and among equals, by the value itself.
+
+    >>> schema = pl.Schema({"k": pl.String, "x": pl.Int64})
+    >>> made = aggregation("view 'v'", schema, ["k"], (), {"mean": pl.col("x").sum() / pl.len()})
+    >>> [(part.kind, part.input) for part in made.aggregates], made.schema
+    ([('sum', '__p0'), ('len', None)], Schema([('mean', Float64)]))
+
+    Raises:
+        PlanError: naming ``where`` and the expression, with the reason and the way out: for what is not an
+            aggregate, what depends on the order of rows, what polars refuses for this schema, and output
+            names that are reserved, given twice, or those of keys.
+    """
+    parts = AggregateCompiler(schema, tuple(keys), default_order, RULES)
+    outputs: list[tuple[Column, pl.DataType]] = []
+    for given in named:
+        require_characters(f"{where}: column", given)
+    for name, value in [*((None, value) for value in flattened(exprs)), *named.items()]:
+        if isinstance(value, AppliedAggregate):
+            outputs.append(_user_output(where, parts, value, name))
+        else:
+            expr = as_expression(where, value)
+            with naming(where):
+                outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
+    names = [column.name for column, _ in outputs]
+    check_output_names(where, names)
+    _check_not_keys(where, parts, names)
+    return Aggregation(
+        prepared=tuple(parts.prepared.values()),
+        aggregates=tuple(parts.aggregates.values()),
+        finished=tuple(column for column, _ in outputs),
+        schema=pl.Schema({column.name: dtype for column, dtype in outputs}),
+    )
+
+
+def _outputs(where: str, parts: AggregateCompiler, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
+    return with_room(expr, lambda: _taken_apart(where, parts, expr))
+
+
+def _taken_apart(where: str, parts: AggregateCompiler, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
+    parts.about = f"{where}: {shown(expr)}"
+    trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
+    finished = [parts.over_group(node) for node in trees]
+    if read(expr) is not None:
+        _check_not_keys(where, parts, map(name_of, trees))
+    outputs = _polars_schema(parts, expr)
+    check_expansion(where, expr, len(finished), outputs)
+    for each in (
+        *finished,
+        *(part.expr for part in parts.aggregates.values() if isinstance(part, RecomputedAggregate)),
+    ):
+        elementwise(each)  # Here, since what is compiled can no longer be refused.
+    return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
+
+
+def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) -> None:
+    if taken := [name for name in names if name in parts.keys]:
+        raise PlanError(f"{where}: {listed(taken)} is a key; name the aggregate with .alias(...)")
+
+
+def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
+    """The columns that polars makes of an expression in this ``agg``."""
+    # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
+    schema = parts.schema
+    whole = selected_schema(parts.about, schema, expr)
+    keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
+    if not keys:
+        return whole
+    grouped = known_schema(
+        ("agg", tuple(parts.keys)),
+        schema,
+        expr,
+        lambda: evaluated(parts.about, schema, lambda frame: frame.group_by(keys).agg(expr)),
+    )
+    return pl.Schema(list(grouped.items())[len(keys) :])
+
+
+def _finished(parts: AggregateCompiler, name: str, expr: pl.Expr) -> tuple[Column, pl.DataType]:
+    """The output column and its type: that of polars, but for counts and what is computed from them."""
+    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame().lazy()
+    ((_, dtype),) = resolved(parts.about, lambda: results.select(expr)).items()
+    copies = Expression(expr).copies
+    return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies), dtype
+
+
+def _user_output(
+    where: str, parts: AggregateCompiler, applied: AppliedAggregate, name: str | None
+) -> tuple[Column, pl.DataType]:
+    columns = row_expressions(where, parts.schema, applied.input)
+    if len(columns) != 1:
+        raise PlanError(
+            f"{where}: a user's aggregate of {len(columns)} columns; give it one, such as a pl.struct(...) of them"
+        )
+    made = applied.aggregate
+    result = parts.part(
+        Custom,
+        dtype=made.dtype,
+        input=parts.prepare(columns[0].expr),
+        create=made.create,
+        add=made.add,
+        merge=made.merge,
+        extract=made.extract,
+        remove=made.remove,
+        serializer=made.serializer,
+    )
+    output = name or applied.name or columns[0].name
+    return Column(output, result.alias(output), result.meta.output_name()), made.dtype

@@ -1,0 +1,93 @@
+"""Grouping and the first rows of groups as operations of the plan: what is checked, and which are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import Order, listed
+from evercurrent.core.group.aggregates import Aggregation, Column, RecomputedAggregate
+
+from ..expressions import Expression, column_names, output_schema
+from ..plan.plan import Group, Top
+from .aggregation import aggregation
+
+Flags = bool | Sequence[bool]
+
+
+def grouped(
+    where: str,
+    schema: pl.Schema,
+    keys: tuple[Column, ...],
+    aggs: tuple[object, ...],
+    named_aggs: Mapping[str, object],
+    event_time: str | None,
+) -> tuple[Group, pl.Schema]:
+    """The operation of ``group_by(keys).agg(...)``, and its columns.
+
+    Raises:
+        PlanError: an aggregate that cannot be kept current, a name that is taken or reserved.
+    """
+    names = tuple(key.name for key in keys)
+    compiled = aggregation(where, schema, names, aggs, named_aggs, event_time)
+    key_types = output_schema(schema, keys, where) if keys else pl.Schema()
+    return Group(names, identity(keys, compiled), keys, compiled), pl.Schema({**key_types, **compiled.schema})
+
+
+def first_rows(
+    where: str,
+    schema: pl.Schema,
+    keys: tuple[Column, ...],
+    count: object,
+    by: object,
+    *,
+    descending: Flags,
+    nulls_last: Flags,
+) -> Top:
+    """The operation that keeps the first rows of each group by an order.
+
+    Raises:
+        PlanError: a number of rows, an order or flags that make no sense; keys that are computed.
+    """
+    names = column_names(where, schema, by)
+    if not names:
+        raise PlanError(f"{where}: rows of a collection have no order; say which with by=")
+    if not isinstance(count, int) or count < 1:
+        raise PlanError(f"{where}: the number of rows is {count!r}; it must be a whole number from 1")
+    if nested := [name for name in names if schema[name].is_nested()]:
+        raise PlanError(f"{where}: {listed(nested)} is nested and has no order; order by a plain column")
+    flags = zip(_each(where, names, descending), _each(where, names, nulls_last), strict=True)
+    order = tuple(Order(name, *pair) for name, pair in zip(names, flags, strict=True))
+    if computed := [key.name for key in keys if key.copies != key.name]:
+        raise PlanError(f"{where}: the key {listed(computed)} is computed; add it with with_columns first")
+    return Top(tuple(key.name for key in keys), order, count)
+
+
+def turned(flags: Flags) -> Flags:
+    """The opposite of a flag, or of each."""
+    return not flags if isinstance(flags, bool) else [not flag for flag in flags]
+
+
+def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
+    given = [flags] * len(names) if isinstance(flags, bool) else list(flags)
+    if len(given) != len(names):
+        raise PlanError(
+            f"{where}: there are {len(given)} flags for {len(names)} columns of by=; give one for all or one for each"
+        )
+    return given
+
+
+def identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
+    """What two equal aggregations have in common: expressions as they are written, functions by themselves."""
+    columns = tuple(
+        (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)
+    )
+    aggregates = tuple(
+        (aggregate.inputs, aggregate.order, Expression(aggregate.expr))
+        if isinstance(aggregate, RecomputedAggregate)
+        else aggregate
+        for aggregate in compiled.aggregates
+    )
+    return columns, aggregates

@@ -1,0 +1,114 @@
+"""What to use in place of methods and options of polars' frames that a collection cannot have, and why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError
+
+_NO_ORDER = "its rows have no order"
+_SORT = f"{_NO_ORDER}; sort what you read, or keep the first rows with .limit(n, by=...)"
+_FIRST = f"{_NO_ORDER}; say which with .limit(n, by=...), .top_k(k, by=...) or .bottom_k(k, by=...)"
+_NEIGHBOUR = f'{_NO_ORDER}; state one inside of agg, as in pl.col("x").sort_by("at").last()'
+_WINDOW = f'{_NO_ORDER}; group by a computed key, as in .group_by(hour=pl.col("at").dt.truncate("1h"))'
+_AGGREGATE = "use .group_by(...).agg(...), with group_by() for all rows as one group"
+_CONCAT = "use .concat(other), where the columns are the same"
+_SCHEMA = "use .schema or .columns"
+_VIEW = "only views are kept current; declare one with engine.view(name, collection)"
+_READ = "it is declared and not computed; what a view of it holds is in view.read()"
+_GROUPED = "use .agg(...), .top_k(...), .bottom_k(...) or .limit(...)"
+
+_OF_COLLECTIONS = {
+    **dict.fromkeys(("sort", "set_sorted", "reverse", "merge_sorted"), _SORT),
+    **dict.fromkeys(("head", "tail", "first", "last", "slice", "gather", "gather_every"), _FIRST),
+    **dict.fromkeys(("shift", "interpolate", "with_row_index"), _NEIGHBOUR),
+    **dict.fromkeys(("rolling", "group_by_dynamic", "upsample"), _WINDOW),
+    **dict.fromkeys(("count", "max", "mean", "median", "min", "null_count", "product"), _AGGREGATE),
+    **dict.fromkeys(("n_unique", "quantile", "std", "sum", "var"), _AGGREGATE),
+    **dict.fromkeys(("extend", "union", "vstack"), _CONCAT),
+    **dict.fromkeys(("collect_schema", "dtypes", "width"), _SCHEMA),
+    **dict.fromkeys(("changes", "deltas", "read", "snapshot", "subscribe"), _VIEW),
+    "distinct": "use .unique()",
+    "drop_nans": 'use .filter(pl.col("x").is_not_nan())',
+    "drop_nulls": 'use .filter(pl.col("x").is_not_null())',
+    "fill_nan": 'use .with_columns(pl.col("x").fill_nan(...))',
+    "fill_null": 'use .with_columns(pl.col("x").fill_null(...))',
+    "groupby": "use .group_by(...)",
+    "join_asof": f'{_NO_ORDER}; join on equal keys, then choose with agg, as in pl.col("x").max_by("at")',
+    "join_where": 'only equal keys are joined; use .join(other, how="cross").filter(...)',
+    "pivot": 'its columns would depend on the rows; write an aggregate for each, with pl.col("x").filter(...)',
+    "remove": "use .filter(~condition.fill_null(False))",
+    "sample": 'the same input must give the same result; use .filter(pl.col("id").hash() % 10 == 0)',
+    "sql": "there is no SQL yet; use the methods of a collection",
+    "select_seq": "use .select(...)",
+    "unpivot": "select a collection for each column and put them together with .concat(...)",
+    "with_columns_seq": "use .with_columns(...)",
+}
+
+_OF_GROUPS = {
+    **dict.fromkeys(("head", "tail"), _FIRST),
+    **dict.fromkeys(("first", "last"), _NEIGHBOUR),
+    **dict.fromkeys(("count", "len"), "use .agg(pl.len())"),
+    "all": "use .agg(pl.all().implode())",
+    "having": "use .agg(...).filter(...)",
+    "map_groups": "use .agg(...), with evercurrent.aggregate(...) for an aggregate of your own",
+}
+
+
+def missing_of_collection(found: object, name: str, columns: Iterable[str]) -> AttributeError:
+    """The error for an attribute that a collection does not have: a column, something of polars', or a mistake."""
+    if name in columns:
+        return AttributeError(
+            f"a collection has no attribute {name!r}: for the column write pl.col({name!r})"
+        )
+    of_polars = hasattr(pl.LazyFrame, name) or hasattr(pl.DataFrame, name)
+    instead = _OF_COLLECTIONS.get(name, _READ if of_polars else None)
+    if instead is None:  # Python adds what is spelled almost like it
+        return AttributeError(f"{type(found).__name__!r} has no attribute {name!r}", name=name, obj=found)
+    return AttributeError(f"a collection has no {name!r}: {instead}")
+
+
+def missing_of_groups(name: str) -> AttributeError:
+    """The error for an attribute that a grouped collection does not have."""
+    return AttributeError(f"a grouped collection has no {name!r}: {_OF_GROUPS.get(name, _GROUPED)}")
+
+
+def forbid_order(where: str, maintain_order: object) -> None:
+    """Check that no order of rows is asked for.
+
+    Raises:
+        PlanError: it is.
+    """
+    if maintain_order not in (None, False, "none"):
+        raise PlanError(
+            f"{where}: maintain_order={maintain_order!r}: the rows of a collection have no order; leave it out, and "
+            "sort what you read"
+        )
+
+
+def forbid_choice(where: str, subset: object, keep: object) -> None:
+    """Check that ``unique`` is not to choose among rows that differ.
+
+    Raises:
+        PlanError: it is.
+    """
+    if subset is not None or keep != "any":
+        raise PlanError(
+            f"{where}: subset= and keep= choose among rows by their order, and the rows of a collection have none; "
+            "use .group_by(...).limit(1, by=...)"
+        )
+
+
+def forbid_validation(where: str, validate: object) -> None:
+    """Check that a join is not to promise that keys stand once.
+
+    Raises:
+        PlanError: it is.
+    """
+    if validate != "m:m":
+        raise PlanError(
+            f"{where}: validate={validate!r}: a key that stands once now may stand twice later; leave it out, and look "
+            "for such keys in a view of .group_by(...).agg(n=pl.len()).filter(pl.col('n') > 1)"
+        )

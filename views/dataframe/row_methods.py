@@ -1,0 +1,187 @@
+"""The calls of a collection that are computed row by row: which rows, and with which columns."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError, first_line
+from evercurrent.core.data.schema import forbid_reserved, listed, require_characters, require_columns
+from evercurrent.core.group.aggregates import Column
+
+from ..expressions import Expression, column_names, declared_schema, output_schema, predicate, row_expressions
+from ..expressions.known_schemas import resolved
+from ..expressions.showing import shown
+from ..plan.function_versions import versioned
+from ..plan.plan import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest
+from .collection_base import CollectionBase
+
+ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]
+"""Names, selectors and plain ``pl.col(...)``."""
+
+C = TypeVar("C", bound="RowCalls[Any]")
+
+
+class RowCalls(CollectionBase, Generic[C]):
+    """What makes rows of rows, each by itself. ``C`` is the collection that each call gives."""
+
+    @property
+    @abstractmethod
+    def _itself(self) -> C:
+        """This collection: what a call gives that changes nothing."""
+
+    @abstractmethod
+    def _then(
+        self,
+        operation: Operation,
+        schema: pl.Schema,
+        label: str,
+        event_time: EventTime | None,
+        *others: PlanId,
+    ) -> C:
+        """The collection that an operation makes of this one and others."""
+
+    def filter(self, *predicates: Any, **constraints: Any) -> C:
+        """Rows for which all conditions are true; null is not true."""
+        condition = predicate(self._where("filter"), self.schema, *predicates, **constraints)
+        operation = Filter(Expression(condition.expr), condition)
+        label = f"filter {shown(condition.expr.meta.undo_aliases())}"
+        return self._then(operation, self.schema, label, self._event_time)
+
+    def select(self, *exprs: Any, **named_exprs: Any) -> C:
+        """These columns, computed row by row."""
+        columns = row_expressions(self._where("select"), self.schema, *exprs, **named_exprs)
+        return self._select("select", columns)
+
+    def with_columns(self, *exprs: Any, **named_exprs: Any) -> C:
+        """All columns, and these computed row by row, replacing those of the same name."""
+        return self._with_columns("with_columns", exprs, named_exprs)
+
+    def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> C:
+        """The same columns under other names: old name to new name, or a function of names."""
+        where = self._where("rename")
+        renamed = {name: mapping(name) for name in self.schema} if callable(mapping) else mapping
+        if strict:
+            require_columns(where, self.schema, renamed)
+        for name in filter(lambda name: isinstance(name, str), renamed.values()):
+            require_characters(f"{where}: column", name)
+        columns = [_copy(name, renamed.get(name, name)) for name in self.schema]
+        names = [column.name for column in columns]
+        forbid_reserved(where, names)
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise PlanError(f"{where}: {listed(sorted(twice))} would stand twice; choose another name")
+        named = [f"{column.copies} to {column.name}" for column in columns if column.name != column.copies]
+        return self._select("rename", tuple(columns), named) if named else self._itself
+
+    def drop(self, *columns: ColumnNames, strict: bool = True) -> C:
+        """All columns but these; unless strict, they need not be there."""
+        dropped = column_names(self._where("drop"), self.schema, columns, strict=strict)
+        kept = tuple(_copy(name) for name in self.schema if name not in dropped)
+        return self._select("drop", kept, dropped) if dropped else self._itself
+
+    def cast(self, dtypes: Any, *, strict: bool = True) -> C:
+        """Columns in other types: one for all, or by name, selector or type. Strict: a value that does not fit is refused."""
+        where = self._where("cast")
+        if isinstance(dtypes, Mapping):
+            require_columns(where, self.schema, [name for name in dtypes if isinstance(name, str)])
+        try:
+            wanted = self.schema.to_frame().cast(dtypes).schema
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            raise PlanError(
+                f"{where}: {first_line(error)}; give polars types, as {{'a': pl.Int64}}"
+            ) from error
+        cast = [
+            pl.col(name).cast(to, strict=strict) for name, to in wanted.items() if to != self.schema[name]
+        ]
+        return self._with_columns("cast", tuple(cast), {})
+
+    def explode(self, *columns: ColumnNames) -> C:
+        """A row per element of these list columns; null gives a row with null and an empty list none, as in polars."""
+        where = self._where("explode")
+        names = column_names(where, self.schema, columns)
+        if plain := [name for name in names if not isinstance(self.schema[name], pl.List | pl.Array)]:
+            raise PlanError(f"{where}: {listed(plain)} is no list; give columns of lists or arrays")
+        return self._reshaped("explode", Explode(tuple(names)), pl.DataFrame.explode)
+
+    def unnest(self, *columns: ColumnNames) -> C:
+        """These struct columns, or all of them, replaced by their fields."""
+        names = column_names(self._where("unnest"), self.schema, columns)
+        structs = [name for name, dtype in self.schema.items() if isinstance(dtype, pl.Struct)]
+        return self._reshaped("unnest", Unnest(tuple(names or structs)), pl.DataFrame.unnest)
+
+    def map_batches(
+        self,
+        function: Callable[[pl.DataFrame], pl.DataFrame],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        version: str | int | None = None,
+    ) -> C:
+        """What a function makes of the rows; row by row by your declaration: f(A + B) = f(A) + f(B).
+
+        The function gets frames without ``_diff`` and may drop and multiply rows. It must be deterministic:
+        a retraction is the function applied to the old row again. ``schema`` declares its columns; without it
+        the function is applied to an empty frame once to find out.
+        A row that comes alone is given twice, and of what is made of it every second row is taken, as polars divides
+        the only row of a frame in another way than many. A function that takes a frame apart itself, as with
+        ``filter``, and divides the parts has to see to that: multiply by ``1 / 49`` in place of dividing by 49.
+
+        A checkpoint knows the function by its code: with another one the view is another view. With ``version`` it counts
+        by its name and the version, so that a repaired function goes on with what the one before has computed, and with
+        another version the view is another one. It may be given to a function that is as it was.
+        """
+        where = self._where("map_batches")
+        if schema is None:
+            try:
+                schema = function(self.schema.to_frame()).schema
+            except Exception as error:
+                raise PlanError(
+                    f"{where}: the function failed on an empty frame: {error}; give schema="
+                ) from error
+        forbid_reserved(where, schema)
+        name = getattr(function, "__name__", type(function).__name__)
+        mapped = Mapped(versioned(where, name, version, function))
+        return self._then(mapped, declared_schema(where, schema), f"map_batches {name}", None)
+
+    def _select(self, method: str, columns: tuple[Column, ...], named: Sequence[str] = ()) -> C:
+        if not columns:
+            raise PlanError(f"{self._where(method)}: no column would be left; keep at least one")
+        schema = output_schema(self.schema, columns, self._where(method))
+        if self._windowing is not None and method == "select":
+            kept = [name for name in (*BOUNDS, self._time_column) if name in self.schema]
+            columns += tuple(_copy(name) for name in kept if name not in [column.name for column in columns])
+            schema = output_schema(self.schema, columns, self._where(method))
+        copied = {column.copies: column.name for column in columns if column.copies}
+        identity = tuple((column.name, Expression(column.expr)) for column in columns)
+        operation = Select(identity, columns, keeps_rows_apart=set(self.schema) <= set(copied))
+        event_time = self._event_time
+        if event_time is not None:
+            name = copied.get(event_time.column)
+            event_time = None if name is None else replace(event_time, column=name)
+        return self._then(operation, schema, f"{method} {', '.join(named or schema.names())}", event_time)
+
+    @property
+    def _time_column(self) -> str:
+        return "" if self._event_time is None else self._event_time.column
+
+    def _with_columns(self, method: str, exprs: tuple[Any, ...], named: Mapping[str, Any]) -> C:
+        computed = row_expressions(self._where(method), self.schema, *exprs, **named)
+        if not computed:
+            return self._itself
+        columns = {name: _copy(name) for name in self.schema} | {column.name: column for column in computed}
+        return self._select(method, tuple(columns.values()), named=[column.name for column in computed])
+
+    def _reshaped(self, method: str, operation: Explode | Unnest, function: Callable[..., pl.DataFrame]) -> C:
+        where, names = self._where(method), operation.columns
+        schema = resolved(where, lambda: function(self.schema.to_frame(), names))
+        forbid_reserved(where, schema)
+        time = self._time_column
+        kept = self._event_time if time in schema and time not in names else None
+        return self._then(operation, schema, f"{method} {', '.join(names)}", kept)
+
+
+def _copy(name: str, new_name: str | None = None) -> Column:
+    return Column(new_name or name, pl.col(name).alias(new_name or name), copies=name)

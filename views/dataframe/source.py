@@ -1,0 +1,277 @@
+"""Where changes enter: a declared source, and the check of every frame that is pushed into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.columns.kernels import Ints
+from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
+from evercurrent.core.data.tags import tagged
+from evercurrent.core.eventtime.watermarks.kinds import IngressTime, Watermark
+
+from ..connectors.input_hints import refusal
+from ..connectors.positions import PositionOrder, Positions
+from ..connectors.pushed_frames import PushedFrame, pushed_frame
+from ..connectors.text_bytes import require_utf8
+from ..expressions import declared_schema
+from ..plan.plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from .collection import Collection
+from .watermarks import declared_watermark
+from .windowing import require_time
+
+DIFF_LIMIT = 2**31
+"""Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
+
+
+@tagged("views.sources:Source")
+class Source(Collection):
+    """A collection that is fed from outside. Made by ``Engine.source``."""
+
+    def __init__(
+        self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None
+    ) -> None:
+        super().__init__(plan, place)
+        self._declared = declared
+        self.positions = Positions(declared.name, position_order)
+        """The order of its positions."""
+
+    @property
+    def name(self) -> str:
+        """The name under which rows are pushed."""
+        return self._declared.name
+
+    @property
+    def kind(self) -> SourceKind:
+        """How rows are meant: "append", "diffs" or "upsert"."""
+        return self._declared.kind
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key of an upsert source; empty otherwise."""
+        return self._declared.keys
+
+    @property
+    def sequence_by(self) -> tuple[str, ...]:
+        """The columns that say which row of a key is the latest, of an upsert source; empty: the order in which they come."""
+        return self._declared.sequence
+
+    @property
+    def event_time(self) -> str | None:
+        """The column of event time, if one was declared."""
+        return None if self._event_time is None else self._event_time.column
+
+    @property
+    def stamps_rows(self) -> bool:
+        """Whether the column of event time is filled in with the processing time of the batch."""
+        return isinstance(self._declared.watermark, IngressTime)
+
+    def __repr__(self) -> str:
+        """Name, kind and columns."""
+        return f"Source {self.name!r} of kind {self.kind}: {self._described}"
+
+
+def declare(
+    plan: Plan,
+    name: str,
+    schema: Mapping[str, Any],
+    *,
+    kind: SourceKind,
+    key: str | tuple[str, ...] | list[str] | None,
+    event_time: str | None,
+    watermark: Watermark | None,
+    bounded: bool,
+    strict: bool,
+    trusted: bool,
+    retained: bool = False,
+    sequence_by: str | tuple[str, ...] | list[str] | None = None,
+    position_order: PositionOrder | None = None,
+) -> Source:
+    """Check a source's declaration and add it to the plan.
+
+    Raises:
+        PlanError: reserved or missing columns, options that do not go together.
+    """
+    where = f"source {name!r}"
+    types = declared_schema(where, schema)
+    if not types:
+        raise PlanError(f"{where}: no columns; declare at least one, as in {{'id': pl.Int64}}")
+    forbid_reserved(where, types)
+    if objects := [column for column, dtype in types.items() if dtype in (pl.Object, pl.Unknown)]:
+        raise PlanError(
+            f"{where}: column {listed(objects)} has a type that cannot be kept; use a plain polars type"
+        )
+    if kind not in ("append", "diffs", "upsert"):
+        raise PlanError(f"{where}: unknown kind {kind!r}; there are 'append', 'diffs' and 'upsert'")
+    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    if (kind == "upsert") != bool(keys):
+        raise PlanError(f"{where}: key= goes with kind='upsert', and an upsert source needs one")
+    if (kind != "diffs" and (strict or trusted)) or (strict and trusted):
+        raise PlanError(f"{where}: strict= and trusted= go with kind='diffs', one of them at a time")
+    require_columns(where, types, keys)
+    sequence = _sequence(where, types, kind, keys, sequence_by)
+    if event_time is not None:
+        require_columns(where, types, [event_time])
+        require_time(where, event_time, types[event_time])
+    specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
+    declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence)
+    timed = None if event_time is None else EventTime(event_time)
+    if position_order is not None and not callable(position_order):
+        raise PlanError(
+            f"{where}: position_order={position_order!r}; give a function that makes of a position what it is compared by"
+        )
+    source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared, position_order)
+    plan.sources[name] = source
+    return source
+
+
+def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:
+    """The same source in another plan, declared with other columns."""
+    node = replace(source._plan[source._place], schema=types)
+    return Source(plan, plan.add(node), source._declared)
+
+
+def _sequence(
+    where: str,
+    types: pl.Schema,
+    kind: SourceKind,
+    keys: tuple[str, ...],
+    given: str | tuple[str, ...] | list[str] | None,
+) -> tuple[str, ...]:
+    """The columns by which changes of a key are ordered; none: they are in the order in which they come.
+
+    Raises:
+        PlanError: they are not there, have no order that lasts, or the source is of another kind.
+    """
+    names = (given,) if isinstance(given, str) else given or ()
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise PlanError(f"{where}: sequence_by={given!r}; give the name of a column, or several in a list")
+    names = tuple(names)
+    if names and kind != "upsert":
+        raise PlanError(
+            f"{where}: sequence_by= goes with kind='upsert', where rows replace the row of their key"
+        )
+    require_columns(where, types, names)
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise PlanError(f"{where}: sequence_by= names {listed(twice)} twice; name it once")
+    if both := [name for name in names if name in keys]:
+        raise PlanError(
+            f"{where}: {listed(both)} is the key, and tells no change of it from another; leave it out of sequence_by="
+        )
+    for name in names:
+        dtype = types[name]
+        if dtype.is_nested() or dtype in (pl.Categorical, pl.Null):
+            raise PlanError(
+                f"{where}: column {name!r} is {dtype}, which has no order to go by; give sequence_by= a number, a time or a text"
+            )
+    return names
+
+
+def accepted(source: Source, data: Any) -> Delta:
+    """The delta that a pushed frame means, its columns in the source's order.
+
+    Raises:
+        InputError: the frame does not fit; names the column, what was found and the way out.
+    """
+    where = f"source {source.name!r}"
+    pushed = pushed_frame(where, source.schema, data)
+    frame = pushed.frame
+    if EPOCH in frame.columns:
+        raise InputError(f"{where}: column {EPOCH!r} is reserved for the engine; drop it")
+    diffs = _diffs(where, source, frame)
+    if source.kind == "upsert":
+        frame = _with_deleted_columns(source, frame, diffs)
+    if source.stamps_rows and source.event_time not in frame.columns:
+        assert source.event_time is not None
+        dtype = source.schema[source.event_time]
+        frame = frame.with_columns(pl.lit(None, dtype).alias(source.event_time))
+    _require_columns(where, source.schema, frame)
+    require_utf8(where, frame)
+    frame = _as_declared(where, source.schema, frame, pushed)
+    for key in source.key:
+        if frame.get_column(key).has_nulls():
+            row = int(frame.get_column(key).is_null().arg_max() or 0)
+            raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
+    for name in source.sequence_by:
+        _require_sequence(where, frame.get_column(name))
+    columns = [frame.get_column(name) for name in source.schema]
+    counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+    return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
+
+
+def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
+    if DIFF not in frame.columns:
+        return np.ones(frame.height, np.int64)
+    if source.kind == "append":
+        raise InputError(
+            f"{where}: rows with {DIFF!r}, but the source is declared append; declare it with kind='diffs' to retract"
+        )
+    column = frame.get_column(DIFF)
+    if not column.dtype.is_integer():
+        raise InputError(
+            f"{where}: column {DIFF!r} is {column.dtype}; it must be a whole number, for example pl.Int64"
+        )
+    if column.has_nulls():
+        row = int(column.is_null().arg_max() or 0)
+        raise InputError(f"{where}: column {DIFF!r} is null in row {row}; use +1 or -1")
+    diffs: Ints = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
+    if len(diffs) and int(np.abs(diffs).max()) >= DIFF_LIMIT:
+        raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
+    if source.kind == "upsert" and not (np.abs(diffs) == 1).all():
+        raise InputError(
+            f"{where}: column {DIFF!r} of an upsert source is +1 (this row now) or -1 (delete the key)"
+        )
+    return diffs
+
+
+def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: Ints) -> pl.DataFrame:
+    """Deletions name the key and the sequence only: columns that are not there are null."""
+    needed = (*source.key, *source.sequence_by)
+    missing = [name for name in source.columns if name not in frame.columns and name not in needed]
+    if missing and (diffs == -1).all():
+        frame = frame.with_columns(pl.lit(None, source.schema[name]).alias(name) for name in missing)
+    return frame
+
+
+def _require_sequence(where: str, column: pl.Series) -> None:
+    """Check that a column says of every row where it stands in the sequence of its key."""
+    bad, what = column.is_null(), "null"
+    if not bad.any() and column.dtype.is_float():
+        bad, what = column.is_nan(), "NaN"
+    if bad.any():
+        row = int(bad.arg_max() or 0)
+        raise InputError(
+            f"{where}: sequence {column.name!r} is {what} in row {row}, so it is neither before nor after the others of its "
+            "key; give every row its sequence, deletions too"
+        )
+
+
+def _require_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
+    if missing := [name for name in schema if name not in frame.columns]:
+        raise InputError(
+            f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}: add it"
+        )
+    if extra := [name for name in frame.columns if name not in schema and name != DIFF]:
+        raise InputError(f"{where}: column {listed(extra)} is not declared; drop it or declare it")
+
+
+def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: PushedFrame) -> pl.DataFrame:
+    """The frame with columns of exactly the declared types, every value what it was."""
+    found = frame.schema
+    mended: list[pl.Series] = []
+    for name, dtype in schema.items():
+        if found[name] != dtype:
+            column = frame.get_column(name)
+            try:
+                mended.append(exactly(column, dtype))
+            except LossyValueError as lossy:
+                what = refusal(pushed.origin, name, pushed.type_of(name), column, dtype, lossy)
+                raise InputError(f"{where}: {what}") from None
+    return frame.with_columns(mended) if mended else frame

@@ -1,0 +1,298 @@
+"""Triggers as users write them: when a window speaks. Composed by any, all, sequence, repeat and until."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.instants import instant_of, spelled
+from evercurrent.core.data.schema import listed
+from evercurrent.core.data.tags import tagged
+from evercurrent.core.eventtime.triggers.kinds import (
+    AfterCount,
+    AfterPercentile,
+    AfterSum,
+    AfterWatermark,
+    AllOf,
+    AnyOf,
+    AtPeriod,
+    Custom,
+    EveryEpoch,
+    Pattern,
+    Punctuation,
+    Repeat,
+    Sequence,
+    Signal,
+    Trigger,
+    Until,
+    finishes,
+)
+
+Length = str | timedelta
+
+KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
+"""Columns that the hooks of a user's trigger get beside its state."""
+
+
+@tagged("views.triggers:every_epoch")
+def every_epoch() -> Trigger:
+    """Speak at the end of every epoch that brought rows: what a view does without a trigger."""
+    return EveryEpoch()
+
+
+@tagged("views.triggers:after_watermark")
+def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
+    """Speak once when the watermark passes the end of the window; ``early`` before that, ``late`` after it.
+
+    ``early`` and ``late`` begin again when they have finished. Without ``late`` the trigger finishes on time, so
+    it goes with an allowed lateness of zero, or inside ``repeat``. (Dataflow Model, section 2.3.)
+
+    >>> after_watermark(early=every("1m"), late=each_row())  # doctest: +ELLIPSIS
+    AfterWatermark(early=Repeat(...), late=Repeat(...))
+    """
+    for name, part in (("early", early), ("late", late)):
+        if part is not None:
+            _trigger(f"after_watermark: {name}=", part)
+    return AfterWatermark(early, late)
+
+
+@tagged("views.triggers:at_period")
+def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
+    """Speak once, when processing time reaches the first multiple of a period after rows came.
+
+    Multiples count from 1970-01-01 UTC, or from ``aligned_to``.
+
+    Raises:
+        PlanError: a period that is not above zero.
+    """
+    length = microseconds("at_period: the period", period, zero=False)
+    start = 0
+    if aligned_to is not None:
+        if not isinstance(aligned_to, datetime) or aligned_to.tzinfo is None:
+            raise PlanError(f"at_period: aligned_to={aligned_to!r} must be a time with its zone")
+        start = instant_of("at_period: aligned_to", aligned_to, pl.Datetime("us", "UTC"))
+    return AtPeriod(length, start % length)
+
+
+@tagged("views.triggers:every")
+def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
+    """Speak at every multiple of a period of processing time, if rows came since the last one."""
+    return Repeat(at_period(period, aligned_to=aligned_to))
+
+
+@tagged("views.triggers:after_count")
+def after_count(rows: int) -> Trigger:
+    """Speak once, after at least so many rows since the last time. Rows of one epoch count together.
+
+    Raises:
+        PlanError: a number below 1.
+    """
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise PlanError(f"after_count: the number of rows is {rows!r}; give a whole number from 1")
+    return AfterCount(rows)
+
+
+@tagged("views.triggers:each_row")
+def each_row() -> Trigger:
+    """Speak whenever rows came: ``repeat(after_count(1))``."""
+    return Repeat(AfterCount(1))
+
+
+@tagged("views.triggers:after_bytes")
+def after_bytes(limit: int, column: str) -> Trigger:
+    """Speak once, when the bytes since the last time reach a limit: an integer column, or the length of a text.
+
+    Raises:
+        PlanError: a limit below 1.
+    """
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise PlanError(f"after_bytes: the limit is {limit!r}; give a whole number from 1")
+    return AfterSum(_column("after_bytes", column), limit)
+
+
+@tagged("views.triggers:punctuation")
+def punctuation(column: str) -> Trigger:
+    """Speak once, when a row comes in which a Boolean column is true: a flush, the end of a file."""
+    return Punctuation(_column("punctuation", column))
+
+
+@tagged("views.triggers:pattern")
+def pattern(start: str, stop: str) -> Trigger:
+    """Speak once, when a row with ``start`` true has come and after it one with ``stop`` true, as they arrive."""
+    return Pattern(_column("pattern", start), _column("pattern", stop))
+
+
+@tagged("views.triggers:after_percentile")
+def after_percentile(share: float) -> Trigger:
+    """Speak once, when this share of a window's rows may be expected to be there; the others come late.
+
+    It waits for a watermark of its own: the highest event time less the lag that this share of the recent rows
+    stayed below. (Dataflow Model, section 3.3.)
+
+    Raises:
+        PlanError: a share that is not between 0 and 1.
+    """
+    if not isinstance(share, int | float) or not 0 < share <= 1:
+        raise PlanError(
+            f"after_percentile: the share is {share!r}; give a number above 0 and up to 1, as in 0.9"
+        )
+    return AfterPercentile(float(share))
+
+
+@tagged("views.triggers:signal")
+def signal() -> Trigger:
+    """Speak once, when told to from outside: ``view.fire(...)``."""
+    return Signal()
+
+
+@tagged("views.triggers:custom_trigger")
+def custom_trigger(
+    *,
+    state: Iterable[str],
+    on_rows: Callable[[pl.DataFrame], pl.DataFrame],
+    should_fire: Callable[[pl.DataFrame], pl.Series],
+    on_fire: Callable[[pl.DataFrame], pl.DataFrame],
+    on_merge: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+    name: str = "custom",
+) -> Trigger:
+    """A trigger of your own: four hooks over frames with a row for each window that something happened to.
+
+    Frames have the columns of ``state`` (Int64, 0 for a new window), ``rows`` (that came or went in this epoch),
+    ``end``, ``watermark`` and ``processing_time`` (Int64, microseconds since 1970 UTC). The hooks must be
+    deterministic.
+
+    Args:
+        state: names of the columns that are kept for every window. With a column ``wake_at``, the window is
+            looked at again when processing time reaches it (0: not).
+        on_rows: rows came: returns the frame with new state.
+        should_fire: returns a Boolean column: the window speaks.
+        on_fire: it has spoken: returns the frame with new state. It then finishes: put it into ``repeat``.
+        on_merge: sessions became one, the state of the old ones is added up: returns the frame with new state.
+        name: what it is called in messages.
+    """
+    names = [state] if isinstance(state, str) else list(state)
+    if isinstance(state, str) or not all(isinstance(name, str) for name in names):
+        raise PlanError(f"custom_trigger: state={state!r}; give the names of columns in a list")
+    if taken := [name for name in names if name in KNOWN_TO_HOOKS]:
+        raise PlanError(
+            f"custom_trigger: state {listed(taken)} is given to the hooks anyway; choose another name"
+        )
+    hooks = {"on_rows": on_rows, "should_fire": should_fire, "on_fire": on_fire, "on_merge": on_merge}
+    for hook, function in hooks.items():
+        if not callable(function) and not (hook == "on_merge" and function is None):
+            raise PlanError(
+                f"custom_trigger: {hook}={function!r} cannot be called; give a function of one frame"
+            )
+    return Custom(name, tuple(names), on_rows, should_fire, on_fire, on_merge)
+
+
+@tagged("views.triggers:any_of")
+def any_of(*parts: Trigger) -> Trigger:
+    """Speak once, when one of the parts would."""
+    return AnyOf(_parts("any_of", parts))
+
+
+@tagged("views.triggers:all_of")
+def all_of(*parts: Trigger) -> Trigger:
+    """Speak once, when each of the parts would, or would have before."""
+    return AllOf(_parts("all_of", parts))
+
+
+@tagged("views.triggers:sequence")
+def sequence(*parts: Trigger) -> Trigger:
+    """The parts one after the other, each until it finishes.
+
+    Raises:
+        PlanError: a part that never finishes has others behind it.
+    """
+    known = _parts("sequence", parts)
+    for number, part in enumerate(known[:-1]):
+        if not finishes(part):
+            raise PlanError(
+                f"sequence: part {number + 1}, {part}, never finishes, so that what stands behind it is never asked; "
+                "end it with until(...), or leave out repeat(...)"
+            )
+    return Sequence(known)
+
+
+@tagged("views.triggers:repeat")
+def repeat(part: Trigger) -> Trigger:
+    """The part again and again."""
+    return Repeat(_trigger("repeat", part))
+
+
+@tagged("views.triggers:until")
+def until(part: Trigger, end: Trigger) -> Trigger:
+    """The part until ``end`` would speak, which then does, and both are over."""
+    return Until(_trigger("until", part), _trigger("until", end))
+
+
+def in_words(trigger: Trigger) -> str:
+    """A trigger as it is written, for plans.
+
+    >>> in_words(after_watermark(early=every("1m"), late=each_row()))
+    'after_watermark(early=every 1m, late=each row)'
+    """
+    match trigger:
+        case EveryEpoch():
+            return "every epoch"
+        case AfterWatermark(early, late):
+            parts = [f"{name}={in_words(part)}" for name, part in (("early", early), ("late", late)) if part]
+            return f"after_watermark({', '.join(parts)})"
+        case Repeat(AtPeriod() as part):
+            return in_words(part).replace("at_period", "every")
+        case Repeat(AfterCount(1)):
+            return "each row"
+        case Repeat(part):
+            return f"repeat({in_words(part)})"
+        case AtPeriod(period, aligned_to):
+            return f"at_period {spelled(period)}" + (f" from {spelled(aligned_to)}" if aligned_to else "")
+        case AfterCount(count):
+            return f"after_count({count})"
+        case AfterSum(input, limit):
+            return f"after_bytes({limit}, {input})"
+        case Punctuation(input):
+            return f"punctuation({input})"
+        case Pattern(start, stop):
+            return f"pattern({start}, {stop})"
+        case AfterPercentile(share):
+            return f"after_percentile({share:g})"
+        case Signal():
+            return "signal()"
+        case Custom(name):
+            return f"custom_trigger {name}"
+        case AnyOf(parts):
+            return f"any_of({', '.join(map(in_words, parts))})"
+        case AllOf(parts):
+            return f"all_of({', '.join(map(in_words, parts))})"
+        case Sequence(parts):
+            return f"sequence({', '.join(map(in_words, parts))})"
+        case Until(part, end):
+            return f"until({in_words(part)}, {in_words(end)})"
+
+
+def _column(where: str, column: Any) -> str:
+    if not isinstance(column, str):
+        raise PlanError(
+            f"{where}: {column!r} is no name of a column; compute the column first with .with_columns(...)"
+        )
+    return column
+
+
+def _parts(where: str, parts: tuple[Any, ...]) -> tuple[Trigger, ...]:
+    if not parts:
+        raise PlanError(f"{where}: there is no part; give at least one trigger")
+    return tuple(_trigger(where, part) for part in parts)
+
+
+def _trigger(where: str, part: Any) -> Trigger:
+    if not isinstance(part, Trigger):
+        raise PlanError(
+            f"{where}: {part!r} is no trigger; there are every, after_watermark, after_count and others"
+        )
+    return part

@@ -1,0 +1,272 @@
+"""How event time moves on: the watermarks that a source can have.
+
+A watermark W says that no more rows with an event time below W are expected. It never moves back. A wrong one changes
+when results are spoken, and never the final results within the allowed lateness.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.tags import tagged
+from evercurrent.core.eventtime.watermarks.by_partition import ByPartition
+from evercurrent.core.eventtime.watermarks.custom import Custom, WatermarkFunction
+from evercurrent.core.eventtime.watermarks.kinds import (
+    BehindProcessingTime,
+    BoundedDelay,
+    ByHand,
+    IngressTime,
+    Perfect,
+    Punctuated,
+    Watermark,
+)
+from evercurrent.core.eventtime.watermarks.percentile import Percentile
+
+Duration = str | timedelta
+"""A length of time: text as polars spells it ("10m", "1h30m"), or a ``timedelta``."""
+
+CONSTRUCTORS = (
+    "ascending(), bounded_delay('10m'), perfect(), behind_processing_time('10s'), ingress_time(), "
+    "by_partition('column', ...), percentile_watermark(0.9), punctuated('column') and custom_watermark(function)"
+)
+
+BY_HAND = ByHand()
+"""The watermark of a source that declares none: moved by ``push(..., watermark=...)`` and ``advance`` only."""
+
+
+@tagged("views.watermarks:ascending")
+def ascending(*, future_limit: Duration | None = None) -> Watermark:
+    """Rows come in order: the watermark is the highest event time so far. A row behind it is late.
+
+        W = highest event time
+
+    Args:
+        future_limit: rows dated more than this after the processing time of their batch do not move the watermark:
+            one wrong clock would otherwise make everything late. They are kept, and counted.
+
+    >>> ascending() == bounded_delay("0s")
+    True
+    """
+    return BoundedDelay(0, future_limit=_limit("ascending", future_limit))
+
+
+@tagged("views.watermarks:bounded_delay")
+def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> Watermark:
+    """Rows come at most ``delay`` out of order.
+
+        W = highest event time - delay
+
+    Args:
+        delay: how far the watermark stays behind the highest event time.
+        future_limit: see ``ascending``.
+
+    Raises:
+        PlanError: a delay that is no length of time, or negative.
+    """
+    return BoundedDelay(
+        microseconds("bounded_delay()", delay), future_limit=_limit("bounded_delay", future_limit)
+    )
+
+
+@tagged("views.watermarks:perfect")
+def perfect(*, future_limit: Duration | None = None) -> Watermark:
+    """Rows are known to come in order: as ``ascending``, but a batch with a row behind the watermark is refused whole.
+
+    Retractions may be behind it. Rows are held against the watermark before their batch, so inside a batch they may
+    stand in any order.
+
+    Args:
+        future_limit: see ``ascending``.
+    """
+    return Perfect(future_limit=_limit("perfect", future_limit))
+
+
+@tagged("views.watermarks:behind_processing_time")
+def behind_processing_time(delay: Duration) -> Watermark:
+    """The watermark follows processing time, whatever the rows say; it moves in every epoch.
+
+        W = processing time of the epoch - delay
+
+    Raises:
+        PlanError: a delay that is no length of time, or negative.
+    """
+    return BehindProcessingTime(microseconds("behind_processing_time()", delay))
+
+
+@tagged("views.watermarks:ingress_time")
+def ingress_time() -> Watermark:
+    """Event time is when a row was taken in: the column is stamped with the processing time of the batch.
+
+        W = processing time of the epoch, and no row is ever late
+
+    Pushed rows need not have the column. The source must be of kind "append".
+    """
+    return IngressTime()
+
+
+@tagged("views.watermarks:by_partition")
+def by_partition(
+    column: str,
+    inner: Watermark | None = None,
+    *,
+    idle_after: Duration | None = "5m",
+    at_least: int = 1,
+    limit: int = 10_000,
+    future_limit: Duration | None = None,
+) -> Watermark:
+    """A watermark for each value of a column, and the least of them for the source.
+
+        W = least watermark of the partitions that are not idle
+
+    A partition is idle when no row of it came for ``idle_after`` of processing time; it is back with its next row,
+    and what it then has behind W is late. While all are idle, those seen last hold W.
+
+    Args:
+        column: the column that names the partition; null is a partition too.
+        inner: the watermark of each: ``bounded_delay(...)``, ``ascending()`` (by default) or ``punctuated(...)``.
+        idle_after: None: a partition is never idle, and one that stops holds W for ever.
+        at_least: W stands still until so many partitions have been seen. What is in the first batch is otherwise
+            all that is known, and a partition whose first rows come later may find them late.
+        limit: with more partitions that are not idle, the batch is refused. Cost of an epoch: its rows and all
+            partitions.
+        future_limit: see ``ascending``. Such rows do not make their partition known or awake either.
+
+    Raises:
+        PlanError: another inner watermark, an idle time or number that is not above 0.
+    """
+    where = "by_partition()"
+    if not isinstance(column, str):
+        raise PlanError(f"{where}: column= is {column!r}; give the name of a column")
+    within = ascending() if inner is None else inner
+    if not isinstance(within, BoundedDelay | Punctuated):
+        raise PlanError(
+            f"{where}: inner= is {inner!r}; each partition can have bounded_delay(...), ascending() or punctuated(...), "
+            "as these follow from the highest event time of its rows"
+        )
+    if within.future_limit is not None:
+        raise PlanError(f"{where}: give future_limit= to by_partition(), not to the inner watermark")
+    return ByPartition(
+        column,
+        within,
+        None if idle_after is None else microseconds(f"{where}: idle_after", idle_after, zero=False),
+        _count(f"{where}: at_least", at_least),
+        _count(f"{where}: limit", limit),
+        future_limit=_limit("by_partition", future_limit),
+    )
+
+
+@tagged("views.watermarks:percentile_watermark")
+def percentile_watermark(
+    share: float, *, window: int = 1000, at_least: int = 1, future_limit: Duration | None = None
+) -> Watermark:
+    """Stay behind so far that a share of the rows is on time, judged by the last ones; stragglers hold nothing back.
+
+        lag of a row = highest event time up to and with this row - its own event time
+        W = highest event time - the least lag that ``share`` of the last ``window`` rows did not exceed
+
+    For abuse detection and the like, where an answer about 90 % of the rows beats one about all of them later
+    (Dataflow Model, section 2.3). Rows count in the order of their batch; the estimate is made once per epoch, so
+    small batches see more of its ups, and the watermark keeps them.
+
+    Args:
+        share: above 0, at most 1; with 1.0 no row of the last ``window`` would have been late.
+        window: how many rows the estimate looks back.
+        at_least: W stands still until so many rows have come: the first few say little.
+        future_limit: see ``ascending``.
+
+    Raises:
+        PlanError: a share or number out of range.
+    """
+    where = "percentile_watermark()"
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise PlanError(f"{where}: {share!r} is no share of rows; give more than 0 and at most 1, as in 0.9")
+    window, at_least = _count(f"{where}: window", window), _count(f"{where}: at_least", at_least)
+    if at_least > window:
+        raise PlanError(
+            f"{where}: at_least={at_least} rows never stand in a window of {window}; raise window="
+        )
+    return Percentile(
+        float(share), window, at_least, future_limit=_limit("percentile_watermark", future_limit)
+    )
+
+
+@tagged("views.watermarks:punctuated")
+def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermark:
+    """Some rows are promises that nothing before them is missing: those in which a Boolean column is true.
+
+        W = highest event time of the rows in which the column is true
+
+    Args:
+        column: a Boolean column of the source; null is false.
+        future_limit: see ``ascending``.
+    """
+    if not isinstance(column, str):
+        raise PlanError(f"punctuated(): column= is {column!r}; give the name of a Boolean column")
+    return Punctuated(column, future_limit=_limit("punctuated", future_limit))
+
+
+@tagged("views.watermarks:custom_watermark")
+def custom_watermark(
+    function: WatermarkFunction, *, state: Any = None, future_limit: Duration | None = None
+) -> Watermark:
+    """A function of yours says where the watermark stands.
+
+        function(state, rows, processing_time) -> (new state, watermark)
+
+    It is called once in every epoch, with or without rows. ``rows`` are the rows added, without retractions and
+    without those beyond ``future_limit``; the watermark is a datetime, ``END_OF_TIME``, or None for "nothing new".
+    It must not move back, and must be a function of its arguments alone: no clock, no random number. A replay calls
+    it again.
+
+    Args:
+        function: what is called. Two such watermarks are never equal.
+        state: what it is given first. The state is copied before each call, so keep it small.
+        future_limit: see ``ascending``.
+
+    Raises:
+        PlanError: not a function. ``InputError`` at push, if the function raises or moves back.
+    """
+    if not callable(function):
+        raise PlanError(
+            f"custom_watermark(): {function!r} is no function; give one of (state, rows, processing time)"
+        )
+    return Custom(function, state, future_limit=_limit("custom_watermark", future_limit))
+
+
+def declared_watermark(
+    where: str, watermark: Any, schema: pl.Schema, event_time: str | None, *, appends: bool
+) -> Watermark | None:
+    """What a source's ``watermark=`` means; None for a source without event time.
+
+    Raises:
+        PlanError: it is no watermark, it needs a column of event time, or the columns do not suit it.
+    """
+    if watermark is None:
+        return None if event_time is None else BY_HAND
+    if not isinstance(watermark, Watermark):
+        hint = ""
+        if isinstance(watermark, str | timedelta):
+            hint = f"; for a delay: bounded_delay({watermark!r})"
+        raise PlanError(f"{where}: watermark={watermark!r} is none; there are {CONSTRUCTORS}{hint}")
+    if event_time is None:
+        raise PlanError(
+            f"{where}: a watermark tells how far event time is complete, and the source has none; "
+            "name its column with event_time="
+        )
+    watermark.require(where, schema, appends=appends)
+    return watermark
+
+
+def _limit(name: str, limit: Duration | None) -> int | None:
+    return None if limit is None else microseconds(f"{name}(): future_limit", limit)
+
+
+def _count(where: str, count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise PlanError(f"{where}={count!r}; give a whole number above 0")
+    return count

@@ -1,0 +1,406 @@
+"""The four questions of the Dataflow Model as calls on a collection: what is checked, and what they add to the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeGuard
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import listed, require_columns
+from evercurrent.core.eventtime.panes.panes import PANE_INFO, Mode
+from evercurrent.core.eventtime.triggers.kinds import (
+    AfterSum,
+    Pattern,
+    Punctuation,
+    Trigger,
+    every_part,
+    finishes,
+    finishes_on_time,
+    waits_for_watermark_only,
+)
+from evercurrent.core.eventtime.watermarks.kinds import IngressTime
+from evercurrent.core.eventtime.windows.kinds import (
+    Count,
+    Custom,
+    Fixed,
+    Given,
+    Global,
+    LastRows,
+    Sessions,
+    Window,
+)
+from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
+from evercurrent.core.group.aggregates import Additive, Aggregation, Column
+
+from ..expressions import Expression, output_schema
+from ..plan.plan import BOUNDS, EventTime, Input, Negate, Plan, PlanId, Stamp, WindowedGroup, Windowing
+from .aggregation import aggregation
+from .grouping import identity
+from .triggers import after_watermark
+
+STAMPS: tuple[Stamp, ...] = ("end", "start", "earliest", "latest", "watermark")
+MODES: dict[str, Mode] = {
+    "discarding": "discarding",
+    "accumulating": "accumulating",
+    "retracting": "retracting",
+}
+HELD = "held:"
+"""Column of the instants at which rows hold the watermark, for panes that are dated by their earliest row."""
+
+
+def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: object) -> Windowing:
+    """The answer to "where": these windows, panes dated by ``stamp``.
+
+    Raises:
+        PlanError: no window, no event time, event time and ingress time mixed, an unknown stamp.
+    """
+    schema, event_time = plan[place].schema, plan[place].event_time
+    if window is None:
+        require_bounds(where, schema)
+        window = Given()
+    if not isinstance(window, Window):
+        raise PlanError(
+            f"{where}: {window!r} is no window; there are fixed, sliding, sessions, calendar, global_window and others"
+        )
+    if stamp not in STAMPS:
+        raise PlanError(f"{where}: unknown timestamp={stamp!r}; there are {listed(STAMPS)}")
+    if event_time is None and not isinstance(window, Global | Given | Custom):
+        raise PlanError(
+            f"{where}: there is no event time; declare the source with event_time=, keep that column, or name "
+            "another with .with_event_time(...)"
+        )
+    _forbid_mixed_times(where, plan, place)
+    return Windowing(window, stamp)
+
+
+def require_bounds(where: str, schema: pl.Schema) -> None:
+    """Check that the columns of window bounds are there."""
+    if missing := [name for name in BOUNDS if name not in schema]:
+        raise PlanError(
+            f"{where}: column {listed(missing)} is not there, so there are no windows to go on with; "
+            "group by windows upstream and keep their bounds, or give a window"
+        )
+    for name in BOUNDS:
+        dtype = schema[name]
+        if not (isinstance(dtype, pl.Datetime) and dtype.time_unit == "us"):
+            raise PlanError(
+                f"{where}: column {name!r} is {dtype}; bounds of windows are pl.Datetime('us'): cast it"
+            )
+
+
+def _forbid_mixed_times(where: str, plan: Plan, place: PlanId) -> None:
+    timed = [source for source in plan.sources_of(place) if source.watermark is not None]
+    ingress = [source.name for source in timed if isinstance(source.watermark, IngressTime)]
+    event = [source.name for source in timed if not isinstance(source.watermark, IngressTime)]
+    if ingress and event:
+        raise PlanError(
+            f"{where}: rows of {listed(ingress)} are dated by their arrival, those of {listed(event)} by their event time; "
+            "a window over both means nothing. Declare all of them with ingress_time(), or none"
+        )
+
+
+def triggered(
+    where: str,
+    known: Windowing,
+    schema: pl.Schema,
+    trigger: object,
+    early: object,
+    late: object,
+    always: bool,
+) -> Windowing:
+    """The answer to "when".
+
+    Raises:
+        PlanError: no trigger, a column that is missing or of a wrong type, both forms at once.
+    """
+    if trigger is not None and not (early is None and late is None):
+        raise PlanError(f"{where}: give a trigger, or early= and late=, not both")
+    if trigger is None and early is None and late is None:
+        raise PlanError(f"{where}: no trigger is given; give one, or early= and late=")
+    if trigger is None:
+        trigger = after_watermark(early, late)  # type: ignore[arg-type]
+    if not isinstance(trigger, Trigger):
+        raise PlanError(
+            f"{where}: {trigger!r} is no trigger; there are every, after_watermark, after_count and others"
+        )
+    trigger_inputs(where, schema, trigger)
+    return replace(known, trigger=trigger, always=bool(always))
+
+
+def trigger_inputs(where: str, schema: pl.Schema, trigger: Trigger) -> tuple[Column, ...]:
+    """The columns that a trigger adds up, computed row by row.
+
+    Raises:
+        PlanError: a column that is missing or of a wrong type.
+    """
+    found: dict[str, Column] = {}
+    for part in every_part(trigger):
+        match part:
+            case AfterSum(input):
+                found[input] = _summed(where, schema, input)
+            case Punctuation(input):
+                found[input] = _flag(where, schema, input)
+            case Pattern(start, stop):
+                found |= {start: _flag(where, schema, start), stop: _flag(where, schema, stop)}
+            case _:
+                pass
+    return tuple(found.values())
+
+
+def _summed(where: str, schema: pl.Schema, name: str) -> Column:
+    require_columns(where, schema, [name])
+    column, dtype = pl.col(name), schema[name]
+    if dtype == pl.String:
+        column = column.str.len_bytes()
+    elif dtype == pl.Binary:
+        column = column.bin.size()
+    elif not dtype.is_integer():
+        raise PlanError(
+            f"{where}: column {name!r} is {dtype}; bytes are counted of texts, or of whole numbers"
+        )
+    return Column(TRIGGER_INPUT + name, column.cast(pl.Int64).fill_null(0))
+
+
+def _flag(where: str, schema: pl.Schema, name: str) -> Column:
+    require_columns(where, schema, [name])
+    if schema[name] != pl.Boolean:
+        raise PlanError(f"{where}: column {name!r} is {schema[name]}; a trigger wants a Boolean column there")
+    return Column(TRIGGER_INPUT + name, pl.col(name).fill_null(False).cast(pl.Int64))
+
+
+def refined(where: str, known: Windowing, mode: object, regroup: bool) -> Windowing:
+    """The answer to "how do refinements relate".
+
+    Raises:
+        PlanError: an unknown mode.
+    """
+    if not isinstance(mode, str) or mode not in MODES:
+        raise PlanError(f"{where}: unknown mode {mode!r}; there are {listed(MODES)}")
+    if regroup and mode != "accumulating":
+        raise PlanError(
+            f"{where}: allow_regrouping= goes with accumulating panes; {mode} ones may be regrouped anyway"
+        )
+    return replace(known, mode=MODES[mode], regroups=bool(regroup))
+
+
+def windowed_group(
+    where: str,
+    plan: Plan,
+    place: PlanId,
+    known: Windowing,
+    keys: tuple[Column, ...],
+    aggs: tuple[object, ...],
+    named_aggs: Mapping[str, object],
+) -> tuple[WindowedGroup, pl.Schema, EventTime | None]:
+    """The operation of ``group_by(keys).agg(...)`` over windows, its columns, and the event time of its panes.
+
+    Raises:
+        PlanError: a trigger that would lose rows or never speak, names that are taken, missing window bounds.
+    """
+    schema, event_time = plan[place].schema, plan[place].event_time
+    keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
+    is_global = isinstance(known.window, Global)
+    if not is_global:
+        require_bounds(where, schema)
+    check_trigger(where, plan, place, known)
+    if depends_on_key(known.window) and known.lateness is not None:
+        raise PlanError(
+            f"{where}: these windows depend on all rows of their key, so that none can be forgotten; leave out "
+            ".lateness(...), or use fixed, sliding, calendar or session windows"
+        )
+    _check_discarding(where, plan, place, known)
+    _forbid_counts_below_zero(where, plan, place, known)
+    stamped, dated = _stamped(where, schema, event_time, known)
+    names = tuple(key.name for key in keys)
+    bounds = () if is_global else BOUNDS
+    if taken := [name for name in (*names, *named_aggs) if name in bounds]:
+        raise PlanError(f"{where}: {listed(taken)} is the name of a window bound; choose another name")
+    inside = schema
+    if known.stamp == "earliest" and not is_global:
+        inside = pl.Schema({**schema, HELD: schema["window_end"]})
+    compiled = aggregation(
+        where, inside, (*names, *bounds), aggs, {**named_aggs, **stamped},
+        None if event_time is None else event_time.column,
+    )  # fmt: skip
+    _check_differences(where, plan, place, known, compiled)
+    key_types = output_schema(schema, keys, where) if keys else pl.Schema()
+    columns = {**key_types, **{name: schema[name] for name in bounds}, **compiled.schema}
+    if known.stamp == "watermark":
+        columns |= {_dated_by(where, schema, event_time): pl.Datetime("us", _zone(schema, event_time))}
+    if known.info:
+        if taken := [name for name in PANE_INFO if name in columns]:
+            raise PlanError(f"{where}: {listed(taken)} is a column of the pane information; rename yours")
+        columns |= PANE_INFO
+    inputs = trigger_inputs(where, schema, known.trigger)
+    operation = WindowedGroup(
+        names,
+        identity(keys, compiled),
+        known,
+        event_time or EventTime("window_end", -1),
+        tuple((column.name, Expression(column.expr)) for column in inputs),
+        keys,
+        compiled,
+        inputs,
+    )
+    return operation, pl.Schema(columns), dated
+
+
+def _stamped(
+    where: str, schema: pl.Schema, event_time: EventTime | None, known: Windowing
+) -> tuple[dict[str, pl.Expr], EventTime | None]:
+    """The aggregate that dates a pane, if it takes one, and where its event time then stands."""
+    is_global = isinstance(known.window, Global)
+    if known.stamp == "end":
+        return {}, None if is_global else EventTime("window_end", -1)
+    if known.stamp == "start":
+        return {}, None if is_global else EventTime("window_start")
+    name = _dated_by(where, schema, event_time)
+    if known.stamp == "watermark":
+        return {}, EventTime(name)
+    column = pl.col(name)
+    if known.stamp == "earliest":
+        stamped = column.min() if is_global else pl.col(HELD).min()
+        return {name: stamped}, EventTime(name)
+    return {name: column.max()}, EventTime(name)
+
+
+def _dated_by(where: str, schema: pl.Schema, event_time: EventTime | None) -> str:
+    if event_time is None or event_time.column not in schema or event_time.shift:
+        raise PlanError(
+            f"{where}: panes are to be dated by a column of event time, and there is none; use timestamp='end'"
+        )
+    return event_time.column
+
+
+def _zone(schema: pl.Schema, event_time: EventTime | None) -> str | None:
+    dtype = schema[event_time.column] if event_time is not None else None
+    return dtype.time_zone if isinstance(dtype, pl.Datetime) else None
+
+
+def check_trigger(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
+    """Check that the trigger will speak, and goes on as long as rows may come.
+
+    Raises:
+        PlanError: it would never speak, or finish while rows may still come.
+    """
+    trigger = known.trigger
+    sources = [source for source in plan.sources_of(place) if not source.bounded]
+    if isinstance(known.window, Global) and waits_for_watermark_only(trigger) and sources:
+        raise PlanError(
+            f"{where}: the trigger waits for the end of the global window, and {listed(source.name for source in sources)} "
+            "does not end, so it would never speak; give early=, another trigger, or declare the source bounded=True"
+        )
+    if finishes(trigger) and not (finishes_on_time(trigger) and known.lateness == 0):
+        way = (
+            "give late= for the rows that come after the watermark, or .lateness('0s') to have none of them"
+            if finishes_on_time(trigger)
+            else "put it into repeat(...)"
+        )
+        raise PlanError(
+            f"{where}: the trigger finishes, and rows that come after that would never be spoken; {way}"
+        )
+
+
+def _check_discarding(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
+    if known.mode != "discarding" or not isinstance(known.window, Sessions | Custom):
+        return
+    if plan.may_retract(place):
+        raise PlanError(
+            f"{where}: discarding panes of windows that merge forget their rows, and rows may be taken back here, "
+            "which can split such a window; use .accumulate('retracting')"
+        )
+
+
+def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
+    """Check that windows that are made of rows, or dated by them, are not asked of rows that stand less than zero times.
+
+    Of a trusted source this is not known before such a row comes: the epoch is refused then.
+    """
+    is_dated_by_rows = known.stamp in ("earliest", "latest")
+    if not (isinstance(known.window, Sessions) or depends_on_key(known.window) or is_dated_by_rows):
+        return
+    certain = [at for at in plan.below_zero_by(place) if not isinstance(plan[at].operation, Input)]
+    if not certain:
+        return
+    node = plan[certain[0]]
+    origin = plan.name_of(node.inputs[0])
+    if isinstance(node.operation, Negate):
+        reason = f"minus or negate takes off rows of {origin}, whether they are there or not"
+    else:
+        reason = f"late rows of {origin} may be retractions of rows that were in time"
+    what = (
+        f"panes with timestamp={known.stamp!r} are dated by"
+        if is_dated_by_rows
+        else "these windows are made of"
+    )
+    raise PlanError(
+        f"{where}: a row may stand less than zero times here, as {reason}; {what} the rows that are there, and such a row "
+        "is not. Put .unique() before .window(...): each row that is there, once. Or leave rows out with .filter(...) or "
+        ".join(..., how='anti') instead of taking them off, or count them: .group_by(every column).agg(n=pl.len())"
+        ".filter(pl.col('n') > 0).with_event_time(...)"
+    )
+
+
+def _check_differences(
+    where: str, plan: Plan, place: PlanId, known: Windowing, compiled: Aggregation
+) -> None:
+    """Check that what went can be taken off a pane that has forgotten it."""
+    if known.mode != "discarding" or not plan.may_retract(place):
+        return
+    linear = {
+        aggregate.output
+        for aggregate in compiled.aggregates
+        if isinstance(aggregate, Additive) and aggregate.kind in ("len", "count", "null_count", "sum")
+    }
+    if others := [column.name for column in compiled.finished if column.copies not in linear]:
+        raise PlanError(
+            f"{where}: {listed(others)}: discarding panes forget their rows, and of rows that may be taken back later they "
+            "can tell sums and counts only, as differences; use .accumulate('retracting')"
+        )
+
+
+def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
+    """Check that no accumulating panes are grouped again: each of them holds what those before it held.
+
+    Raises:
+        PlanError: they are.
+    """
+    repeats = plan.counts_again(place)
+    if repeats is not None:
+        raise PlanError(
+            f"{where}: {plan.name_of(repeats)} speaks in accumulating panes, each of which holds what those before it "
+            "held: grouped again they would count twice. Use .latest(), the last pane of each window, or "
+            ".accumulate('retracting'), or insist with .accumulate('accumulating', allow_regrouping=True)"
+        )
+
+
+def require_time(where: str, name: str, dtype: pl.DataType) -> None:
+    """Check that a column may be event time."""
+    if not (dtype == pl.Date or isinstance(dtype, pl.Datetime)):
+        raise PlanError(f"{where}: event_time column {name!r} is {dtype}; use pl.Datetime('us')")
+
+
+def shifted_by_key(window: Window) -> bool:
+    """Whether the windows can only be told once the key is known."""
+    return isinstance(window, Fixed) and window.shifted_by_key
+
+
+def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
+    """Whether the windows of a row depend on the other rows of its key, sessions aside."""
+    return isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge is not None)
+
+
+def forbid_unused_answers(where: str, known: Windowing | None) -> None:
+    """Check that a trigger, a mode or a lateness was followed by the grouping that it is for.
+
+    Raises:
+        PlanError: it was not, and would change nothing.
+    """
+    if known is not None and known != Windowing(known.window, known.stamp):
+        raise PlanError(
+            f"{where}: .trigger(...), .accumulate(...), .lateness(...) and .with_pane_info() are about the grouping that "
+            "follows, and none follows; put them before .group_by(...).agg(...)"
+        )

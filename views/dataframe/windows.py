@@ -1,0 +1,253 @@
+"""Where in event time, as users say it: what goes into ``collection.window(...)``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import polars as pl
+
+from evercurrent.core.data.calendar_days import calendar_step
+from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.instants import spelled
+from evercurrent.core.data.tags import tagged
+from evercurrent.core.eventtime.windows.kinds import (
+    Assignment,
+    Calendar,
+    Count,
+    Custom,
+    Fixed,
+    Given,
+    Global,
+    LastRows,
+    Sessions,
+    Sliding,
+    Window,
+)
+
+Length = str | timedelta
+"""A length of time: "2m", "1h30m", "500ms", or a timedelta."""
+
+MOST_COPIES = 1_000_000
+"""A row may be in so many sliding windows: more are a slip of the pen, and would fill the memory."""
+
+
+@tagged("views.windows:fixed")
+def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = False) -> Fixed:
+    """Windows of one size, side by side; also called tumbling.
+
+        start = t - (t - offset) mod size,   end = start + size
+
+    Args:
+        size: the length of a window, above zero.
+        offset: where windows begin, counted from 1970-01-01 UTC; any length, taken modulo the size.
+        shifted_by_key: shift the windows of each key by a part of the size that depends on the key alone, so that
+            not all of them close at once. The shift is the same in every process.
+
+    Raises:
+        PlanError: a size that is not above zero, or no length of time.
+
+    >>> fixed("2m")
+    Fixed(size=120000000, offset=0, shifted_by_key=False)
+    >>> described(fixed("1h", offset="15m"))
+    'fixed windows of 1h from 15m on'
+    """
+    length = microseconds("fixed: size", size, zero=False)
+    return Fixed(length, microseconds("fixed: offset", offset, negative=True) % length, bool(shifted_by_key))
+
+
+@tagged("views.windows:sliding")
+def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sliding:
+    """Windows of one size that start once a period: a row is in each of them that holds its event time.
+
+        all [s, s + size) with s = offset mod every and s <= t < s + size
+
+    The size need not be a multiple of the period. With a period above the size there are gaps: rows in them are in no
+    window. Each row costs ``size / every`` rows.
+
+    Raises:
+        PlanError: a size or period that is not above zero, or no length of time; more than a million windows a row.
+
+    >>> described(sliding("10m", every="5m"))
+    'sliding windows of 10m every 5m'
+    >>> sliding("10m", every="0s")
+    Traceback (most recent call last):
+    ...
+    evercurrent.core.data.errors.PlanError: sliding: every: '0s' is no time at all; give more than 0
+    """
+    length, period = (
+        microseconds("sliding: size", size, zero=False),
+        microseconds("sliding: every", every, zero=False),
+    )
+    if length // period > MOST_COPIES:
+        raise PlanError(
+            f"sliding: a row would be in {length // period:,} windows; the most are {MOST_COPIES:,}: give a longer"
+            " every or a shorter size"
+        )
+    return Sliding(length, period, microseconds("sliding: offset", offset, negative=True) % period)
+
+
+@tagged("views.windows:sessions")
+def sessions(gap: Length) -> Sessions:
+    """Rows of a key that are less than a gap apart: [first, last + gap). Rows exactly a gap apart are two sessions.
+
+    Raises:
+        PlanError: a gap that is not above zero, or no length of time.
+
+    >>> described(sessions("30m"))
+    'sessions with a gap of 30m'
+    """
+    return Sessions(microseconds("sessions: gap", gap, zero=False))
+
+
+@tagged("views.windows:calendar")
+def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
+    """Days, weeks from Monday, months, quarters or years, from midnight to midnight; a day may have 23 or 25 hours.
+
+    Args:
+        every: "1d", "1w", "1mo", "1q" or "1y", or several, which are counted from 1970-01-01 and weeks from
+            1970-01-05, as ``dt.truncate`` of polars does.
+        time_zone: whose midnights; those of the column of event time where none is given, and UTC where it has none.
+
+    Raises:
+        PlanError: no such step, an unknown time zone.
+
+    >>> described(calendar("1d", time_zone="Europe/Berlin"))
+    'calendar windows of 1d in Europe/Berlin'
+    >>> calendar("12h")
+    Traceback (most recent call last):
+    ...
+    evercurrent.core.data.errors.PlanError: calendar: every is '12h'; give days, weeks, months, quarters or years, as '1d', '2w', '1mo', '1q', '1y'; for windows of hours take fixed(...)
+    """
+    try:
+        calendar_step(every)
+    except (ValueError, TypeError):
+        raise PlanError(
+            f"calendar: every is {every!r}; give days, weeks, months, quarters or years, as '1d', '2w', '1mo', '1q',"
+            " '1y'; for windows of hours take fixed(...)"
+        ) from None
+    if time_zone is not None:
+        _require_time_zone(time_zone)
+    return Calendar(every, time_zone)
+
+
+@tagged("views.windows:global_window")
+def global_window() -> Global:
+    """One window for all of time: it ends with the last row. It adds no columns.
+
+    >>> described(global_window())
+    'the global window'
+    """
+    return Global()
+
+
+@tagged("views.windows:count_window")
+def count_window(rows: int) -> Count:
+    """The rows of a key in order of event time, then of the whole row, so many at a time; the last may have less.
+
+        window_start = first event time,   window_end = last event time + 1 us
+
+    A row that comes late or goes moves the rows after it by one place, and is corrected everywhere. Cost: all rows of
+    each key that changes.
+
+    Raises:
+        PlanError: not a whole number from 1.
+
+    >>> described(count_window(100))
+    'windows of 100 rows'
+    """
+    return Count(_number("count_window", rows))
+
+
+@tagged("views.windows:last_rows")
+def last_rows(rows: int) -> LastRows:
+    """The last rows of a key by event time, then by the whole row, so many of them; earlier ones are in no window.
+
+        window_start = first event time of these,   window_end = last event time + 1 us
+
+    Raises:
+        PlanError: not a whole number from 1.
+
+    >>> described(last_rows(10))
+    'the last 10 rows'
+    """
+    return LastRows(_number("last_rows", rows))
+
+
+@tagged("views.windows:custom_windows")
+def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custom:
+    """Windows of your own: which one each row is in, and which windows of a key become one.
+
+    Args:
+        assign: gets a frame of rows and returns, row by row, a frame of the same height with the columns
+            ``window_start`` and ``window_end``.
+        merge: gets a frame of the different windows of keys, with the columns of the key, ``window_start`` and
+            ``window_end``; those of a key stand together, by start and then by end. It returns a frame of the same
+            height with the bounds of the window that each has become. ``merge_overlapping``
+            of ``evercurrent`` makes one of windows that have an instant in common.
+
+    Both must depend on nothing but the frame: what a row gave is taken back by calling them again.
+
+    Raises:
+        PlanError: something that cannot be called.
+
+    >>> window = custom_windows(lambda rows: rows.select(window_start="opens", window_end="closes"))
+    >>> described(window)
+    'windows by <lambda>'
+    """
+    for what, function in (("assign", assign), ("merge", merge)):
+        if not (callable(function) or (what == "merge" and function is None)):
+            raise PlanError(
+                f"custom_windows: {what} is {function!r}; give a function from a frame to a frame with the columns"
+                " 'window_start' and 'window_end'"
+            )
+    return Custom(assign, merge)
+
+
+def described(window: Window) -> str:
+    """The windows in words, for labels and messages."""
+    match window:
+        case Global():
+            return "the global window"
+        case Fixed(size, offset, shifted_by_key):
+            return f"fixed windows of {spelled(size)}{_from(offset)}{', shifted by key' if shifted_by_key else ''}"
+        case Sliding(size, period, offset):
+            return f"sliding windows of {spelled(size)} every {spelled(period)}{_from(offset)}"
+        case Sessions(gap):
+            return f"sessions with a gap of {spelled(gap)}"
+        case Calendar(every, time_zone):
+            return f"calendar windows of {every}{f' in {time_zone}' if time_zone else ''}"
+        case Count(rows):
+            return f"windows of {rows} row{'s' if rows > 1 else ''}"
+        case LastRows(rows):
+            return f"the last {rows} rows" if rows > 1 else "the last row"
+        case Given():
+            return "the windows that are given"
+        case Custom(assign, merge):
+            merged = f", merged by {_named(merge)}" if merge else ""
+            return f"windows by {_named(assign)}{merged}"
+
+
+def _from(offset: int) -> str:
+    return f" from {spelled(offset)} on" if offset else ""
+
+
+def _named(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _number(where: str, rows: int) -> int:
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 2**31:
+        raise PlanError(f"{where}: the number of rows is {rows!r}; give a whole number from 1")
+    return rows
+
+
+def _require_time_zone(time_zone: str) -> None:
+    try:
+        if not time_zone:
+            raise ValueError(time_zone)
+        pl.Series([0]).cast(pl.Datetime("us")).dt.replace_time_zone(time_zone)
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        raise PlanError(
+            f"calendar: the time zone {time_zone!r} is unknown; give one of the tz database, as 'Europe/Berlin'"
+        ) from None

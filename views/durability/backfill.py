@@ -1,0 +1,252 @@
+"""Views that are declared when a checkpoint has gone on for long: filled from what is kept, as if they had always been there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.circuit.circuit import Circuit, NodeId
+from evercurrent.core.columns.kernels import stack
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.eventtime.panes.latest import LatestPanes
+from evercurrent.core.eventtime.panes.panes import Panes
+from evercurrent.core.eventtime.panes.unemitted import PendingRows
+from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
+from evercurrent.core.eventtime.watermarks.source_clock import Arrive
+from evercurrent.core.eventtime.windows.lateness import DropLate, HoldAt, KeepLateRows, RequireInTime
+from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.arrange import Materialize
+from evercurrent.core.state.ledger import Ledger
+
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..compiler.retained import RetainedRows
+from ..plan.plan import Input, Plan, PlanId
+from .plan_diff import lost_states
+from .plan_match import PlanMatch, state_ids
+
+TIMELY = (
+    Arrive, DropLate, HoldAt, LatestPanes, KeepLateRows, Panes, PendingRows, ReleaseInOrder, RequireInTime, TrackWindows,
+)  # fmt: skip
+"""Operators that depend on when rows come, of which the rows themselves say nothing."""
+
+Kept = Callable[[], Delta]
+"""Gives all that a node has said so far, added up."""
+
+
+def fill(
+    plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
+) -> dict[str, Delta]:
+    """Give the new states what they would hold had they always been there, and the new views their first delta.
+
+    States of what is declared as it was (``match.lost``) are computed in the same way, or nothing goes on.
+    ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources.
+    A node is computed from what is nearest upstream of it: a view or a grouping that is kept already, or else the
+    rows of sources. They go, all in one step, through a circuit of its own; from that the new states are taken.
+    Cost: the state of what is read, and what the new nodes make of it.
+
+    Returns:
+        All rows of each view in ``match.to_fill``, as the delta by which it comes to be.
+
+    Raises:
+        CheckpointError: a view cannot be filled, or a state of one that was there: a source does not keep its rows, or it
+            depends on when rows came. Nothing has changed.
+        InputError: a value cannot be computed. Nothing has changed.
+    """
+    if not match.to_fill and not match.lost:
+        return {}
+    filling = _Filling(plan, compiled, match, retained)
+    filling.require_fillable()
+    fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
+    said = filling.run(fresh.circuit)
+    filling.require_same(said)
+    _take(compiled, fresh, match, filling.stepped)
+    return {name: said[compiled.outputs[plan.views[name]]] for name in match.to_fill}
+
+
+def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[NodeId]) -> None:
+    """Make the states of the nodes that were computed those of the circuit."""
+    computed = {id(state) for node in stepped for state in fresh.circuit.nodes[node].states}
+    ours = state_ids(compiled)
+    for name, state in state_ids(fresh).items():
+        if name in match.new and id(state) in computed:
+            ours[name].restore(state.saved())
+
+
+class _Filling:
+    """What has to be computed for the new views of a circuit, and from what."""
+
+    def __init__(
+        self, plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
+    ) -> None:
+        self._plan = plan
+        self._compiled = compiled
+        self._circuit = compiled.circuit
+        self._match = match
+        self._names = {id(state): name for name, state in state_ids(compiled).items()}
+        self._sources = self._outputs_of_sources()
+        self._known = dict(self._kept_nodes())
+        self._known |= dict(self._kept_sources(retained))
+        self.stepped: set[NodeId] = set()
+        self._given: set[NodeId] = set()
+
+    def _outputs_of_sources(self) -> dict[NodeId, str]:
+        """Where the rows of each source come out."""
+        return {
+            self._compiled.outputs[PlanId(place)]: node.operation.name
+            for place, node in enumerate(self._plan.nodes)
+            if isinstance(node.operation, Input)
+        }
+
+    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, Kept]]:
+        """Sources whose rows are there, and those that have none yet."""
+        for node, name in self._sources.items():
+            if name in self._match.new_sources:
+                yield node, partial(Delta.empty, self._circuit.nodes[node].operator.schema)
+            elif name in retained and self._is_unchanged(retained[name].spine):
+                yield node, retained[name].changes
+
+    def _kept_nodes(self) -> Iterator[tuple[NodeId, Kept]]:
+        """Nodes whose rows can be read from what is there."""
+        for number, node in enumerate(self._circuit.nodes):
+            operator = node.operator
+            if not all(map(self._is_unchanged, node.states)):
+                continue
+            if isinstance(operator, Materialize):
+                rows = RetainedRows(operator.schema, operator.spine).changes
+                yield from ((NodeId(number), rows), (node.inputs[0], rows))
+            elif isinstance(operator, GroupBy) and not operator.forgets:
+                yield NodeId(number), partial(_rows_of, operator)
+
+    def _is_unchanged(self, state: State) -> bool:
+        return self._names[id(state)] in self._match.unchanged
+
+    def require_fillable(self) -> None:
+        """Find what has to be computed.
+
+        Raises:
+            CheckpointError: some of it cannot be.
+        """
+        said = []
+        for name in self._match.to_fill:
+            reasons: dict[str, None] = {}
+            place = self._plan.views[name]
+            # Of sources that are new no row has come, whenever it should have come.
+            is_empty = all(source.name in self._match.new_sources for source in self._plan.sources_of(place))
+            for node in (self._compiled.kept_at[name], self._compiled.outputs[place]):
+                self._need(node, reasons, is_empty=is_empty)
+            said += [f"- view {name!r} cannot be filled: {reason}" for reason in reasons]
+        if said and self._match.evolution is not None:
+            raise CheckpointError("\n".join(lost_states("the checkpoint", said, self._match)))
+        if said:
+            raise CheckpointError("\n".join(["views are new to the checkpoint:", *said]))
+        nodes = {name: NodeId(at) for at in range(len(self._circuit.nodes)) for name in self._states_of(at)}
+        missing = [
+            line for name, what in self._match.lost.items() for line in self._recompute(nodes[name], what)
+        ]
+        if missing:
+            raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
+
+    def _states_of(self, node: int) -> list[str]:
+        return [self._names[id(state)] for state in self._circuit.nodes[node].states]
+
+    def _recompute(self, number: NodeId, what: str) -> list[str]:
+        """Find what has to be computed for a state that is lost; say why it cannot be."""
+        node, reasons = self._circuit.nodes[number], dict[str, None]()
+        if not node.inputs:
+            reasons["it is made of rows as they came, and these are gone"] = None
+        elif isinstance(node.operator, TIMELY):
+            reasons[_depends_on_time(node.name)] = None
+        else:
+            self.stepped.add(number)
+            for source in (*node.inputs, *(NodeId(read) for read in node.placement.reads)):
+                self._need(source, reasons, is_empty=False)
+        return [f"- {what} is not there and cannot be computed: {reason}" for reason in reasons]
+
+    def require_same(self, said: Mapping[NodeId, Delta]) -> None:
+        """Check that what was computed anew gives the rows that are kept, where these are.
+
+        Raises:
+            CheckpointError: it gives others: names the view.
+        """
+        for name, place in self._plan.views.items():
+            output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
+            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._known:
+                continue
+            kept = self._known[kept_at]()
+            if len(_sum(said[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
+                missing = [f"- view {name!r}: the rows that are kept are not those that are computed anew"]
+                raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
+
+    def _need(self, wanted: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
+        """Take note of a node that has to be computed, and of all upstream that it takes; of reasons why it cannot be."""
+        waiting, seen = [wanted], set()
+        while waiting:
+            number = waiting.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            if number in self._known:
+                self._given.add(number)
+            elif number in self._sources:
+                reasons[_not_retained(self._sources[number])] = None
+            elif isinstance(self._circuit.nodes[number].operator, TIMELY) and not is_empty:
+                reasons[_depends_on_time(self._circuit.nodes[number].name)] = None
+            else:
+                self.stepped.add(number)
+                node = self._circuit.nodes[number]
+                waiting += (*node.inputs, *(NodeId(read) for read in node.placement.reads))
+
+    def run(self, circuit: Circuit) -> dict[NodeId, Delta]:
+        """Compute what is needed in a circuit that holds nothing; what each node has said in all.
+
+        The first epoch is the one before any input, in which a group of nothing has its row.
+        """
+        given = {number: self._known[number]() for number in self._given}
+        said: dict[NodeId, Delta] = {}
+        for epoch in (Epoch(0), Epoch(1)):
+            now = Now(epoch, datetime.fromtimestamp(0, UTC))
+            deltas: dict[NodeId, Delta] = {}
+            for number in sorted(self.stepped | self._given):
+                node = circuit.nodes[number]
+                if number in self.stepped:
+                    deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))
+                else:
+                    deltas[number] = given[number] if epoch else Delta.empty(node.operator.schema)
+            for state in circuit.states:
+                state.commit()
+            for number, delta in deltas.items():
+                said[number] = _sum(said[number], delta) if number in said else delta
+        return {number: delta.consolidate() for number, delta in said.items()}
+
+
+def _rows_of(grouping: GroupBy) -> Delta:
+    rows = grouping.contents()
+    return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
+
+
+def _sum(first: Delta, second: Delta) -> Delta:
+    if not len(first) or not len(second):
+        return first if len(first) else second
+    return Delta(stack([first.frame, second.frame]))
+
+
+def _not_retained(source: str) -> str:
+    return (
+        f"source {source!r} does not keep its rows, and those that came are gone. Build it on views that are there, or "
+        f"begin a new checkpoint with engine.source({source!r}, ..., retained=True) and push all rows into it"
+    )
+
+
+def _depends_on_time(node: str) -> str:
+    return (
+        f"it depends on when rows came ({node}), which the rows do not say. Leave out its trigger, lateness or order, "
+        "build it on views that are there, or begin a new checkpoint and push all rows into it"
+    )

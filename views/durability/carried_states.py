@@ -1,0 +1,181 @@
+"""States of a checkpoint under sources with other columns: what is as it was, and what is made anew of what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.circuit.circuit import Node, NodeId
+from evercurrent.core.circuit.protocol import Operator
+from evercurrent.core.columns.kernels import column_of_words, is_one_word, key_words
+from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
+from evercurrent.core.operators.sequenced import SequencedUpsert
+from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
+from evercurrent.core.state.run import Run, make_run
+from evercurrent.core.state.snapshot import NOTHING, Saved
+from evercurrent.core.state.spine import Spine
+
+from ..compiler.builder import Compiled
+from ..plan.plan import Input, Plan
+from ..plan.steadiness import steady_nodes
+from .evolution import EarlierPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarriedState:
+    """A state of now and the state of a checkpoint that it is made of; by which operators they are written."""
+
+    node: Node
+    state: State
+    before: Node
+    then: State
+    is_same: bool
+    """Whether its entries are what they were."""
+
+
+def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iterator[CarriedState]:
+    """All states that hold what they would hold had the columns always been those of now."""
+    steady = steady_nodes(plan, earlier.plan, earlier.places)
+    nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
+    seen: set[int] = set()
+    for place in sorted(steady.states):
+        asked, were = compiled.asked.get(place, []), earlier.compiled.asked.get(earlier.places[place], [])
+        pairs = list(zip(asked, were, strict=False)) if len(asked) == len(were) else []
+        if isinstance(plan[place].operation, Input):
+            pairs = _with_rows(pairs, compiled, earlier)
+        for number, before in pairs:
+            for carried in _of_nodes(nodes[number], others[before]):
+                if id(carried.state) not in seen:
+                    seen.add(id(carried.state))
+                    yield carried
+
+
+def _with_rows(
+    pairs: list[tuple[NodeId, NodeId]], compiled: Compiled, earlier: EarlierPlan
+) -> list[tuple[NodeId, NodeId]]:
+    """The nodes of a source; what counts its rows beside what keeps them, where its own state says nothing of them."""
+    nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
+    kept = next((before for _, before in pairs if isinstance(others[before].operator, Materialize)), None)
+    return [
+        (number, before)
+        if kept is None or not isinstance(nodes[number].operator, CheckRetractions)
+        else (number, kept)
+        for number, before in pairs
+    ]
+
+
+def _of_nodes(node: Node, before: Node) -> Iterator[CarriedState]:
+    for state, then in zip(node.states, before.states, strict=False):
+        if isinstance(state, Spine) and isinstance(then, Spine):
+            same = _is_same(node.operator, state, before.operator, then)
+            if same or _can_be_made(node.operator, state, before.operator, then):
+                yield CarriedState(node, state, before, then, same)
+        elif type(state) is type(then) and node.operator.schema == before.operator.schema:
+            yield CarriedState(node, state, before, then, True)
+
+
+def _is_same(operator: Operator, state: Spine, other: Operator, then: Spine) -> bool:
+    """Whether the entries of a state are, word by word, what they were."""
+    if type(operator) is not type(other) or not _has_same_words(operator, other):
+        return False
+    is_laid_out = list(state.layout.payload.items()) == list(then.layout.payload.items())
+    return is_laid_out and _sums(operator) == _sums(other)
+
+
+def _sums(operator: Operator) -> tuple[str, ...]:
+    return operator.kept_sums if isinstance(operator, GroupBy) else ()
+
+
+def _has_same_words(operator: Operator, other: Operator) -> bool:
+    now, then = (list(_key_types(each).values()) for each in (operator, other))
+    if now == then:
+        return True
+    are_numbers = all(dtype.is_integer() for dtype in (*now, *then))
+    return is_one_word(now) and is_one_word(then) and are_numbers
+
+
+def _key_types(operator: Operator) -> pl.Schema:
+    """The columns whose words the entries of an operator's state are kept by."""
+    match operator:
+        case GroupBy():
+            return operator.key_types
+        case Arrange() | KeyCounts() | Upsert() | SequencedUpsert():
+            return pl.Schema({name: operator.schema[name] for name in operator.key_columns.names})
+        case _:
+            return operator.schema
+
+
+def _can_be_made(operator: Operator, state: Spine, other: Operator, then: Spine) -> bool:
+    """Whether all that a state is made of stands in another one."""
+    if isinstance(operator, CheckRetractions) and isinstance(other, Materialize):
+        return True
+    if type(operator) is not type(other) or _sums(operator) != _sums(other):
+        return False
+    if _has_same_words(operator, other):
+        return isinstance(operator, Arrange | Upsert | SequencedUpsert)
+    match operator:
+        case Materialize() | GroupBy():
+            return True
+        case Arrange() | Upsert() | SequencedUpsert():
+            return set(operator.key_columns.names) <= set(state.layout.payload)
+        case _:
+            return False
+
+
+def converted(carried: CarriedState, where: str) -> Saved:
+    """A state made of what the one before holds, which is restored. Cost: that state.
+
+    Raises:
+        CheckpointError: a value does not fit the type of now.
+    """
+    assert isinstance(carried.then, Spine)
+    assert isinstance(carried.state, Spine)
+    run = carried.then.merged()
+    if not len(run):
+        return NOTHING
+    layout, operator = carried.state.layout, carried.node.operator
+    try:
+        payload = _payload(run, carried)
+    except LossyValueError as lossy:
+        raise CheckpointError(f"{where}: {carried.node.name}: {lossy} does not fit") from lossy
+    held = pl.DataFrame([payload.get_column(name) for name in layout.payload])
+    rows = key_words(held.get_columns(), len(run)) if layout.by_row else None
+    match operator:
+        case Materialize() | CheckRetractions():
+            keys = key_words(payload.select(list(operator.schema)).get_columns(), len(run))
+        case Arrange() | Upsert() | SequencedUpsert() if _has_same_words(operator, carried.before.operator):
+            keys = run.keys
+        case Arrange() | Upsert() | SequencedUpsert() | GroupBy():
+            keys = operator.key_columns.words(payload)
+        case _:
+            raise AssertionError(f"{operator} is not converted")
+    return Saved((make_run(layout, keys, held, run.sums, rows),), {})
+
+
+def _payload(run: Run, carried: CarriedState) -> pl.DataFrame:
+    """The columns of all entries, as the types of now have them; null where there were none."""
+    operator, before = carried.node.operator, carried.before.operator
+    held = run.payload
+    if isinstance(before, GroupBy) and not held.width:
+        ((name, dtype),) = before.key_types.items()
+        held = pl.DataFrame([column_of_words(run.keys, name, dtype)])
+    types: Mapping[str, Any] = carried.state.layout.payload  # type: ignore[attr-defined]
+    if isinstance(operator, GroupBy):
+        types = operator.key_types
+    elif isinstance(operator, CheckRetractions):
+        types = operator.schema
+    return pl.DataFrame(
+        [
+            exactly(held.get_column(name), dtype)
+            if name in held.columns
+            else pl.Series(name, [None], dtype).new_from_index(0, len(run))
+            for name, dtype in types.items()
+        ]
+    )

@@ -1,0 +1,120 @@
+"""Commits whose identities were made by an earlier scheme of digests, as they would be with those of today.
+
+Where the versions that have written a checkpoint are the same, what it names by the first scheme is found again by
+computing its names for the plan that there is now. The next commit has the new names, and no version matters any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evercurrent.core.state.ledger import Ledger
+
+from ..checkpoint import Commit
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..plan.digests import FIRST, SCHEME, written_by
+from ..plan.plan import Plan
+from .plan_match import plan_record, state_ids
+
+Record = Mapping[str, Any]
+
+
+class EarlierNames:
+    """Knows what the views, sources, states and nodes of a plan are called in commits of an earlier scheme."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._names: _Names | None = None
+
+    def renewed(self, commit: Commit) -> Commit:
+        """The commit with the names of today; what is not of this plan keeps its own."""
+        if commit.plan.get("digests", FIRST) == SCHEME:
+            return commit
+        if self._names is None:
+            self._names = _Names.of(self._plan)
+        return self._names.renewed(commit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The record of a plan by the first scheme and by this one, and what states and nodes are called in both."""
+
+    first: Record
+    now: Record
+    states: Mapping[str, str]
+    nodes: Mapping[str, str]
+
+    @staticmethod
+    def of(plan: Plan) -> _Names:
+        with written_by(FIRST):
+            then = compile_plan(plan, Ledger(0))
+            first = plan_record(plan, then)
+        compiled = compile_plan(plan, Ledger(0))
+        nodes = zip(then.circuit.nodes, compiled.circuit.nodes, strict=True)
+        return _Names(
+            first,
+            plan_record(plan, compiled),
+            dict(zip(_in_order(then), _in_order(compiled), strict=True)),
+            {one.identity: other.identity for one, other in nodes},
+        )
+
+    def renewed(self, commit: Commit) -> Commit:
+        states = {
+            f"{self._state(name)}/{bucket}": record
+            for (name, _, bucket), record in (
+                (key.rpartition("/"), record) for key, record in commit.states.items()
+            )
+        }
+        return replace(commit, plan=self._record(commit.plan), states=states)
+
+    def _state(self, name: str) -> str:
+        return self.states.get(name, name)
+
+    def _record(self, was: Record) -> Record:
+        """A record with the identities of today, where what it says is what the first scheme says of this plan."""
+        states = list(map(self._state, was["states"]))
+        order = sorted(range(len(states)), key=states.__getitem__)
+        made = {
+            **was,
+            "views": self._declared(was, "views", ("identity",), lambda view: view),
+            "sources": self._declared(was, "sources", ("identity", "watermark"), self._source),
+            "states": [states[place] for place in order],
+            "holds": sorted(self.nodes.get(identity, identity) for identity in was["holds"]),
+            "digests": SCHEME,
+        }
+        for part in ("spines", "labels"):
+            if part in was:
+                made[part] = {self._state(name): what for name, what in was[part].items()}
+        if "forms" in was:
+            forms = list(map(self._form, was["states"], was["forms"]))
+            made["forms"] = [forms[place] for place in order]
+        return made
+
+    def _declared(
+        self, was: Record, part: str, digests: tuple[str, ...], renew: Callable[[Record], Record]
+    ) -> dict[str, Record]:
+        """The views or sources of a record, with their digests of today where they are what they are now."""
+        made = {}
+        for name, then in was[part].items():
+            first, now = self.first[part].get(name), self.now[part].get(name)
+            same = {} if first is None else {each: now[each] for each in digests if then[each] == first[each]}
+            made[name] = renew({**then, **same})
+        return made
+
+    def _source(self, source: Record) -> Record:
+        rows = source["retained"]
+        return {**source, "retained": None if rows is None else self._state(rows)}
+
+    def _form(self, state: str, form: str) -> str:
+        """The form of a state, which may be a digest too."""
+        first = dict(zip(self.first["states"], self.first["forms"], strict=True))
+        now = dict(zip(self.now["states"], self.now["forms"], strict=True))
+        return now[self.states[state]] if state in self.states and first[state] == form else form
+
+
+def _in_order(compiled: Compiled) -> list[str]:
+    """The names of all states, in the order of the circuit."""
+    return list(state_ids(compiled))

@@ -1,0 +1,472 @@
+"""What makes an epoch outlive the process: states and deltas written first, then one record that makes them real.
+
+    evaluate (states staged) -> write -> append -> commit in memory
+
+Whatever fails before the record is there leaves files that nothing names, and an engine that can take the same
+input again. Between two commits epochs wait in memory. With ``Checkpoint(every=1)`` their input is on disk meanwhile,
+where the store has a log for it, and is evaluated again after a crash.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.spine import Spine
+
+from ..checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
+from ..checkpoint.marker import is_checkpoint
+from ..checkpoint.memory_limit import Residence
+from ..checkpoint.pending import pending_inputs
+from ..checkpoint.piece_files import require_arrow
+from ..checkpoint.reader_offsets import read_note, write_note
+from ..checkpoint.rebucket import rebucket
+from ..checkpoint.saver import Begun
+from ..compiler.builder import Compiled
+from ..concurrency.interrupts import interrupts_deferred
+from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch, RestorePoint
+from ..plan.plan import Plan
+from ..store import Store
+from ..store.protocol import Abandoned
+from ..store.refusals import told
+from ..store.syncing import is_ending
+from .backfill import fill
+from .digest_schemes import EarlierNames
+from .input_log import InputLog, logged
+from .pickled_states import without_pickles
+from .plan_diff import warn_of_unclaimed
+from .plan_match import check_plan, is_same_record, plan_record
+from .time_travel import BORN, Past, in_bucket_0
+from .time_travel_reader import PastReader
+
+SWEEP_EVERY = 64
+"""After so many commits, what no retained one names is deleted."""
+
+MOST_WAITING, MOST_SECONDS = 512, 0.5
+"""So many epochs at most, and for so long, only their input is on disk: what comes then is committed, and they with it."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A checkpoint that we have the lock of."""
+
+    store: Store
+    log: CommitLog
+    saver: Saver
+    residence: Residence
+    past: Past
+    readers: PastReader
+    plan: Mapping[str, Any]
+    states: Mapping[str, State]
+    versions: Mapping[str, str] = field(default_factory=versions)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What other drivers have on record, which is carried on."""
+    writer: str | None = None
+    """Who wrote the last commit that we know of: we, or the one that we have gone on from."""
+    commits: int = 0
+    committed_at: float = field(default_factory=time.monotonic)
+    inputs: InputLog | None = None
+    may_log: bool = False
+    """Whether there is a record that an earlier version refuses: it would take the log of this one for empty."""
+    waits: bool = False
+    """Whether the epoch is durable without a commit, as its input is."""
+    is_logging: bool = False
+    """Whether its input is on the way to the disk."""
+    staged: tuple[tuple[EvaluatedEpoch, ...], tuple[Commit, Begun] | None] = field(default=((), None))
+    """Epochs that are to be done, and the commit of them and what it names, if it is their turn."""
+
+
+def _let_go(lock: ExitStack) -> None:
+    """End a lock, at the end of the process or in the middle of anything."""
+    if is_ending():
+        lock.close()
+    else:
+        lock.__exit__(Abandoned, Abandoned(), None)
+
+
+class Durability:
+    """The checkpoint of one engine: opened with a circuit, written epoch by epoch, closed.
+
+    ``write`` and ``append`` are the two halves of making an epoch real; both may fail, and then ``discard`` forgets
+    what was begun. While it is open, nobody else on this machine can write to the same place.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, plan: Plan) -> None:
+        self._checkpoint = checkpoint
+        self._plan = plan
+        self._open: _Open | None = None
+        self._lock = ExitStack()
+        self.allow_pickle = checkpoint.allow_pickle
+        self._closed = False
+        self._ended: str | None = None
+        self._process = os.getpid()
+        weakref.finalize(self, _let_go, self._lock)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the checkpoint has been opened."""
+        return self._open is not None
+
+    def require_open(self) -> None:
+        """Check that an epoch can be written.
+
+        Raises:
+            CheckpointError: the engine was closed, it is not known how its last epoch ended, another one has gone on, or
+                this process was forked off the one that has the checkpoint.
+        """
+        if not self._is_ours:
+            raise CheckpointError(
+                f"{self._where}: the engine has opened it in process {self._process}, of which this one was forked off; "
+                "push there, or close it and make an engine here. What its views held at the fork can be read"
+            )
+        if self._ended is not None:
+            raise CheckpointError(self._ended)
+        if self._closed:
+            raise CheckpointError(f"{self._where}: the engine is closed; make a new one to go on")
+
+    def open(self, compiled: Compiled) -> RestorePoint | None:
+        """Lock the checkpoint, and give the circuit the states of its last commit. None: it is a new one.
+
+        Raises:
+            CheckpointError: another one writes there, what is there is no checkpoint, is of another plan or damaged.
+        """
+        self.require_open()
+        _require_arrow(compiled)
+        self._process = os.getpid()
+        store = self._checkpoint.store
+        is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
+        self._take_lock(store)
+        try:
+            pieces = Pieces.of(store)
+            compiled.circuit.key_hash = pieces.key_hash
+            with hashing_by(pieces.key_hash):
+                return self._opened(store, pieces, compiled)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take_lock(self, store: Store) -> None:
+        try:
+            self._lock.enter_context(store.lock())
+        except CheckpointError:
+            # An engine that nobody refers to any more, but that was not collected yet, does not need it.
+            gc.collect()
+            self._lock.enter_context(store.lock())
+
+    def _opened(self, store: Store, pieces: Pieces, compiled: Compiled) -> RestorePoint | None:
+        log = CommitLog(store, full_every=self._checkpoint.full_every)
+        saver, plan = Saver(pieces), plan_record(self._plan, compiled)
+        states = in_bucket_0(compiled)
+        residence = Residence(states, saver, self._checkpoint.resident_bytes)
+        past = Past(self._plan, plan, log, pieces, allow_pickle=self.allow_pickle)
+        readers = PastReader(self._plan, plan, store, pieces, allow_pickle=self.allow_pickle)
+        self._open = _Open(store, log, saver, residence, past, readers, plan, states)
+        last = log.last
+        again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
+        said = store.acknowledged()
+        self._open.inputs = self._input_log(store)
+        if last is None:
+            return None
+        earlier = EarlierNames(self._plan)
+        last = earlier.renewed(last)
+        match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
+        if last.buckets > 1:
+            last = earlier.renewed(rebucket(store, 1))  # Another driver has cut it, and can cut it again.
+            log.refresh()
+        self._open.writer, self._open.facts, self._open.may_log = last.writer, last.facts, log.refuses_earlier
+        unchanged = {f"{name}/0" for name in match.unchanged}
+        saver.restore(states, {name: record for name, record in last.states.items() if name in unchanged})
+        if match.evolution is not None:
+            match.evolution.restore(saver, pieces, last.states, store.url)
+            again = [entry.conformed(match.evolution.arrived) for entry in again]
+        last = without_pickles(compiled, saver, log, earlier.renewed, may_commit=not again) or last
+        residence.restored()
+        filled = fill(self._plan, compiled, match, compiled.retained)
+        warn_of_unclaimed(store.url, match)
+        born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
+        self._open.past.born = self._open.readers.born = born
+        heard = read_note(store, last.epoch)
+        return RestorePoint(
+            epoch=last.epoch,
+            positions=match.positions(last.positions),
+            readers=match.readers(last.readers if heard is None else heard, self._plan.views, last.epoch),
+            rows=last.facts.get("rows", {}),
+            last=last.epochs[-1] if last.epochs else (0, 0, {}),
+            filled=filled,
+            logged=again,
+            acknowledged=0 if said is None else said.logged,
+            is_same_plan=is_same_record(last.plan, plan),
+            is_computed=bool(match.lost) or match.evolution is not None,
+        )
+
+    # An epoch
+
+    def log(
+        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], heard: Mapping[str, int]
+    ) -> None:
+        """Begin to have the input of an epoch on disk, if that is to make it durable; ``append`` waits for it."""
+        opened = self._now()
+        with interrupts_deferred():  # What is begun has to be known, or it could not be taken back.
+            opened.is_logging = opened.waits = (
+                opened.inputs is not None
+                and opened.may_log
+                and len(opened.past.waiting) + 1 < MOST_WAITING
+                and time.monotonic() - opened.committed_at < MOST_SECONDS
+                and opened.inputs.begin(now, offered, arrived, heard)
+            )
+
+    def logged_before(self) -> None:
+        """The next epoch is evaluated again: its input is on disk."""
+        self._now().waits = True
+
+    def write(self, passed: EvaluatedEpoch, standing: CommitMetadata) -> None:
+        """Write the states as staged, and the deltas, if it is this epoch's turn. Nothing is real before ``append``.
+
+        What the store would rather have together with the record waits for that too.
+
+        Raises:
+            CheckpointError: the store does not let us; whatever it has taken is not named by any commit.
+        """
+        opened = self._now()
+        waiting = (*opened.past.waiting, passed)
+        is_due = not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
+        opened.staged = waiting, self._commit_of(opened, waiting, standing) if is_due else None
+
+    def append(self) -> None:
+        """Make real what was written.
+
+        Raises:
+            CheckpointError: it is not; or it is not known whether it is, and then nothing can be written any more.
+        """
+        opened = self._now()
+        waiting, staged = opened.staged
+        opened.staged = (), None
+        if staged is None:
+            self._wait_for_input(opened)
+            opened.past.waiting = waiting
+            return
+        commit, begun = staged
+        try:
+            opened.log.append(commit, begun.items)
+        except Exception as error:
+            if not self._is_there(opened, commit, error):
+                raise
+        opened.past.waiting, opened.writer = (), commit.writer
+        opened.commits += 1
+        opened.committed_at = time.monotonic()
+        if opened.inputs is not None:
+            opened.inputs.restart()
+        opened.may_log = True
+        opened.saver.keep(begun)
+        opened.residence.committed(commit.states)
+
+    def discard(self) -> None:
+        """Forget what was begun."""
+        opened = self._open
+        if opened is None:
+            return
+        opened.staged, opened.waits = ((), None), False
+        if opened.is_logging:
+            opened.is_logging = False
+            self._take_back(opened)
+
+    def tidy(self) -> None:
+        """See to the limit of memory, and now and then to files that nothing names. Between epochs.
+
+        What goes wrong with the files is a warning: the epoch is done, and it will be tried again.
+        """
+        opened = self._now()
+        if not opened.past.waiting:
+            opened.residence.keep_within()
+        if opened.commits < SWEEP_EVERY:
+            return
+        opened.commits = 0
+        try:
+            opened.log.sweep(self._checkpoint.keep, self._checkpoint.grace_seconds)
+        except CheckpointError as error:
+            warnings.warn(f"files that are no longer needed stay where they are: {error}", stacklevel=4)
+
+    def flush(self, standing: CommitMetadata) -> None:
+        """Commit the epochs that wait for that, and how far readers have heard. Between epochs.
+
+        Raises:
+            CheckpointError: it could not be written; what waits goes on waiting.
+        """
+        self.require_open()
+        opened = self._now()
+        if opened.past.waiting:
+            opened.staged = opened.past.waiting, self._commit_of(opened, opened.past.waiting, standing)
+            self.append()
+        last = opened.log.last
+        if last is not None and dict(standing.readers) != dict(last.readers):
+            write_note(opened.store, last.epoch, standing.readers)
+
+    def close(self, standing: CommitMetadata) -> None:
+        """Flush, and let others have the checkpoint. Closing twice is no error.
+
+        Raises:
+            CheckpointError: what was not committed yet could not be.
+        """
+        if self._closed or not self._is_ours:
+            return
+        try:
+            if self._open is not None and self._ended is None:
+                self.flush(standing)
+                if self._open.inputs is not None:
+                    self._open.inputs.remove()
+        finally:
+            self._closed = True
+            self._lock.close()
+
+    def release(self) -> None:
+        """It could not be opened: others may try."""
+        self._open = None
+        self._lock.close()
+
+    @property
+    def residence(self) -> Residence | None:
+        """Which part of the states is in memory; None: the checkpoint has not been opened."""
+        return None if self._open is None else self._open.residence
+
+    @property
+    def waiting(self) -> tuple[EvaluatedEpoch, ...]:
+        """The epochs that are done and not committed yet."""
+        return self._now().past.waiting
+
+    @property
+    def past(self) -> PastReader:
+        """What the retained commits know of earlier epochs, for any thread."""
+        return self._now().readers
+
+    def bear(self, views: Iterable[str], epoch: int) -> None:
+        """Note that these views come to be in this epoch."""
+        past, readers = self._now().past, self._now().readers
+        past.born = readers.born = {**past.born, **dict.fromkeys(views, epoch)}
+
+    @property
+    def maps_states(self) -> bool:
+        """Whether ``tidy`` replaces what states hold by what is on disk, to keep within a limit of memory."""
+        return self._checkpoint.resident_bytes is not None
+
+    # Details
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether it was not opened yet, or in this process."""
+        return self._open is None or self._process == os.getpid()
+
+    def _input_log(self, store: Store) -> InputLog | None:
+        """Where input is logged, if that is better than to commit every epoch."""
+        if self._checkpoint.every > 1 or self._checkpoint.resident_bytes is not None:
+            return None
+        log = store.input_log()
+        if log is None:
+            return None
+        return InputLog(self._lock.enter_context(log))
+
+    def _wait_for_input(self, opened: _Open) -> None:
+        if opened.is_logging:
+            assert opened.inputs is not None, "it was begun there"
+            with told(self._where, "the input of the epoch", "written"):
+                opened.inputs.wait()
+        opened.is_logging = opened.waits = False
+
+    def _take_back(self, opened: _Open) -> None:
+        """Have the input of an epoch that is none not come back. If that cannot be, this engine is at its end."""
+        assert opened.inputs is not None, "it was begun there"
+        try:
+            opened.inputs.take_back()
+        except OSError as error:
+            self._ended = (
+                f"{self._where}: it is not known whether the input of epoch {self._last_epoch(opened) + 1}, which was "
+                f"refused, is on disk ({error}); make a new engine: it goes on from what is there, and skips batches with "
+                "a position that it has"
+            )
+
+    def _last_epoch(self, opened: _Open) -> int:
+        if opened.past.waiting:
+            return opened.past.waiting[-1].epoch
+        return 0 if opened.log.last is None else opened.log.last.epoch
+
+    def _commit_of(
+        self, opened: _Open, waiting: tuple[EvaluatedEpoch, ...], standing: CommitMetadata
+    ) -> tuple[Commit, Begun]:
+        """Write what the record of these epochs names, but for what is to be written with it."""
+        wanted = {name: (state, state.saved()) for name, state in opened.states.items()}
+        said = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
+        begun = opened.saver.write_ahead(wanted, said)
+        deltas: dict[str, list[DeltaRef]] = {}
+        for (view, _, _), ref in zip(said, begun.deltas, strict=True):
+            deltas.setdefault(view, []).append(ref)
+        commit = Commit(
+            epoch=waiting[-1].epoch,
+            buckets=1,
+            plan=opened.plan,
+            states=begun.records,
+            deltas={view: tuple(refs) for view, refs in deltas.items()},
+            positions=standing.positions,
+            readers=standing.readers,
+            epochs=tuple((passed.epoch, passed.instant, passed.watermarks) for passed in waiting),
+            facts={**opened.facts, "rows": standing.rows, BORN: opened.past.born},
+            # One for each attempt: a record that appears late, of an attempt that was given up, is another's.
+            writer=new_writer(),
+            versions=opened.versions,
+        )
+        return commit, begun
+
+    def _is_there(self, opened: _Open, commit: Commit, error: Exception) -> bool:
+        """Whether a record of which nothing good was heard is there all the same.
+
+        If that cannot be told, or somebody else has gone on from our last commit, this engine is at its end.
+        """
+        try:
+            last = opened.log.refresh()
+        except CheckpointError as unknown:
+            self._ended = (
+                f"{self._where}: it is not known whether epoch {commit.epoch} was committed ({error}; and then: "
+                f"{unknown}); make a new engine: it goes on from what is there, and skips batches with a position "
+                "that it has"
+            )
+            raise CheckpointError(self._ended) from error
+        if last is None or last.writer == opened.writer:
+            return False
+        if last.writer == commit.writer:
+            return True
+        self._ended = (
+            f"{self._where}: another writer has committed epoch {last.epoch}, which this engine does not know of; make "
+            "a new one, which goes on from there, and see to it that there is only one at a time"
+        )
+        raise CheckpointError(self._ended) from error
+
+    def _now(self) -> _Open:
+        assert self._open is not None, "the engine opens a checkpoint before it uses it"
+        return self._open
+
+    @property
+    def _where(self) -> str:
+        return self._checkpoint.store.url
+
+
+def _require_arrow(compiled: Compiled) -> None:
+    """Check that all rows that are kept can be, before any are taken: in the log of inputs they would be, and no commit.
+
+    Raises:
+        CheckpointError: a column of a type that Arrow does not have.
+    """
+    for state in in_bucket_0(compiled).values():
+        if isinstance(state, Spine):
+            for name, dtype in state.layout.payload.items():
+                require_arrow(name, dtype)

@@ -1,0 +1,173 @@
+"""Sources that are declared with other columns than in a checkpoint: what the views were over the columns of then.
+
+A column that is new is null in all rows that came before, one that is gone takes nothing along that nobody used, one of a
+wider type holds what it held. So a view that is declared by the same calls is the same view, and the states of its nodes
+hold what they would have held, wherever what they are made of is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.state.ledger import Ledger
+
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..dataframe.source import Source, with_other_columns
+from ..expressions.dtype_reading import dtype_of_text
+from ..plan.declared_calls import Replay
+from ..plan.function_versions import without_versions
+from ..plan.node_identities import plan_identities
+from ..plan.plan import Input, Plan, PlanId, PlanNode
+from ..plan.widening import widens
+
+Record = Mapping[str, Any]
+
+MOST_TRIED = 2000
+"""So many places of columns that are gone are tried, where an earlier version did not keep their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """The columns of a source then and now: some are new, some are gone, some are of a wider type."""
+
+    name: str
+    before: pl.Schema
+    after: pl.Schema
+
+    @property
+    def said(self) -> str:
+        """What has changed, column by column."""
+        names = [*self.before, *(name for name in self.after if name not in self.before)]
+        return ", ".join(
+            f"column {name!r} is new"
+            if name not in self.before
+            else f"column {name!r} is gone"
+            if name not in self.after
+            else f"column {name!r} is {self.after[name]}, was {self.before[name]}"
+            for name in names
+            if self.before.get(name) != self.after.get(name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierPlan:
+    """The plan as the same calls make it over the columns of then.
+
+    ``places`` are the nodes that nodes of the plan of now were, ``failed`` says by view why there is none of it.
+    """
+
+    changes: Mapping[str, SourceChange]
+    plan: Plan
+    compiled: Compiled
+    places: Mapping[PlanId, PlanId]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def source_changes(record: Record, now: Record, plan: Plan) -> dict[str, SourceChange]:
+    """The sources of a checkpoint that have other columns now, and are what they were in all else."""
+    found = {}
+    for node in plan.nodes:
+        if isinstance(node.operation, Input) and node.operation.name in record["sources"]:
+            was, is_now = (each["sources"][node.operation.name] for each in (record, now))
+            order = record.get("order", {}).get(node.operation.name)
+            if was["identity"] != is_now["identity"] and (change := _change(node, was, is_now, order)):
+                found[change.name] = change
+    return found
+
+
+def _change(node: PlanNode, was: Record, now: Record, order: list[str] | None) -> SourceChange | None:
+    assert isinstance(node.operation, Input)
+    others = [each for each in {**was, **now} if each not in ("identity", "columns", "retained")]
+    if any(was.get(each, []) != now.get(each, []) for each in others):
+        return None
+    try:
+        types = {name: dtype_of_text(text) for name, text in was["columns"].items()}
+    except ValueError:
+        return None
+    if any(name in types and not widens(types[name], dtype) for name, dtype in node.schema.items()):
+        return None
+    for schema in (
+        [pl.Schema({name: types[name] for name in order})] if order else _orders(types, node.schema)
+    ):
+        if _identity_of(node, schema) == was["identity"]:
+            return SourceChange(node.operation.name, schema, node.schema)
+    return None
+
+
+def _orders(types: Mapping[str, pl.DataType], now: pl.Schema) -> Iterator[pl.Schema]:
+    """The columns as they stand now, those that are gone at all places where they may have stood."""
+    kept, gone = [name for name in now if name in types], [name for name in types if name not in now]
+    for tried, places in enumerate(combinations(range(len(types)), len(gone))):
+        if tried == MOST_TRIED:
+            return
+        standing, missing = iter(kept), iter(gone)
+        names = [next(missing) if at in places else next(standing) for at in range(len(types))]
+        yield pl.Schema({name: types[name] for name in names})
+
+
+def _identity_of(node: PlanNode, schema: pl.Schema) -> str:
+    plan = Plan()
+    plan.add(PlanNode(node.operation, (), schema, node.label, node.event_time))
+    return plan_identities(plan)[0]
+
+
+def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan:
+    """The plan over the columns of then, and which of its nodes are which of now."""
+    earlier = Plan()
+    begun: dict[int, Source] = {}
+    for name, source in plan.sources.items():
+        types = changes[name].before if name in changes else source.schema
+        begun[id(source)] = with_other_columns(earlier, source, types)
+    replay = Replay(plan.calls, begun)
+    places: dict[PlanId, PlanId] = {
+        source._place: begun[id(source)]._place for source in plan.sources.values()
+    }
+    failed: dict[str, str] = {}
+    for call in plan.calls:
+        if call.method:
+            continue
+        name, before = call.made.name, replay.of(call.made)
+        if before is None:
+            failed[name] = replay.failed[id(call.made)]
+        else:
+            earlier.add_view(name, before._place)
+            places |= _paired(plan, earlier, call.made._place, before._place)
+    return EarlierPlan(changes, earlier, compile_plan(earlier, Ledger(0)), places, failed)
+
+
+def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str]) -> EarlierPlan | None:
+    """A plan, of then or of now, before its functions had versions; None if that makes no view what it was.
+
+    ``views`` are the identities of views on record.
+    """
+    plan = earlier if isinstance(earlier, Plan) else earlier.plan
+    found = without_versions(plan, views)
+    if found is None:
+        return None
+    bare, moved = found
+    compiled = compile_plan(bare, Ledger(0))
+    if isinstance(earlier, Plan):
+        return EarlierPlan({}, bare, compiled, moved)
+    places = {place: moved[before] for place, before in earlier.places.items()}
+    return EarlierPlan(earlier.changes, bare, compiled, places, earlier.failed)
+
+
+def _paired(now: Plan, then: Plan, place: PlanId, before: PlanId) -> dict[PlanId, PlanId]:
+    """The nodes behind two nodes of which one was the other, as far as they are of one form."""
+    found: dict[PlanId, PlanId] = {}
+    waiting = [(place, before)]
+    while waiting:
+        one, two = waiting.pop()
+        node, other = now[one], then[two]
+        if one in found or type(node.operation) is not type(other.operation):
+            continue
+        if len(node.inputs) == len(other.inputs):
+            found[one] = two
+            waiting += zip(node.inputs, other.inputs, strict=True)
+    return found

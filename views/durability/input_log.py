@@ -1,0 +1,106 @@
+"""The input of epochs that are done and not committed yet, written so that a crash cannot take it.
+
+To evaluate an epoch is to compute its deltas from the states before and its input, and from nothing else. So an epoch
+is durable as soon as its input is: who opens the checkpoint after a crash evaluates it again. The input is written
+while the epoch is evaluated, which hides most of the wait, and one commit then serves many epochs.
+
+An entry: the length of a JSON text, the text, and an Arrow stream for each source that has rows in the epoch.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.delta import Delta
+
+from ..epochs.records import EpochInput, Logged
+from ..store.protocol import Log
+
+MOST_BYTES = 1 << 20
+"""An epoch with more input than that is committed: its states are not much more to write."""
+
+FULL = 8 << 20
+"""Bytes after which all that is in the log is committed."""
+
+LENGTH = 8
+
+
+def logged(entry: memoryview) -> Logged:
+    """The epoch that an entry of the log is about."""
+    length = int.from_bytes(entry[:LENGTH], "little")
+    said, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
+    offered = EpochInput(watermarks=said["watermarks"], positions=said["positions"])
+    for source, size, is_consolidated in said["sources"]:
+        frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
+        offered.deltas[source] = [Delta(frame, is_consolidated)]
+        at += size
+    return Logged(said["epoch"], said["instant"], offered, said["heard"])
+
+
+class InputLog:
+    """What ``logged`` reads, epoch by epoch, until ``restart``: all that was logged is committed."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def begin(
+        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], heard: Mapping[str, int]
+    ) -> bool:
+        """Begin to write the input of an epoch; ``wait`` for it. False: this epoch is better committed."""
+        if not self._log.is_ours:
+            return False
+        nbytes = sum(delta.frame.estimated_size() for delta in arrived.values())
+        if not offered.is_all or nbytes > MOST_BYTES or self._log.size > FULL:
+            return False
+        try:
+            streams = [_as_stream(delta.frame) for delta in arrived.values()]
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return False  # A type that Arrow does not have.
+        sources = [
+            (source, len(stream), delta.is_consolidated)
+            for (source, delta), stream in zip(arrived.items(), streams, strict=True)
+        ]
+        said: dict[str, Any] = {
+            "epoch": now.epoch, "instant": now.instant, "watermarks": offered.watermarks, "positions": offered.positions,
+            "heard": dict(heard), "sources": sources,
+        }  # fmt: skip
+        text = json.dumps(said).encode()
+        self._log.begin(now.epoch, [len(text).to_bytes(LENGTH, "little"), text, *streams])
+        return True
+
+    def wait(self) -> None:
+        """Return when the input is on the disk.
+
+        Raises:
+            OSError: it is not known whether it is.
+        """
+        self._log.wait()
+
+    def take_back(self) -> None:
+        """The epoch is none: its input must not come back.
+
+        Raises:
+            OSError: it may come back.
+        """
+        self._log.take_back()
+
+    def restart(self) -> None:
+        """All epochs are committed."""
+        self._log.restart()
+
+    def remove(self) -> None:
+        """All epochs are committed, and there will be no more of this engine."""
+        self._log.remove()
+
+
+def _as_stream(frame: pl.DataFrame) -> memoryview:
+    stream = io.BytesIO()
+    # Text as text: as views of it, a few rows would bring along all the text that they were cut out of.
+    frame.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
+    return stream.getbuffer()

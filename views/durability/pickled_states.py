@@ -1,0 +1,48 @@
+"""Pickles in a checkpoint: refused when it is opened, or, if they are allowed, kept in another form from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from evercurrent.core.group.aggregate_states import RetractableAggregate
+from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.group.user_states import PICKLES_REFUSED, StateUnreadableError
+
+from ..checkpoint import Commit, CommitLog, Saver
+from ..checkpoint.rebucket import following, to_go_on_from
+from ..compiler.builder import Compiled
+from .plan_match import state_ids
+
+
+def without_pickles(
+    compiled: Compiled, saver: Saver, log: CommitLog, renewed: Callable[[Commit], Commit], *, may_commit: bool
+) -> Commit | None:
+    """Keep the states of users' aggregates, which are restored, in the form in which they would be written now.
+
+    Only if pickles are allowed; then they are converted with one more commit, an epoch in which nothing happens, which
+    is returned, with the names of today as ``renewed`` has them. Unless it ``may_commit``: with the next commit then. Nothing changes where there are no pickles, nor
+    where they have to stay, as the states are nothing else. Cost: those states.
+
+    Raises:
+        CheckpointError: there are pickles, and they are not allowed; names the aggregate.
+    """
+    names = {id(state): name for name, state in state_ids(compiled).items()}
+    converted: dict[str, RetractableAggregate] = {}
+    for node in compiled.circuit.nodes:
+        grouping = node.operator
+        if not isinstance(grouping, GroupBy):
+            continue
+        for part in grouping.inverted:
+            if part.has_pickles():
+                if not compiled.allow_pickle:
+                    refused = grouping.refusal_of(part, PICKLES_REFUSED)
+                    raise StateUnreadableError(f"{log.store.url}: {refused}")
+                if part.convert():
+                    converted[f"{names[id(part.spine)]}/0"] = part
+    if not converted or not may_commit:
+        return None
+    last = renewed(to_go_on_from(log))
+    written = saver.write({name: (part.spine, part.spine.saved()) for name, part in converted.items()})
+    commit = following(last, states={**last.states, **written})
+    log.append(commit, whole=True)
+    return commit

@@ -1,0 +1,275 @@
+"""Whether a plan is that of a checkpoint: which states and views it has in common with it, and what is to be done about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.spine import Spine
+
+from ..compiler.builder import Compiled
+from ..compiler.state_forms import state_forms
+from ..compiler.state_labels import state_labels
+from ..expressions.dtype_text import dtype_text
+from ..plan.digests import digest_of, scheme, told_apart
+from ..plan.function_versions import function_digests, require_one_function
+from ..plan.node_identities import plan_identities
+from ..plan.plan import Input, Plan, PlanId, PlanNode
+from .evolution import source_changes
+from .evolved_records import Evolution, evolved
+from .plan_diff import PlanMatch as PlanMatch
+from .plan_diff import clock_id, obstacles, versions
+
+LEDGER = "ledger"
+"""What the ledger is called among the states."""
+
+
+def state_ids(compiled: Compiled) -> dict[str, State]:
+    """All states of a circuit, each once, under names that say what is computed: the same for the same, in any plan.
+
+    The ledger is "ledger", the clock of a source "clock:<source>", any other "<identity of its node>:<ordinal>".
+    """
+    found: dict[str, State] = {LEDGER: compiled.ledger}
+    found |= {clock_id(name): clock for name, clock in compiled.clocks.items()}
+    seen = {id(state) for state in found.values()}
+    for node in compiled.circuit.nodes:
+        for ordinal, state in enumerate(node.states):
+            if id(state) not in seen:
+                seen.add(id(state))
+                found[f"{node.identity}:{ordinal}"] = state
+    return found
+
+
+def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
+    """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
+
+    ``spines`` and ``labels`` are for those who have the checkpoint and not the plan; earlier versions wrote neither, and
+    no ``forms``, which stand in the order of ``states``. ``digests`` says how identities were made; without it, by the
+    first scheme (``digest_schemes``).
+
+    Raises:
+        CheckpointError: two functions are the same as far as can be seen, and there is more to them.
+    """
+    identities = plan_identities(plan)
+    _require_told_apart(plan, identities)
+    states = state_ids(compiled)
+    forms = state_forms(compiled, states)
+    named = {id(state): name for name, state in states.items()}
+    rows = {name: named[id(retained.spine)] for name, retained in compiled.retained.items()}
+    views = {
+        name: {"identity": identities[place], "columns": _columns(plan[place].schema)}
+        for name, place in sorted(plan.views.items())
+    }
+    sources = {
+        node.operation.name: _source_record(
+            node, node.operation, identities[place], rows.get(node.operation.name)
+        )
+        for place, node in enumerate(plan.nodes)
+        if isinstance(node.operation, Input)
+    }
+    return {
+        "views": views,
+        "sources": {name: sources[name] for name in sorted(sources)},
+        "states": sorted(states),
+        "holds": sorted(_holds(compiled)),
+        "versions": versions(),
+        "digests": scheme(),
+        "spines": {name: _sorted_by(state) for name, state in states.items() if isinstance(state, Spine)},
+        "labels": state_labels(plan, compiled, states),
+        "forms": [forms.get(name, "") for name in sorted(states)],
+        "functions": function_digests(plan),
+        "order": {
+            node.operation.name: node.schema.names()
+            for node in plan.nodes
+            if isinstance(node.operation, Input)
+        },
+    }
+
+
+def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records are of one plan and one program; those of earlier versions have no forms, order or functions."""
+    later = {"forms": None, "order": None, "functions": None}
+    return {**one, **later} == {**other, **later}
+
+
+def check_plan(
+    record: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str] = ()
+) -> PlanMatch:
+    """What a plan has in common with the one of a checkpoint; nothing is changed.
+
+    ``drop`` names views and sources whose past may be given up. Names in it that the checkpoint does not have are
+    passed over, so that they may stay where they are written.
+
+    Raises:
+        CheckpointError: with all that stands in the way, and the ways out: a view or a source that is gone or is
+            declared otherwise and is not in ``drop``; a source that is retained now and was not.
+    """
+    drop = (drop,) if isinstance(drop, str) else drop
+    now = plan_record(plan, compiled)
+    evolution = _evolution(record, now, plan, compiled, drop)
+    record = record if evolution is None else evolution.record
+    changed_sources = _changed(record["sources"], now["sources"])
+    gone_sources = [name for name in record["sources"] if name not in now["sources"]]
+    again = [name for name in changed_sources if name in drop]
+    match = PlanMatch(
+        *_states(record, now, again),
+        new_views=_added(record["views"], now["views"]),
+        changed_views=tuple(_changed(record["views"], now["views"])),
+        gone_views=_added(now["views"], record["views"]),
+        new_sources=(*_added(record["sources"], now["sources"]), *again),
+        gone_sources=(*gone_sources, *again),
+        evolution=evolution,
+    )
+    if said := obstacles(record, now, plan, match, drop):
+        raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
+    standing = _UnchangedParts.of(record, now, match)
+    kept = replace(standing, sources=standing.sources.difference(drop))
+    return replace(
+        match,
+        lost={name: what for name in sorted(match.new) if (what := standing.served(now, name))},
+        unclaimed=tuple(what for name in sorted(match.gone) if (what := kept.unclaimed(record, name))),
+    )
+
+
+def _evolution(
+    record: Mapping[str, Any], now: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str]
+) -> Evolution | None:
+    """What it means that sources have other columns than they had, or functions versions; None if nothing has changed so."""
+    changes = source_changes(record, now, plan)
+    changes = {name: change for name, change in changes.items() if name not in drop}
+    return evolved(
+        record, now, plan, compiled, state_ids(compiled), changes,
+        lambda plan, compiled: (plan_record(plan, compiled), state_ids(compiled)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _UnchangedParts:
+    """The views and sources that are declared as they were, and whether all are."""
+
+    views: frozenset[str]
+    sources: frozenset[str]
+    is_all: bool
+
+    @staticmethod
+    def of(record: Mapping[str, Any], now: Mapping[str, Any], match: PlanMatch) -> _UnchangedParts:
+        views = frozenset(name for name in now["views"] if name in record["views"]) - set(match.changed_views)
+        sources = frozenset(name for name in now["sources"] if name in record["sources"])
+        sources -= {*match.new_sources, *match.gone_sources}
+        return _UnchangedParts(
+            views, sources, views == set(record["views"]) and sources == set(record["sources"])
+        )
+
+    def served(self, record: Mapping[str, Any], state: str) -> str:
+        """What a state is, and which of these views and sources it serves; empty if it serves none of them."""
+        what, views, sources = record.get("labels", {}).get(state, ("state", (), ()))
+        served = [f"view {name!r}" for name in views if name in self.views]
+        served += [f"source {name!r}" for name in sources if name in self.sources]
+        return f"{what!r} of {', '.join(served)}" if served else ""
+
+    def unclaimed(self, record: Mapping[str, Any], state: str) -> str:
+        """What a state is that is gone though what it served is not; empty if something accounts for it."""
+        if state in record.get("labels", {}):
+            what = self.served(record, state)
+            return f"{what} ({state})" if what else ""
+        return f"state {state}" if self.is_all else ""
+
+
+def _columns(schema: pl.Schema) -> dict[str, str]:
+    return {name: dtype_text(dtype) for name, dtype in schema.items()}
+
+
+def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | None) -> dict[str, Any]:
+    """What is known of a source, aspect by aspect, so that it can be said which of them is another one.
+
+    ``rows`` is the state that its rows are, if they are retained.
+    """
+    return {
+        "identity": identity,
+        "kind": declared.kind,
+        "columns": _columns(node.schema),
+        "key": list(declared.keys),
+        "event_time": None if node.event_time is None else node.event_time.column,
+        "watermark": digest_of(declared.watermark),
+        "bounded": declared.bounded,
+        "strict": declared.strict,
+        "trusted": declared.trusted,
+        "retained": rows,
+        # Records of earlier versions are without it.
+        **({"sequence_by": list(declared.sequence)} if declared.sequence else {}),
+    }
+
+
+def _sorted_by(spine: Spine) -> list[list[Any]] | None:
+    """In which order the entries of a key stand: by these columns, falling or not, nulls last or not. None: it has one."""
+    if not spine.layout.by_row:
+        return None
+    return [[order.column, order.descending, order.nulls_last] for order in spine.layout.order]
+
+
+def _holds(compiled: Compiled) -> Iterator[str]:
+    """The nodes that keep track of how far the watermark behind their windows is held back, as somebody asks for it."""
+    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
+    for node in compiled.circuit.nodes:
+        if any(id(state) in wanted for state in node.states):
+            yield node.identity
+
+
+def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
+    """Check that nodes of one identity compute the same, so that it does not matter which state is whose.
+
+    Raises:
+        CheckpointError: their functions refer to objects that cannot be looked into.
+    """
+    found: dict[str, PlanId] = {}
+    for number, identity in enumerate(identities):
+        first = found.setdefault(identity, PlanId(number))
+        if first != number:
+            require_one_function(plan[first], plan[PlanId(number)])
+        if first != number and not told_apart(plan[PlanId(number)].operation):
+            raise CheckpointError(
+                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "
+                "looked into, so that a checkpoint could take the one for the other; give their functions "
+                "different names"
+            )
+
+
+def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in after if name not in before)
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [name for name in after if name in before and before[name]["identity"] != after[name]["identity"]]
+
+
+def _states(
+    record: Mapping[str, Any], now: Mapping[str, Any], again: Iterable[str]
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The states that are unchanged, new, gone. What begins again or is of another form is new and gone."""
+    before, after = set(record["states"]), set(now["states"])
+    fresh = {clock_id(name) for name in again} | _other_forms(record, now)
+    return (
+        frozenset(before & after - fresh),
+        frozenset((after - before) | (after & fresh)),
+        frozenset((before - after) | (before & fresh)),
+    )
+
+
+def lost_in(record: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Which of these states a record of the same plan does not have, or has in another form."""
+    others = _other_forms(record, now)
+    return [name for name in names if name not in record["states"] or name in others]
+
+
+def _other_forms(record: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """The states that have other entries now than they had."""
+    if "forms" not in record:
+        return set()
+    were = dict(zip(record["states"], record["forms"], strict=True))
+    forms = zip(now["states"], now["forms"], strict=True)
+    return {name for name, form in forms if were.get(name, form) != form}

@@ -1,0 +1,174 @@
+"""What a checkpoint knows of earlier epochs: deltas from their files, contents from old commits, times and watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.columns.kernels import gather, stack
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import EpochGoneError
+from evercurrent.core.data.schema import EPOCH
+from evercurrent.core.state.ledger import Ledger
+
+from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..epochs.history import BEFORE_ALL
+from ..epochs.records import EvaluatedEpoch, Noted
+from ..plan.plan import Plan
+from .digest_schemes import EarlierNames
+from .plan_match import lost_in, state_ids
+
+BORN = "born"
+"""What a commit has to say, among its facts, of views that were not there from the beginning: their first epochs."""
+
+
+class Past:
+    """The retained epochs of a checkpoint.
+
+    ``waiting`` are epochs that are done and not yet committed, ``born`` the epochs in which views came to be that were
+    not there from the beginning: what older files say of their names is about others.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        record: Mapping[str, Any],
+        log: CommitLog,
+        pieces: Pieces,
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
+        self.waiting: tuple[EvaluatedEpoch, ...] = ()
+        self.born: Mapping[str, int] = {}
+        self._plan = plan
+        self._record = record
+        self._earlier = EarlierNames(plan)
+        self._log = log
+        self._pieces = pieces
+        self._allow_pickle = allow_pickle
+
+    def begins(self, view: str) -> int:
+        """Deltas of a view of all epochs after this one are there."""
+        first = min(self._log.epochs(), default=0) or BEFORE_ALL
+        return max(first, self.born.get(view, 0) - 1)
+
+    def deltas(self, view: str, since: int, until: int) -> Iterator[pl.DataFrame]:
+        """The deltas of a view after one epoch and up to another, from files and from what waits to be written.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+            CheckpointError: a file is missing or damaged.
+        """
+        refs = delta_files(self._log, view, since, self.born)
+        written = [ref for ref in refs if ref.epoch <= until]
+        waiting = [passed.deltas for passed in self.waiting if since < passed.epoch <= until]
+        return self._frames(view, written, waiting)
+
+    def _frames(
+        self, view: str, written: list[DeltaRef], waiting: list[Mapping[str, pl.DataFrame]]
+    ) -> Iterator[pl.DataFrame]:
+        yield from map(self._pieces.read_delta, written)
+        yield from (deltas[view] for deltas in waiting if view in deltas)
+
+    def passed(self) -> Iterator[Noted]:
+        """Times and watermarks of all epochs that the retained commits know, the latest first."""
+        for epoch in reversed(self._log.epochs()):
+            yield from reversed(self._log.at(epoch).epochs)
+
+    def commit(self, view: str, epoch: int) -> Commit:
+        """The commit of an epoch, in which the view was what it is now.
+
+        Raises:
+            EpochGoneError: there is no commit of the epoch, or the view was not there or another one.
+            CheckpointError: a file is missing or damaged.
+        """
+        try:
+            commit = self._earlier.renewed(self._log.at(epoch))
+        except EpochGoneError as error:
+            raise EpochGoneError(f"view {view!r}: {error}") from error
+        then = commit.plan["views"].get(view)
+        if then is None or then["identity"] != self._record["views"][view]["identity"]:
+            raise EpochGoneError(
+                f"view {view!r}: after epoch {epoch} there was no such view, or it was computed in another way; it is "
+                "what it is now since its first delta"
+            )
+        return commit
+
+    def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
+        """The contents of a view after an epoch: as of the last commit up to then, and the deltas since.
+
+        Raises:
+            EpochGoneError: there is no such commit, or the view was not there or another one.
+            CheckpointError: a file is missing or damaged.
+        """
+        committed = max((each for each in self._log.epochs() if each <= epoch), default=epoch)
+        rows = self._committed(view, committed, ledger)
+        if committed == epoch:
+            return rows
+        changes = [frame.drop(EPOCH) for frame in self.deltas(view, committed, epoch)]
+        before = Delta.of(rows, np.ones(rows.height, np.int64))
+        after = Delta(stack([before.frame, *changes])).consolidate()
+        return gather(after.rows, np.repeat(np.arange(len(after)), np.maximum(after.diffs, 0)))
+
+    def _committed(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
+        """The contents of a view as of a commit, in a circuit of their own."""
+        commit = self.commit(view, epoch)
+        compiled = compile_plan(self._plan, ledger, allow_pickle=self._allow_pickle)
+        saver = Saver(self._pieces)
+        node, states = compiled.kept_at[view], state_ids(compiled)
+        self._require_states(
+            view, commit, [node, *compiled.circuit.nodes[node].placement.reads], compiled, states
+        )
+        stage = compiled.cut.stages[compiled.cut.stage_of[node]]
+        parts = [self._plan[self._plan.views[view]].schema.to_frame()]
+        for bucket in range(commit.buckets):
+            if node in stage.in_bucket(bucket):
+                saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, commit.states)
+                parts.append(compiled.contents[view].contents())
+        return parts[1] if len(parts) == 2 else pl.concat(parts)
+
+    def _require_states(
+        self, view: str, commit: Commit, nodes: Iterable[int], compiled: Compiled, states: Mapping[str, State]
+    ) -> None:
+        """Check that a commit has the states from which a view is read.
+
+        Raises:
+            EpochGoneError: they were kept in another way, by another version.
+        """
+        read = {id(state) for node in nodes for state in compiled.circuit.nodes[node].states}
+        if lost_in(commit.plan, self._record, [name for name, state in states.items() if id(state) in read]):
+            raise EpochGoneError(
+                f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another way; "
+                "read it with that version, or a later epoch"
+            )
+
+
+def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) -> list[DeltaRef]:
+    """The files of a view's deltas after an epoch, in the order of their epochs; ``born`` as ``Past`` has it.
+
+    Raises:
+        EpochGoneError: they are no longer retained, or the view was not there or another one.
+    """
+    first = born.get(view, 0)
+    if BEFORE_ALL < since < first:
+        raise EpochGoneError(
+            f"view {view!r}: it was declared, or declared anew, at epoch {first}, and after epoch {since} it was not "
+            "what it is now; start from view.snapshot()"
+        )
+    try:
+        return log.deltas(view, max(since, first - 1))
+    except EpochGoneError as error:
+        raise EpochGoneError(
+            f"view {view!r}: {error}; start from view.snapshot(), or keep more commits with Checkpoint(keep=...)"
+        ) from error
+
+
+def in_bucket_0(compiled: Compiled) -> dict[str, State]:
+    """All states, as they are named where there is one bucket."""
+    return {f"{name}/0": state for name, state in state_ids(compiled).items()}

@@ -1,0 +1,85 @@
+"""What a checkpoint knows of earlier epochs, for any thread, while one of them commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import polars as pl
+
+from evercurrent.core.data.errors import MissingFileError
+from evercurrent.core.state.ledger import Ledger
+
+from ..checkpoint import CommitLog, Pieces
+from ..concurrency.turns import Guard
+from ..epochs.records import EvaluatedEpoch, Noted
+from ..plan.plan import Plan
+from ..store import Store
+from .time_travel import Past
+
+Read = TypeVar("Read")
+
+
+class PastReader:
+    """Answers as ``Past`` does, from a log of its own, read as another process would read it.
+
+    Who commits is not waited for; who asks at the same time is. ``waiting`` comes with a question: the epochs that were
+    on no file yet at the epoch that is asked about. What has been written of them since is not taken twice.
+    """
+
+    def __init__(
+        self, plan: Plan, record: Mapping[str, Any], store: Store, pieces: Pieces, *, allow_pickle: bool
+    ) -> None:
+        self._allow_pickle = allow_pickle
+        self.born: Mapping[str, int] = {}
+        self._plan = plan
+        self._record = record
+        self._store = store
+        self._pieces = pieces
+        self._log: CommitLog | None = None
+        self._guard = Guard()
+
+    def begins(self, view: str) -> int:
+        """See ``Past.begins``."""
+        return self._asked((), lambda past: past.begins(view))
+
+    def deltas(
+        self, view: str, since: int, until: int, waiting: Sequence[EvaluatedEpoch]
+    ) -> Iterator[pl.DataFrame]:
+        """See ``Past.deltas``."""
+        if waiting and since >= waiting[0].epoch - 1:
+            found = [
+                passed.deltas[view]
+                for passed in waiting
+                if view in passed.deltas and since < passed.epoch <= until
+            ]
+            return iter([frame.clone() for frame in found])
+        return self._asked(waiting, lambda past: past.deltas(view, since, until))
+
+    def passed(self) -> list[Noted]:
+        """See ``Past.passed``."""
+        return self._asked((), lambda past: list(past.passed()))
+
+    def contents(
+        self, view: str, epoch: int, ledger: Ledger, waiting: Sequence[EvaluatedEpoch]
+    ) -> pl.DataFrame:
+        """See ``Past.contents``."""
+        return self._asked(waiting, lambda past: past.contents(view, epoch, ledger))
+
+    def _asked(self, waiting: Sequence[EvaluatedEpoch], ask: Callable[[Past], Read]) -> Read:
+        """An answer; from a new look at the log, where what was about to be read has been swept."""
+        with self._guard.lock:
+            try:
+                return ask(self._now(waiting))
+            except MissingFileError:
+                self._log = None
+                return ask(self._now(waiting))
+
+    def _now(self, waiting: Sequence[EvaluatedEpoch]) -> Past:
+        if self._log is None:
+            self._log = CommitLog(self._store)
+        last = self._log.refresh()
+        past = Past(self._plan, self._record, self._log, self._pieces, allow_pickle=self._allow_pickle)
+        past.born = self.born
+        past.waiting = tuple(passed for passed in waiting if last is None or passed.epoch > last.epoch)
+        return past

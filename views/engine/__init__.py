@@ -1,0 +1,1 @@
+"""The engine: sources, views, and the epochs that keep the views current."""

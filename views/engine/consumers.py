@@ -1,0 +1,61 @@
+"""What a reader does with the rows of a view, and whether the panes of the view go with that."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import listed
+
+from ..inspect.open_windows import grouping_of, shows_last_panes
+from ..plan.plan import Plan, PlanId, WindowedGroup
+
+Reader = Literal["deltas", "summing", "overwriting", "log"]
+
+READERS = {
+    "deltas": "applies rows with their diffs",
+    "summing": "adds up the values it gets",
+    "overwriting": "keeps the last row of each key",
+    "log": "appends every row",
+}
+
+MISFITS = {
+    ("summing", "accumulating"): (
+        "each pane holds what those before it held, so that the sum counts rows again and again",
+        ".accumulate('discarding')",
+    ),
+    ("overwriting", "discarding"): (
+        "each pane holds only what came since the one before, so that the last one is not the result",
+        ".accumulate('accumulating')",
+    ),
+    ("log", "accumulating"): (
+        "nothing in the log says which pane replaces which",
+        ".accumulate('retracting'), or .with_pane_info()",
+    ),
+}
+"""Readers and modes that do not go together, why, and what does. (Streaming 102, table of sinks and modes.)"""
+
+
+def check_reader(where: str, plan: Plan, place: PlanId, reader: object) -> None:
+    """Check that a reader and the panes of a view go together.
+
+    Raises:
+        PlanError: an unknown reader, or one that would get wrong results.
+    """
+    if not isinstance(reader, str) or reader not in READERS:
+        raise PlanError(f"{where}: unknown reader={reader!r}; there are {listed(READERS)}")
+    grouping = grouping_of(plan, place)
+    if grouping is None:
+        return
+    operation = plan[grouping].operation
+    assert isinstance(operation, WindowedGroup)
+    known = operation.windowing
+    if shows_last_panes(plan, place):
+        return
+    misfit = MISFITS.get((reader, known.mode))
+    if misfit is not None and not (reader == "log" and known.info):
+        reason, instead = misfit
+        raise PlanError(
+            f"{where}: the reader {READERS[reader]}, and the view speaks in {known.mode} panes: {reason}; "
+            f"declare the view with {instead}"
+        )

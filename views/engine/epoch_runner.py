@@ -1,0 +1,427 @@
+"""A plan that runs: its circuit, epoch by epoch, with a checkpoint or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.circuit.circuit import Deltas
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
+from evercurrent.core.state.ledger import Ledger
+
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..concurrency.giving_way import GivingWay
+from ..concurrency.interrupts import interruptible, interrupts_deferred
+from ..concurrency.turns import Turn
+from ..connectors.positions import Position, joined
+from ..dataframe.source import Source
+from ..durability.durability import Durability
+from ..epochs.history import BEFORE_ALL
+from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch, RestorePoint, require_epoch
+from ..epochs.run_log import RunRecorder
+from ..epochs.subscriptions import Readers
+from ..plan.plan import Plan
+from .published import Published, PublishedView
+from .view import View
+
+Answer = TypeVar("Answer")
+
+ATTEMPTS = 8
+"""How often something is read that epochs may change meanwhile, before it is read between two of them."""
+
+LEDGER_ROWS = 1_000_000
+"""How many refused rows are kept; ``explain`` says how many had to go."""
+
+BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
+"""The epoch in which a group of nothing gets its row."""
+
+
+class Running:
+    """The circuit of an engine's plan, the epoch that it is at, and who is told.
+
+    An epoch is evaluated, written if there is a checkpoint, and then real in memory, or it is discarded. Whoever calls
+    what changes anything has the ``turn``. All others read what is ``published``: of the last epoch, and at once.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        sources: Mapping[str, Source],
+        views: Mapping[str, View],
+        log: RunRecorder,
+        turn: Turn,
+        durability: Durability | None = None,
+    ) -> None:
+        self.epoch = 0
+        self.positions: dict[str, Position] = {}
+        self.log = log
+        self.readers = Readers(views)
+        self.durability = durability
+        self._plan = plan
+        self._sources = sources
+        self._views = views
+        self._compiled: Compiled | None = None
+        self._compiled_size = (0, 0)
+        self._turn = turn
+        self.giving_way = GivingWay()
+        self._published: Published | None = None
+        self._is_opening = self._is_stepping = False
+        self._commits = 0
+        """How often a commit has begun or ended: odd while there is one."""
+
+    def published(self) -> Published:
+        """What is there to be read. Who comes first compiles the plan, or opens the checkpoint.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be opened; nothing has changed.
+        """
+        known = self._published
+        if known is None or (known.epoch == 0 and self._is_outdated):
+            with self._turn:
+                self.current()
+                known = self._published
+        assert known is not None, "what is compiled is published"
+        return known
+
+    @contextmanager
+    def reading(self, view: str) -> Iterator[Published]:
+        """What is there to be read, for somebody who reads this view inside of it. Who polls makes room for epochs."""
+        with self.giving_way.reading(view):
+            yield self.published()
+
+    def shown(self) -> tuple[int, Mapping[str, Position]]:
+        """The last epoch and the positions, without compiling or opening anything."""
+        known = self._published
+        return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
+
+    def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
+        """What a function reads of the states as they are. If epochs come in between again and again, after one of them."""
+        for _ in range(ATTEMPTS):
+            begun, compiled = self._commits, self.published().compiled
+            if begun % 2 == 0:
+                try:
+                    answer = read(compiled)
+                except Exception:
+                    # What is declared meanwhile is in the plan, and in no circuit yet.
+                    if self._commits == begun and compiled is self._compiled and not self._is_outdated:
+                        raise
+                if self._commits == begun:
+                    return answer
+        with self._turn:
+            return read(self.current())
+
+    @property
+    def _is_outdated(self) -> bool:
+        """Whether more was declared since the plan was compiled."""
+        size = (len(self._plan.nodes), len(self._plan.views))
+        return self.durability is None and self.epoch == 0 and size != self._compiled_size
+
+    def current(self) -> Compiled:
+        """The circuit of the plan as it stands; it is final from the first epoch on, or when a checkpoint is opened.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be opened; nothing has changed.
+        """
+        if self.durability is not None:
+            if self._compiled is None:
+                with interruptible():
+                    compiled = self._resumed(self.durability)
+                self._publish(compiled)
+                self._compiled = compiled
+            return self._compiled
+        if self._compiled is None or self._is_outdated:
+            size = (len(self._plan.nodes), len(self._plan.views))
+            # What never leaves the memory of this process may be anything.
+            with interruptible():
+                compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
+            for view in self._views.values():
+                view._history.clear()
+            self.log.clear()
+            self._step(compiled, BEFORE_INPUT, EpochInput())
+            self._compiled, self._compiled_size = compiled, size
+        return self._compiled
+
+    def run(self, offered: EpochInput, at: datetime | None) -> int:
+        """One epoch, and everybody hears of it. Returns its number.
+
+        Raises:
+            InputError: processing time without a zone, or what was offered is refused; nothing has changed.
+            CheckpointError: it could not be written; nothing has changed, unless it says otherwise.
+            SubscriberError: the epoch is done, and a callback raised.
+        """
+        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+            raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
+        with self.giving_way:
+            return self._run(offered, at)
+
+    def _run(self, offered: EpochInput, at: datetime | None) -> int:
+        compiled = self.current()
+        if self.durability is not None:
+            self.durability.require_open()
+        now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
+        changed = self._step(compiled, now, offered)
+        self.readers.tell(now.epoch, changed)
+        if self.durability is not None:
+            self.durability.tidy()
+            if self.durability.maps_states:
+                self._publish(compiled)
+        return now.epoch
+
+    def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
+        """All rows of a view now, or after an epoch.
+
+        Raises:
+            EpochGoneError: the checkpoint has no commit of that epoch.
+            InputError: the epoch is still to come, or there is no checkpoint.
+        """
+        with self.reading(view) as now:
+            if epoch is not None and epoch != now.epoch:
+                return self._contents_then(now, view, epoch)
+            return now.rows(view)
+
+    def flush(self) -> None:
+        """Write what is not yet on disk.
+
+        Raises:
+            CheckpointError: it could not be written; it can be tried again.
+        """
+        if self.durability is not None:
+            compiled = self.current()
+            with interrupts_deferred():
+                self.durability.flush(self._standing(self.positions, {}))
+                self._publish(compiled)
+
+    def close(self) -> None:
+        """Write what is not yet on disk, and let others have the checkpoint.
+
+        Raises:
+            CheckpointError: the last epochs could not be written.
+        """
+        if self.durability is not None:
+            with interrupts_deferred():
+                self.durability.close(self._standing(self.positions, {}))
+
+    def _resumed(self, durability: Durability) -> Compiled:
+        """The circuit as the checkpoint has it. Where that cannot be had, nothing has changed."""
+        compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=durability.allow_pickle)
+        resumed = durability.open(compiled)
+        try:
+            self._is_opening = True
+            for view in self._views.values():
+                view._history.go_on(BEFORE_ALL if resumed is None else resumed.epoch, durability.past)
+            if resumed is None:
+                self._step(compiled, BEFORE_INPUT, EpochInput())
+                return compiled
+            self.epoch, self.positions = resumed.epoch, dict(resumed.positions)
+            self.readers.remember(resumed.readers)
+            self.log.go_on(resumed.last, resumed.rows, durability.past.passed)
+            if resumed.logged:
+                resumed = self._evaluated_again(durability, compiled, resumed)
+            if resumed.filled or resumed.is_computed:
+                self._make_real(durability, resumed)
+        except BaseException:
+            self.epoch, self.positions = 0, {}
+            durability.release()
+            raise
+        finally:
+            self._is_opening = False
+        return compiled
+
+    def _evaluated_again(
+        self, durability: Durability, compiled: Compiled, resumed: RestorePoint
+    ) -> RestorePoint:
+        """Go on to the last epoch whose input is on disk, and commit. Nobody is told: who has a name will catch up."""
+        for logged in resumed.logged:
+            heard = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
+            self.readers.remember(heard)
+            durability.logged_before()
+            try:
+                self._step(
+                    compiled,
+                    logged.now,
+                    logged.offered.among(self._sources, compiled.clocks),
+                    silent=resumed.filled,
+                )
+            except EvercurrentError as error:
+                is_last = logged is resumed.logged[-1] and logged.epoch > resumed.acknowledged
+                if resumed.is_same_plan and is_last:
+                    break  # It was refused before, and there was no time to say so.
+                raise CheckpointError(
+                    f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "
+                    f"fails: {error}"
+                ) from error
+        last = durability.waiting[-1] if durability.waiting else None
+        durability.flush(self._standing(self.positions, {}))
+        if last is None:
+            return resumed
+        for name in resumed.filled:
+            self._views[name]._history.go_on(last.epoch, durability.past)
+        filled = {name: compiled.contents[name].contents() for name in resumed.filled}
+        return replace(
+            resumed,
+            epoch=last.epoch,
+            rows=self.log.rows_with({}),
+            last=(last.epoch, last.instant, last.watermarks),
+            filled={
+                name: Delta.of(rows, np.ones(rows.height, np.int64)).consolidate()
+                for name, rows in filled.items()
+            },
+        )
+
+    def _step(
+        self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None = None
+    ) -> dict[str, pl.DataFrame]:
+        """One epoch: evaluated, written if there is a checkpoint, then real; or discarded.
+
+        ``silent``: the epoch is evaluated again, and of these views nothing is said.
+        """
+        if self._is_stepping:
+            raise InputError(
+                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
+            )
+        with (
+            interrupts_deferred()
+        ):  # But for the first half: what has become real is all there, and nobody misses it.
+            self._is_stepping = True
+            try:
+                return self._real(compiled, now, offered, silent)
+            except BaseException:
+                compiled.circuit.discard()
+                if self.durability is not None:
+                    self.durability.discard()
+                raise
+            finally:
+                self._is_stepping = False
+
+    def _real(
+        self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None
+    ) -> dict[str, pl.DataFrame]:
+        circuit, durability = compiled.circuit, self.durability
+        changed: dict[str, pl.DataFrame] = {}
+        with interruptible():
+            for source, watermark in offered.watermarks.items():
+                compiled.clocks[source].promise(watermark)
+            arrived = offered.arrived()
+            if durability is not None and now.epoch and silent is None:
+                durability.log(now, offered, arrived, self.readers.heard())
+            evaluated = circuit.evaluate(now, arrived)
+            for name, delta in compiled.of_views(evaluated.deltas):
+                if silent is not None and name in silent:
+                    continue
+                delta = delta.consolidate()
+                if len(delta):
+                    changed[name] = self._views[name]._published(now.epoch, delta.frame)
+            rows = compiled.timed_rows(evaluated.deltas)
+            marks = self._marks_after(compiled, evaluated.deltas)
+            positions = joined(self.positions, offered.positions)
+            if durability is not None:
+                passed = EvaluatedEpoch(now.epoch, now.instant, marks, changed)
+                durability.write(passed, self._standing(positions, rows))
+        if durability is not None:
+            durability.append()
+        with self._committing():
+            circuit.commit(evaluated)
+            self.epoch, self.positions = now.epoch, positions
+            for name, frame in changed.items():
+                self._views[name]._history.append(now.epoch, frame)
+            if now.epoch:
+                self.log.note(now.epoch, now.processing_time, marks, rows)
+            self._publish(compiled, changed, evaluated.deltas, marks)
+        return changed
+
+    def _marks_after(self, compiled: Compiled, visited: Deltas) -> Mapping[str, int]:
+        """The watermarks of the sources after an epoch. Cost: the clocks that it visits, where more is known."""
+        known = self._published
+        if known is None or known.compiled is not compiled:
+            return {name: clock.now for name, clock in compiled.clocks.items()}
+        moved = {name: compiled.clocks[name].now for name in compiled.arrivals_in(visited)}
+        return {**known.watermarks, **moved} if moved else known.watermarks
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Let who reads states as they are find out that they change."""
+        self._commits += 1
+        try:
+            yield
+        finally:
+            self._commits += 1
+
+    def _publish(
+        self,
+        compiled: Compiled,
+        changed: Container[str] = (),
+        visited: Deltas | None = None,
+        marks: Mapping[str, int] | None = None,
+    ) -> None:
+        """Show what there is now, in which these views have changed: whoever asks from now on gets that.
+
+        ``visited``: the nodes of the epoch, as no state of others has changed; ``marks``: the watermarks after it.
+        """
+        if self._is_opening:
+            return
+        before = self._published
+        views: dict[str, PublishedView] = {}
+        touched: Iterable[str] = self._views
+        if before is not None and before.compiled is compiled:
+            views = dict(before.views)
+            touched = self._views if visited is None else compiled.views_at(visited)
+        for name in touched:
+            known, readable = views.get(name), compiled.contents[name]
+            if known is None or name in changed:
+                views[name] = PublishedView.of(readable, self._views[name]._history.now())
+            elif not known.is_current:
+                views[name] = PublishedView.of(readable, known.history, known)
+        self._published = Published(
+            compiled,
+            self.epoch,
+            self.positions,
+            {name: clock.before for name, clock in compiled.clocks.items()} if marks is None else marks,
+            views,
+            compiled.ledger.refused.now(),
+            self.log.now(),
+            () if self.durability is None else self.durability.waiting,
+        )
+
+    def _standing(
+        self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]
+    ) -> CommitMetadata:
+        """What a commit says beside the states: with these positions, and these rows that have come since."""
+        return CommitMetadata(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
+
+    def _make_real(self, durability: Durability, resumed: RestorePoint) -> None:
+        """An epoch in which views that are new in the program, and are filled already, say what they hold."""
+        epoch, (_, instant, marks) = Epoch(resumed.epoch + 1), resumed.last
+        changed: dict[str, pl.DataFrame] = {}
+        for name, delta in resumed.filled.items():
+            if len(delta):
+                changed[name] = self._views[name]._published(epoch, delta.frame)
+        durability.bear(resumed.filled, epoch)
+        durability.write(EvaluatedEpoch(epoch, instant, marks, changed), self._standing(self.positions, {}))
+        with interrupts_deferred():
+            durability.append()
+            self.epoch = epoch
+            for name, frame in changed.items():
+                self._views[name]._history.append(epoch, frame)
+            self.log.go_on((epoch, instant, marks), resumed.rows, durability.past.passed)
+
+    def _contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
+        require_epoch(view, "epoch", epoch)
+        if epoch > now.epoch:
+            raise InputError(
+                f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {now.epoch}"
+            )
+        if self.durability is None:
+            raise InputError(
+                f"view {view!r}: without a checkpoint only the contents now can be read, after epoch {now.epoch}; "
+                "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
+            )
+        return self.durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)

@@ -1,0 +1,88 @@
+"""Epochs that are gathered in a block, ``with engine.epoch()``: each belongs to the context in which it was begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from evercurrent.core.data.errors import InputError
+
+from ..concurrency.turns import Guard
+from ..connectors.positions import Position
+from ..epochs.records import Batch, EpochInput
+
+_open: ContextVar[tuple[OpenEpoch, ...]] = ContextVar("evercurrent_open_epochs", default=())
+"""The blocks that this context is in, of all engines."""
+
+
+class OpenEpoch:
+    """What is pushed in a block, until the block ends; ``number`` is that of its epoch, once there is one.
+
+    A context is that of a thread, or of an asyncio task. Who begins a task or a thread in a copy of it, as asyncio does,
+    has what that pushes in the block too, until the block ends.
+    """
+
+    def __init__(self, engine: object) -> None:
+        self.number: int | None = None
+        self._engine = engine
+        self._offered: EpochInput | None = EpochInput()
+        self._guard = Guard()
+
+    def take(self, batch: Batch, taken: Mapping[str, Position]) -> bool | None:
+        """Take a batch. False: it was taken before. None: the block has ended meanwhile.
+
+        Raises:
+            InputError: a position that goes back, or a watermark that would move back.
+        """
+        with self._guard.lock:
+            offered = self._offered
+            if offered is None:
+                return None
+            is_new = not offered.skips(batch, taken)
+            if is_new:
+                offered.take(batch)
+            return is_new
+
+    def close(self) -> EpochInput:
+        """End the block: what was taken."""
+        with self._guard.lock:
+            offered, self._offered = self._offered, None
+        assert offered is not None, "a block ends once"
+        return offered
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the block has not ended."""
+        return self._offered is not None
+
+    def is_of(self, engine: object) -> bool:
+        """Whether it is a block of this engine."""
+        return self._engine is engine
+
+
+def open_epoch(engine: object) -> OpenEpoch | None:
+    """The block of an engine that this context is in."""
+    for block in _open.get():
+        if block.is_of(engine) and block.is_open:
+            return block
+    return None
+
+
+@contextmanager
+def gathered(engine: object) -> Iterator[OpenEpoch]:
+    """Begin a block, and leave it at the end; who asks for it closes it.
+
+    Raises:
+        InputError: this context is in one of this engine.
+    """
+    if open_epoch(engine) is not None:
+        raise InputError("an epoch is open already; epochs do not nest")
+    block = OpenEpoch(engine)
+    _open.set((*_open.get(), block))
+    try:
+        yield block
+    finally:
+        if block.is_open:
+            block.close()
+        _open.set(tuple(other for other in _open.get() if other is not block))

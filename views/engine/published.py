@@ -1,0 +1,106 @@
+"""What an engine shows at the end of an epoch: one object that no later epoch changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.data.recent import Stretch
+from evercurrent.core.state.ledger import Refused
+from evercurrent.core.state.spine import Version
+
+from ..compiler.builder import Compiled, Readable
+from ..concurrency.turns import Guard
+from ..epochs.history import Retained
+from ..epochs.records import EvaluatedEpoch
+from ..epochs.run_log import RunLog
+
+
+class _Rows:
+    """The rows of a view, made when they are first asked for: others who ask meanwhile wait for whoever makes them."""
+
+    __slots__ = ("_guard", "made")
+
+    def __init__(self) -> None:
+        self.made: pl.DataFrame | None = None
+        self._guard = Guard()
+
+    def of(self, readable: Readable, versions: tuple[Version, ...]) -> pl.DataFrame:
+        """The rows of these versions, by reference."""
+        if self.made is None:
+            with self._guard.lock:
+                if self.made is None:
+                    self.made = readable.contents(versions)
+        return self.made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedView:
+    """A view at the end of an epoch: the states that hold its rows, and its deltas up to then."""
+
+    readable: Readable
+    versions: tuple[Version, ...]
+    history: Retained
+    _rows: _Rows = field(default_factory=_Rows)
+
+    @staticmethod
+    def of(readable: Readable, history: Retained, before: PublishedView | None = None) -> PublishedView:
+        """The view as of the last commit; ``before``: it holds the same rows as there, maybe in other runs."""
+        versions = tuple(spine.version for spine in readable.reads)
+        return PublishedView(readable, versions, history, _Rows() if before is None else before._rows)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its states have not changed since."""
+        return all(
+            spine.version is version
+            for spine, version in zip(self.readable.reads, self.versions, strict=True)
+        )
+
+    def rows(self) -> pl.DataFrame:
+        """All rows, in a frame of the caller's own."""
+        return self._rows.of(self.readable, self.versions).clone()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Published:
+    """What is read between two epochs, in any thread: of one epoch, all of it.
+
+    ``waiting`` are the epochs that were not on files yet, if there is a checkpoint.
+    """
+
+    compiled: Compiled
+    epoch: int
+    positions: Mapping[str, Any]
+    watermarks: Mapping[str, int]
+    views: Mapping[str, PublishedView]
+    refused: Stretch[Refused]
+    log: RunLog
+    waiting: tuple[EvaluatedEpoch, ...] = ()
+
+    def rows(self, view: str) -> pl.DataFrame:
+        """All rows of a view, in a frame of the caller's own."""
+        return self.views[view].rows()
+
+    def require(self, view: str, since: int) -> None:
+        """Check that the deltas of a view after this epoch can be had.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        self.views[view].history.require(since, self.waiting)
+
+    def deltas(self, view: str, since: int) -> Iterator[pl.DataFrame]:
+        """The deltas of a view after this epoch, in frames of the caller's own.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        return self.views[view].history.since(since, self.waiting)
+
+    def begins(self, view: str) -> int:
+        """The deltas of a view of all epochs after this one can be had."""
+        return self.views[view].history.begins

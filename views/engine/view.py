@@ -1,0 +1,400 @@
+"""A named, kept result: what it holds now, how it changed, and who wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+
+from evercurrent.core.columns.json_texts import printable
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.schema import DIFF, EPOCH, require_columns
+from evercurrent.core.data.tags import tagged
+
+from ..concurrency.interrupts import interruptible
+from ..concurrency.turns import Turn
+from ..dataframe.collection import Collection
+from ..epochs.changes import change_rows
+from ..epochs.history import BEFORE_ALL, History, Retain
+from ..epochs.records import require_epoch
+from ..epochs.subscriptions import (
+    Callback,
+    Readers,
+    Subscription,
+    reader_key,
+    require_free_name,
+    with_another,
+)
+from ..plan.plan import Plan, PlanId, Windowing
+from .consumers import Reader, check_reader
+from .published import Published
+
+if TYPE_CHECKING:
+    from ..timeline.of_view import Key
+    from ..timeline.timeline import Timeline
+
+
+class ViewKeeper(Protocol):
+    """Who keeps the contents of views: the engine."""
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch."""
+        ...
+
+    @property
+    def readers(self) -> Readers:
+        """Who is told of changes, and how far those with a name have heard."""
+        ...
+
+    def published(self) -> Published:
+        """What there is to be read, of one epoch: no later one changes it."""
+        ...
+
+    def reading(self, view: str) -> AbstractContextManager[Published]:
+        """The same, for somebody who reads this view inside of it."""
+        ...
+
+    @property
+    def turn(self) -> Turn:
+        """Who has it writes; all others wait."""
+        ...
+
+    def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
+        """All rows of a view now, or after an epoch."""
+        ...
+
+    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+        """An epoch without rows in which windows of a view are told to speak."""
+        ...
+
+    def why(self, view: str, key: object, window: object) -> list[str]:
+        """Why windows of a view do not speak."""
+        ...
+
+    def watermark_of(self, view: str) -> datetime | int | None:
+        """How far the event time of a view's rows is complete."""
+        ...
+
+
+@tagged("views.view:Snapshot")
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The contents of a view at the end of an epoch: follow it with ``view.deltas(since=snapshot.epoch)``."""
+
+    epoch: int
+    frame: pl.DataFrame
+
+
+class Deltas:
+    """The deltas of a view after an epoch: iterate for one frame per epoch, or hand it on as one Arrow stream.
+
+    Every iteration starts anew at ``since`` and ends at the present; to go on, ask again from ``last_epoch``. The frames
+    are the caller's own. For one thread at a time: of ``view.deltas()`` each has one of its own.
+    """
+
+    def __init__(self, view: View, since: int, now: Published) -> None:
+        self._view = view
+        self._since = since
+        self.last_epoch = now.epoch
+        now.require(view.name, since)
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
+        now = self._view._engine.published()
+        self.last_epoch = now.epoch
+        return now.deltas(self._view.name, self._since)
+
+    def frame(self) -> pl.DataFrame:
+        """All of them in one frame."""
+        frames: list[pl.DataFrame] = [self._view._delta_schema().to_frame(), *self]
+        return pl.concat(frames)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All of them as an Arrow C stream."""
+        stream: object = self.frame().__arrow_c_stream__(requested_schema)
+        return stream
+
+    def __repr__(self) -> str:
+        """The view, since when, and all of them in one frame."""
+        return f"Deltas of view {self._view.name!r} {self._since_text}\n{printable(self.frame())}"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
+        return f"<p>{title}</p>{printable(self.frame())._repr_html_()}"
+
+    @property
+    def _since_text(self) -> str:
+        return "from the beginning" if self._since == BEFORE_ALL else f"after epoch {self._since}"
+
+
+@tagged("views.view:View")
+class View(Collection):
+    """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
+
+    It is a collection: further views can be declared on it. It holds what its definition gives for all input so far, unless
+    it is of discarding or accumulating panes: then it is the log of these, and ``latest()`` the last of each window.
+    """
+
+    def __init__(
+        self,
+        engine: ViewKeeper,
+        plan: Plan,
+        place: PlanId,
+        name: str,
+        retain: Retain,
+        windowing: Windowing | None = None,
+    ) -> None:
+        super().__init__(plan, place, windowing)
+        self._engine = engine
+        self._history = History(name, retain)
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self.name = name
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the contents are of: the engine's last one."""
+        return self._engine.epoch_number
+
+    def read(self, epoch: int | None = None) -> pl.DataFrame:
+        """The contents now: a row with diff n stands n times. Order is not specified, but deterministic.
+
+        Of discarding and accumulating panes these are all panes so far, as none takes back the one before. For the
+        last pane of each key and window declare ``engine.view(name, view.latest())``.
+
+        ``epoch``: the contents after that epoch, of which the checkpoint still has the commit.
+
+        Raises:
+            EpochGoneError: there is no commit of that epoch any more; names those that there are.
+            InputError: the epoch is still to come, or the engine has no checkpoint.
+        """
+        return self._engine.contents(self.name, epoch)
+
+    def snapshot(self) -> Snapshot:
+        """The contents and the epoch they are of."""
+        with self._engine.reading(self.name) as now:
+            return Snapshot(now.epoch, now.rows(self.name))
+
+    def deltas(self, since: int | None = None) -> Deltas:
+        """The changes after epoch ``since``; None: from the very beginning.
+
+        Those of long ago are read from the delta files, if the engine has a checkpoint.
+
+        Raises:
+            EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
+            InputError: it is no number, or the epoch is still to come, as one remembered from another engine is.
+        """
+        if since is not None:
+            require_epoch(self.name, "since", since)
+        with self._engine.reading(self.name) as now:
+            if since is not None and since > now.epoch:
+                raise InputError(
+                    f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
+                    "a new engine begins anew: read view.snapshot() first"
+                )
+            return Deltas(self, BEFORE_ALL if since is None else since, now)
+
+    @property
+    def earliest(self) -> int:
+        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
+        return self._engine.published().begins(self.name)
+
+    def changes(
+        self, since: int | None = None, key: str | Sequence[str] | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """The deltas as change rows: insert, delete, and update as the row before and the row after.
+
+        ``_change`` is "insert", "delete", "update_preimage" or "update_postimage". An update is a deletion and
+        an insertion with equal ``key``. Without ``key`` that is the key of a view that is a grouping or an
+        upsert source; for any other there are no updates.
+
+        Raises:
+            PlanError: a key that is no column of the view.
+            EpochGoneError: the deltas are no longer all retained.
+        """
+        keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
+        require_columns(f"changes of view {self.name!r}", self.schema, keys)
+        return (change_rows(frame, keys) for frame in self.deltas(since))
+
+    def subscribe(
+        self,
+        callback: Callable[[pl.DataFrame], Any],
+        since: int | None = None,
+        *,
+        reader: Reader = "deltas",
+        name: str | None = None,
+    ) -> Subscription:
+        """Call back with the delta of every epoch that changes the view.
+
+        ``since``: first hear all retained changes after that epoch; None: only what is to come. ``reader`` says what
+        is done with the rows, so that it can be checked whether the panes of the view go with that: "deltas", they
+        are applied with their diffs; "summing", their values are added up (a row with a negative diff is
+        subtracted); "overwriting", the last row of a key stands; "log", they are appended.
+
+        ``name``: a subscription that is made again under its name goes on after the last epoch that it heard, also in
+        another process on the same checkpoint; ``since`` is then about the first time only. How far it has heard is
+        part of the next commit, so after a crash the last epochs may be told once more: a sink that keeps the
+        ``_epoch`` of what it has written, together with that, has everything exactly once.
+
+        It is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its own. It may
+        read and push. It must not wait for another thread that pushes, as that one waits for the end of this epoch.
+
+        Raises:
+            EpochGoneError: deltas that are to be heard are no longer all retained.
+            PlanError: the callback is no function, the panes of the view do not go with the reader, or the name
+                is in use.
+        """
+        check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
+        if not callable(callback):
+            raise PlanError(
+                f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
+            )
+        if since is not None:
+            require_epoch(self.name, "since", since)
+        with self._engine.turn:
+            if name is not None:
+                return self._subscribe_again(callback, since, name)
+            # More than once where the callback itself pushes.
+            while since is not None and since < self.epoch:
+                missed = self.deltas(since)
+                for frame in missed:
+                    with interruptible():
+                        callback(frame)
+                since = missed.last_epoch
+            subscription = Subscription(self, callback, self.epoch)
+            self._subscriptions = with_another(self, subscription)
+            return subscription
+
+    def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
+        require_free_name(self, name)
+        now, key = self.epoch, reader_key(self.name, name)
+        heard = self._engine.readers.heard().get(key, now if since is None else since)
+        subscription = Subscription(self, callback, heard, name)
+        self._engine.readers.enter(subscription, key)
+        subscription.catch_up()
+        self._subscriptions = with_another(self, subscription)
+        return subscription
+
+    @property
+    def watermark(self) -> datetime | int | None:
+        """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more will come."""
+        return self._engine.watermark_of(self.name)
+
+    def fire(self, key: object = None, window: object = None, *, at: datetime | None = None) -> int:
+        """Tell windows to speak, in an epoch of its own: those whose trigger waits for ``signal()``.
+
+        Args:
+            key: of which key: a value, a tuple or a dictionary; None: of all.
+            window: its start, or (start, end); None: all.
+            at: processing time, as for ``Engine.push``.
+
+        Raises:
+            InputError: the view has no trigger, or the key does not go with its columns. Where no window waits for a
+                signal, the epoch goes by and nothing is said.
+        """
+        return self._engine.fire(self.name, key, window, at)
+
+    def why(self, key: object = None, window: object = None) -> str:
+        """Why windows have not spoken: what they wait for, who holds the watermark, when they may speak.
+
+        Args:
+            key: of which key: a value, a tuple or a dictionary; None: of all.
+            window: its start, or (start, end); None: all.
+
+        Raises:
+            InputError: the view has no windows, or the key does not go with its columns.
+        """
+        return "\n".join(self._engine.why(self.name, key, window))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The contents as an Arrow C stream."""
+        return self.read().__arrow_c_stream__(requested_schema)
+
+    def timeline(
+        self,
+        value: str | None = None,
+        *,
+        label: str | None = None,
+        key: Key | None = None,
+        title: str | None = None,
+        subtitle: str = "",
+        width: int = 900,
+        height: int | None = None,
+        rows: int = 2000,
+        panes: int = 300,
+        keys: int = 6,
+        legend: bool = True,
+    ) -> Timeline:
+        """The run so far, drawn: event time across, processing time up, rows as dots, panes as rectangles.
+
+        Rows are there if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
+        what it says of itself (``with_pane_info()``), else it follows from the watermarks.
+
+        Args:
+            value: the column written at panes; by default the first one that is neither key nor bound.
+            label: the column of a source written at its rows; by default the one named like the value, else its
+                only column of numbers.
+            key: draw this key alone: a value, several in the order of the key's columns, or by name.
+            title: what stands above; by default the name of the view.
+            subtitle: a line below the title.
+            width: of the drawing, in pixels.
+            height: of one pair of axes; by default it follows from the width.
+            rows: the most rows that are drawn.
+            panes: the most panes that are drawn.
+            keys: the most keys that are drawn, each with axes of its own.
+            legend: whether to say what the marks mean.
+
+        Returns:
+            What can be saved with ``save("run.svg")`` or ``save("run.html")``, and shows itself in notebooks.
+
+        Raises:
+            PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing.
+            InputError: a key of which the view has said nothing.
+        """
+        from ..timeline.drawing import Look  # a part that is only loaded by who draws
+        from ..timeline.of_view import timeline_of_view
+
+        now = self._engine.published()
+        deltas = now.deltas(self.name, now.begins(self.name))
+        return timeline_of_view(
+            self.name,
+            self._plan,
+            self._place,
+            pl.concat([self._delta_schema().to_frame(), *deltas]),
+            now,
+            value=value,
+            label=label,
+            key=key,
+            title=title,
+            subtitle=subtitle,
+            look=Look(width, height, rows, panes, keys, legend),
+        )
+
+    def __repr__(self) -> str:
+        """Name, epoch, size and the first rows."""
+        now = self.snapshot()
+        return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
+
+    def _repr_html_(self) -> str:
+        """Name, epoch and contents, for notebooks."""
+        now = self.snapshot()
+        title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
+        return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
+
+    def _keys(self) -> tuple[str, ...]:
+        return self._plan.keys_of(self._place)
+
+    def _delta_schema(self) -> pl.Schema:
+        return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
+
+    def _published(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
+        """The delta of an epoch with its number, columns in the order that readers see."""
+        epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
+        columns = frame.get_columns()
+        return pl.DataFrame([*columns[:-1], epochs, columns[-1]])

@@ -1,0 +1,140 @@
+"""The deltas of a view by epoch: what was published, in memory as far as that goes, then from where it was written."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol
+
+import polars as pl
+
+from evercurrent.core.data.errors import EpochGoneError, PlanError
+from evercurrent.core.data.recent import Recent, Stretch
+from evercurrent.core.data.tags import tagged
+
+from .records import EvaluatedEpoch
+
+BEFORE_ALL = -1
+"""Before epoch 0, in which a group of nothing gets its row."""
+
+
+@tagged("views.history:Retain")
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """How many deltas a view keeps for readers that come later: the newest, up to both limits.
+
+    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas.
+    """
+
+    epochs: int = 1000
+    rows: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name, limit in (("epochs", self.epochs), ("rows", self.rows)):
+            if not isinstance(limit, int) or limit < 0:
+                raise PlanError(f"Retain: {name}={limit!r}; give a whole number from 0")
+
+
+class Older(Protocol):
+    """Where deltas are that are no longer in memory: a checkpoint."""
+
+    def begins(self, view: str) -> int:
+        """Deltas of a view of all epochs after this one are there."""
+        ...
+
+    def deltas(
+        self, view: str, since: int, until: int, waiting: Sequence[EvaluatedEpoch]
+    ) -> Iterator[pl.DataFrame]:
+        """The deltas of a view after one epoch and up to another; ``waiting`` are those that are not on files yet.
+
+        Raises:
+            EpochGoneError: they are no longer retained; at once, not when they are read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retained:
+    """The deltas of one view that can be had at the end of an epoch; no later one changes that.
+
+    ``frames`` are those in memory, of all epochs after ``complete_since``. ``waiting`` are the epochs that are on no
+    file yet, as they were then or later: what is on files meanwhile is in neither twice.
+    """
+
+    view: str
+    frames: Stretch[tuple[int, pl.DataFrame]]
+    complete_since: int
+    older: Older | None
+
+    @property
+    def begins(self) -> int:
+        """Deltas of all epochs after this one can be had."""
+        if self.older is None:
+            return self.complete_since
+        return min(self.complete_since, self.older.begins(self.view))
+
+    def require(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> None:
+        """Check that the deltas of all epochs after this one can be had.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        if epoch >= self.complete_since:
+            return
+        if self.older is None:
+            raise EpochGoneError(
+                f"view {self.view!r}: the deltas after epoch {epoch} are no longer retained, those after "
+                f"{self.complete_since} are; start from view.snapshot(), or retain more with Engine(retain=Retain(...))"
+            )
+        self.older.deltas(self.view, epoch, self.complete_since, waiting)
+
+    def since(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> Iterator[pl.DataFrame]:
+        """The deltas of all epochs after this one: frames of the caller's own.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        self.require(epoch, waiting)
+        first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place][0])
+        newer = (frame.clone() for _, frame in self.frames.past(first))
+        if epoch < self.complete_since and self.older is not None:
+            return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
+        return newer
+
+
+class History:
+    """The newest deltas of one view, as frames with ``_epoch`` and ``_diff``, and the way to older ones."""
+
+    def __init__(self, view: str, retain: Retain) -> None:
+        self._view = view
+        self._retain = retain
+        self._frames: Recent[tuple[int, pl.DataFrame]] = Recent()
+        self._rows = 0
+        self._older: Older | None = None
+        self._complete_since = BEFORE_ALL
+
+    def append(self, epoch: int, frame: pl.DataFrame) -> None:
+        """Add the delta of an epoch; the oldest go when there are too many."""
+        self._frames.append((epoch, frame))
+        self._rows += frame.height
+        while len(self._frames) and (
+            len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
+        ):
+            self._complete_since, gone = self._frames.popleft()
+            self._rows -= gone.height
+
+    def clear(self) -> None:
+        """Forget everything: the plan was compiled anew before any input."""
+        self._frames.clear()
+        self._rows = 0
+
+    def go_on(self, after: int, older: Older) -> None:
+        """Begin after this epoch; what was before, and what memory has no room for, is asked of ``older``."""
+        self.clear()
+        self._complete_since, self._older = after, older
+
+    def now(self) -> Retained:
+        """What can be had now."""
+        return Retained(self._view, self._frames.now(), self._complete_since, self._older)

@@ -1,0 +1,174 @@
+"""What happened in a run, beside the views: when epochs were, how far the watermarks, and the rows if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.data.clock import START_OF_TIME
+from evercurrent.core.data.instants import time_of
+from evercurrent.core.data.recent import Recent, Stretch
+from evercurrent.core.data.schema import DIFF, EPOCH
+
+from .history import Retain
+from .records import Noted
+
+TIME = pl.Datetime("us", "UTC")
+
+
+_Epoch = tuple[int, datetime, Mapping[str, int]]
+
+
+class _Earlier:
+    """The epochs of before this process, the latest first: fetched once, when somebody wants to see them."""
+
+    def __init__(self, fetch: Callable[[], Iterable[Noted]] | None) -> None:
+        self._fetch = fetch
+        self._found: list[_Epoch] | None = None
+
+    def last(self, count: int, before: int | None) -> list[_Epoch]:
+        """So many of the last of them before an epoch, the oldest first."""
+        if count <= 0 or self._fetch is None:
+            return []
+        if self._found is None:
+            noted = sorted(self._fetch(), key=lambda noted: -noted[0])
+            self._found = [(epoch, _time_of(instant), marks) for epoch, instant, marks in noted if epoch]
+        return [known for known in self._found if before is None or known[0] < before][:count][::-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunLog:
+    """The last epochs as of one of them: processing time and watermarks, and the rows of sources if they are recorded.
+
+    ``unrecorded`` counts rows, by source, that came and are not here.
+    """
+
+    records_rows: bool
+    unrecorded: Mapping[str, int]
+    _retain: Retain
+    _epochs: Stretch[_Epoch]
+    _rows: Stretch[tuple[str, pl.DataFrame]]
+    _earlier: _Earlier
+
+    @property
+    def last(self) -> tuple[int, datetime] | None:
+        """The last epoch and its processing time."""
+        return self._epochs[-1][:2] if len(self._epochs) else None
+
+    def epochs(self) -> pl.DataFrame:
+        """``_epoch`` and ``processing_time`` of the last epochs."""
+        known = self._known()
+        numbers = pl.Series(EPOCH, [epoch for epoch, _, _ in known], pl.UInt64)
+        times = pl.Series("processing_time", [at for _, at, _ in known], TIME)
+        return pl.DataFrame([numbers, times])
+
+    def watermarks(self) -> pl.DataFrame:
+        """``_epoch``, ``source``, ``watermark``: from the end of that epoch on; null where nothing was known."""
+        entries = [(epoch, name, at) for epoch, _, marks in self._known() for name, at in marks.items()]
+        instants = np.array([at for _, _, at in entries], np.int64)
+        known = pl.Series("watermark", instants).cast(TIME)
+        return pl.DataFrame(
+            [
+                pl.Series(EPOCH, [epoch for epoch, _, _ in entries], pl.UInt64),
+                pl.Series("source", [name for _, name, _ in entries], pl.String),
+                known.set(pl.Series(instants == START_OF_TIME), None),
+            ]
+        )
+
+    def rows(self, source: str, schema: pl.Schema) -> pl.DataFrame:
+        """The recorded rows of a source: its columns, ``_diff`` and ``_epoch``."""
+        found = [frame for name, frame in self._rows if name == source]
+        columns = pl.Schema({**schema, DIFF: pl.Int64(), EPOCH: pl.UInt64()})
+        return pl.concat([columns.to_frame(), *found])
+
+    def _known(self) -> list[_Epoch]:
+        room = max(1, self._retain.epochs) - len(self._epochs)
+        first = self._epochs[0][0] if len(self._epochs) else None
+        return [*self._earlier.last(room, first), *self._epochs]
+
+
+class RunRecorder:
+    """Takes note of what happens: the last epochs and their rows, as many as ``retain`` says.
+
+    ``now`` is what is known at the end of an epoch, which no later one changes.
+    """
+
+    def __init__(self, retain: Retain, *, records_rows: bool) -> None:
+        self.records_rows = records_rows
+        self._unrecorded: dict[str, int] = {}
+        self._retain = retain
+        self._epochs: Recent[_Epoch] = Recent()
+        self._rows: Recent[tuple[str, pl.DataFrame]] = Recent()
+        self._height = 0
+        self._earlier = _Earlier(None)
+
+    def now(self) -> RunLog:
+        """What is known now."""
+        unrecorded = dict(self._unrecorded)
+        return RunLog(
+            self.records_rows, unrecorded, self._retain, self._epochs.now(), self._rows.now(), self._earlier
+        )
+
+    def note(
+        self, epoch: int, at: datetime, watermarks: Mapping[str, int], rows: Mapping[str, pl.DataFrame]
+    ) -> None:
+        """An epoch is done: its processing time, the watermarks after it, and the rows that came, with diffs."""
+        self._epochs.append((epoch, at, watermarks))
+        while len(self._epochs) > max(1, self._retain.epochs):
+            self._epochs.popleft()
+        for source, frame in rows.items():
+            if not self.records_rows:
+                self._leave_out(source, frame.height)
+            elif frame.height:
+                self._keep(source, epoch, frame)
+
+    def go_on(
+        self, after: Noted, unrecorded: Mapping[str, int], older: Callable[[], Iterable[Noted]]
+    ) -> None:
+        """Begin after this epoch; those before it are asked for when somebody wants to see them.
+
+        ``unrecorded``: how many rows of each source came before, none of which are here.
+        """
+        self.clear()
+        epoch, instant, marks = after
+        if epoch:
+            self._epochs.append((epoch, _time_of(instant), dict(marks)))
+        self._unrecorded |= unrecorded
+        self._earlier = _Earlier(older)
+
+    def rows_with(self, arrived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
+        """How many rows of each source have come, recorded or not, these included."""
+        counts = dict(self._unrecorded)
+        for source, frame in (*self._rows, *arrived.items()):
+            counts[source] = counts.get(source, 0) + frame.height
+        return counts
+
+    def clear(self) -> None:
+        """Forget everything: the plan was compiled anew before any input."""
+        self._epochs.clear()
+        self._rows.clear()
+        self._height = 0
+        self._unrecorded.clear()
+
+    def _keep(self, source: str, epoch: int, frame: pl.DataFrame) -> None:
+        numbers = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
+        self._rows.append((source, pl.DataFrame([*frame.get_columns(), numbers])))
+        self._height += frame.height
+        while len(self._rows) and self._height > self._retain.rows:
+            oldest, gone = self._rows.popleft()
+            self._height -= gone.height
+            self._leave_out(oldest, gone.height)
+
+    def _leave_out(self, source: str, rows: int) -> None:
+        self._unrecorded[source] = self._unrecorded.get(source, 0) + rows
+
+
+def _time_of(instant: int) -> datetime:
+    """A recorded processing time: it was a datetime before."""
+    time = time_of(instant)
+    assert time is not None
+    return time

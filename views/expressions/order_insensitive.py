@@ -1,0 +1,211 @@
+"""Which expressions over a group do not depend on the order of its rows, and over which columns they are.
+
+A group's rows come sorted by all their prepared columns, so any expression over them is a function of the
+collection. But one that asks for the order of rows (``first``, ``shift``, ``cum_sum``) would answer for an order
+that nobody meant: it is refused unless it stands above a ``sort`` or ``sort_by``.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import polars as pl
+
+from .functions import ONE_VALUE, SAME_ROWS
+from .polars_tree import read, write
+from .rowwise import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, obstacle, operands, own_obstacle
+from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renaming, reads_columns
+
+NO_ORDER: Obstacle = (
+    "it depends on the order of rows, and the rows of a collection have none",
+    'state an order below it, as in pl.col("x").sort_by("at").first()',
+)
+SINGLE: Obstacle = (
+    "it aggregates a constant or a single value, not the rows of the group",
+    "aggregate a column, or count rows with pl.len()",
+)
+_UNPAIRED: Obstacle = (
+    "it combines values that do not stand in the same rows",
+    "filter and sort all of them alike, or combine them first",
+)
+_OPAQUE: Obstacle = (
+    "polars does not say what it does with the rows of a group",
+    "use aggregates that are kept current, or write one with aggregate(create=..., add=..., ...)",
+)
+
+_GIVING_ONE = frozenset(
+    {
+        "all",
+        "any",
+        "approx_n_unique",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "corr",
+        "count",
+        "entropy",
+        "has_nulls",
+    }
+    | {
+        "implode",
+        "is_empty",
+        "kurtosis",
+        "max",
+        "max_by",
+        "mean",
+        "median",
+        "min",
+        "min_by",
+        "n_unique",
+        "null_count",
+    }
+    | {"product", "quantile", "skew", "std", "str.join", "sum", "var"}
+)
+"""Aggregates of any rows. ``implode`` and ``str.join`` give the order in which rows come: that of the values."""
+
+_KEEPING_ROWS = frozenset({"is_duplicated", "is_unique", "rank"})
+"""What gives every row a value that the order of rows does not change."""
+
+_CHOOSING_ROWS = frozenset({"drop_nans", "drop_nulls", "filter", "mode", "top_k", "top_k_by", "unique"})
+"""What keeps some values, wherever they stand."""
+
+_SORTING = frozenset({"sort", "sort_by"})
+
+_REFUSED_ALWAYS = frozenset(
+    {"agg_groups", "approx_quantile", "explode", "item", "over", "random", "rolling", "value_counts"}
+)
+"""Of these, two differ from one process to the next: ``approx_quantile``, and ``value_counts`` in its order."""
+
+_PLAIN = (
+    _GIVING_ONE
+    | _KEEPING_ROWS
+    | _CHOOSING_ROWS
+    | _SORTING
+    | {"alias", "column", "first", "last", "literal", "rename"}
+)
+"""What hands values on, or gives one for a group, and so does the same for a group alone as beside others."""
+
+
+def computes(expr: pl.Expr) -> bool:
+    """Whether an expression over a group does more than to choose and to aggregate, such as to divide."""
+    node = read(expr)
+    return node is None or _computes(node)
+
+
+def _computes(node: Node) -> bool:
+    return node.name not in _PLAIN or any(map(_computes, node.inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class RowAlignment:
+    """Where the values of an expression stand: in which rows, and whether their order was stated."""
+
+    rows: Hashable
+    ordered: bool = False
+
+
+class Arranging:
+    """Rewrites an expression of a group's rows into one of prepared columns, whose order does not matter.
+
+    ``prepare`` gives the name of the prepared column for what is computed row by row; the names used are in
+    ``inputs``. ``refuse`` raises.
+    """
+
+    def __init__(
+        self,
+        schema: pl.Schema,
+        prepare: Callable[[pl.Expr], str],
+        name_of: Callable[[Node], str],
+        refuse: Callable[[Obstacle, Node], NoReturn],
+    ) -> None:
+        self.schema = schema
+        self.prepare = prepare
+        self.name_of = name_of
+        self.refuse = refuse
+        self.inputs: dict[str, None] = {}
+
+    def arrange(self, node: Node) -> tuple[Node, RowAlignment | None]:
+        """The rewritten tree, and where its values stand; None of one value for the group."""
+        own = own_obstacle(node, self.schema)
+        if isinstance(node, Literal):
+            return self.refuse(own, node) if own else (node, None)
+        if reads_columns(node) and obstacle(node, self.schema) is None:
+            prepared = self.prepare(write(node))
+            self.inputs[prepared] = None
+            return self._named(Column(prepared), node), RowAlignment("group")
+        within = operands(node)
+        parts = [
+            self.arrange(each) if any(each is operand for operand in within) else (each, None)
+            for each in node.inputs
+        ]
+        arranged = node.with_inputs([part for part, _ in parts])
+        if isinstance(node, Renaming):
+            return self._named(arranged.inputs[0], node), parts[0][1]
+        standings = [standing for _, standing in parts]
+        if own is None or node.name in LOOKING_UP:
+            return arranged, self._combined(node, standings)
+        return self._rule(node, arranged, standings, own)
+
+    def _named(self, arranged: Node, original: Node) -> Node:
+        return Alias(arranged, self.name_of(original))
+
+    def _rule(
+        self, node: Node, arranged: Node, standings: list[RowAlignment | None], own: Obstacle
+    ) -> tuple[Node, RowAlignment | None]:
+        name = node.name
+        below = standings[0] if name == "gather" else self._combined(node, standings)
+        if name == "len":
+            return arranged, None
+        if below is None and name in _GIVING_ONE | _KEEPING_ROWS | _CHOOSING_ROWS | _SORTING:
+            return self.refuse(SINGLE, node)
+        if name in _GIVING_ONE:
+            return arranged, None
+        if name in _SORTING:
+            return _stable(arranged), RowAlignment(_key(node, below), ordered=True)
+        if name in _KEEPING_ROWS and not _rank_method(node) & {"ordinal", "random"}:
+            return arranged, below
+        if name in _CHOOSING_ROWS:
+            return _stable(arranged), RowAlignment(_key(node, below), below is not None and below.ordered)
+        if own is RANDOM or name in _REFUSED_ALWAYS or "random" in _rank_method(node):
+            is_opaque = own is NEIGHBOURS or isinstance(node, Aggregate) or name in ONE_VALUE
+            return self.refuse(_OPAQUE if is_opaque else own, node)
+        if below is None or not below.ordered:
+            return self.refuse(NO_ORDER, node)
+        if isinstance(node, Call) and name == "gather":
+            single = node.option("returns_scalar")
+            return arranged, None if single else RowAlignment(_key(node, below), ordered=True)
+        if isinstance(node, Aggregate) or name in ONE_VALUE:
+            return arranged, None
+        return arranged, below if name in SAME_ROWS else RowAlignment(_key(node, below), ordered=True)
+
+    def _combined(self, node: Node, standings: Iterable[RowAlignment | None]) -> RowAlignment | None:
+        found = {standing for standing in standings if standing is not None}
+        if len(found) > 1:
+            self.refuse(_UNPAIRED, node)
+        return next(iter(found), None)
+
+
+def _key(node: Node, below: RowAlignment | None) -> Hashable:
+    """What tells the rows that a node keeps, or their order, from others."""
+    # Of a filter and of sort_by the first input is what is filtered or sorted: the others tell the rows.
+    deciding = node.inputs[1:] if node.name in ("filter", "sort_by") else (node,)
+    return node.name, below, deciding
+
+
+def _rank_method(node: Node) -> set[str]:
+    """The method of a rank; of another node none."""
+    if isinstance(node, Call) and node.function == "rank":
+        return {node.option("options")["method"]}
+    return set()
+
+
+def _stable(node: Node) -> Node:
+    """The node with its option to keep the order of equal rows, so that the same rows give the same result."""
+    if isinstance(node, Call) and node.function == "sort_by":
+        options = Record(
+            (name, True if name == "maintain_order" else value) for name, value in node.option("options")
+        )
+        return node.with_option("options", options)
+    if isinstance(node, Call) and node.function in ("mode", "unique"):
+        return node.with_option("maintain_order", True)
+    return node

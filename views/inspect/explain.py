@@ -1,0 +1,151 @@
+"""The plan in words and as a drawing, with what was measured at every node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+from evercurrent.core.circuit.circuit import Node
+from evercurrent.core.data.instants import shown, spelled
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+from evercurrent.core.operators.sequenced import SUPERSEDED, SequencedUpsert
+
+from ..checkpoint.memory_limit import Residence
+from ..compiler.builder import Compiled
+from ..dataframe.collection import Collection
+from ..dataframe.triggers import in_words
+from ..plan.plan import Input, Plan, PlanId, WindowedGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured at a plan node, over all circuit nodes that it became."""
+
+    rows_out: int
+    entries: int
+    nbytes: int
+    seconds: float
+
+
+def measured(compiled: Compiled, place: PlanId) -> Measured:
+    """Totals of one plan node since the first epoch; states shared with others count where they were made."""
+    nodes: list[Node] = [compiled.circuit.nodes[part] for part in compiled.parts.get(place, [])]
+    states = list({id(state): state for node in nodes for state in node.states}.values())
+    return Measured(
+        compiled.circuit.nodes[compiled.outputs[place]].rows_out,
+        sum(state.entries for state in states),
+        sum(state.nbytes for state in states),
+        sum(node.seconds for node in nodes),
+    )
+
+
+def explain_text(
+    plan: Plan, compiled: Compiled, epoch: int, instant: int | None, residence: Residence | None = None
+) -> str:
+    """A line per node, inputs by number, then totals, the ledger, and the limit of memory if there is one.
+
+    ``instant`` is the processing time of the epoch; None: there was none yet.
+    """
+    places = plan.needed()
+    lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
+    rows = [("#", "node", "inputs", "view", "rows out", "entries", "bytes", "seconds")]
+    total = [0, 0, 0.0]
+    for place in places:
+        node, figures = plan[place], measured(compiled, place)
+        total = [total[0] + figures.entries, total[1] + figures.nbytes, total[2] + figures.seconds]
+        figures_text = (
+            f"{figures.rows_out:,}",
+            f"{figures.entries:,}",
+            f"{figures.nbytes:,}",
+            f"{figures.seconds:.3f}",
+        )
+        inputs, views = ", ".join(map(str, node.inputs)), ", ".join(plan.views_at(place))
+        rows.append((str(place), node.label, inputs, views, *figures_text))
+    rows.append(("", "total", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    right = {4, 5, 6, 7}
+    for row in rows:
+        cells = [
+            cell.rjust(width) if k in right else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines += [_spoken(place, plan[place].operation) for place in places if place in compiled.trackers]
+    lines += [_clock(name, clock, instant) for name, clock in compiled.clocks.items()]
+    operations = [plan[place].operation for place in places]
+    sources = [source for source in operations if isinstance(source, Input)]
+    lines += [_sequenced(source, compiled.sequenced[source.name]) for source in sources if source.sequence]
+    refused, forgotten = compiled.ledger.entries, compiled.ledger.forgotten
+    let_go = f", {forgotten:,} older ones let go" if forgotten else ""
+    lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{let_go}")
+    if residence is not None and residence.limit is not None:
+        lines.append(
+            f"states in memory after the last commit: {residence.held:,} bytes, at most {residence.limit:,} (resident_bytes); "
+            "the rest is mapped from files"
+        )
+    return "\n".join(lines)
+
+
+def _spoken(place: PlanId, operation: object) -> str:
+    """When and how the windows of a node speak, and when they close."""
+    assert isinstance(operation, WindowedGroup)
+    known = operation.windowing
+    closes = "never close" if known.lateness is None else f"close {spelled(known.lateness)} after their end"
+    always = ", also if nothing has changed" if known.always else ""
+    return f"windows of {place}: {in_words(known.trigger)}{always}; {known.mode}; {closes}"
+
+
+def _sequenced(source: Input, rows: SequencedUpsert) -> str:
+    """How many deletions a source by key has to remember, and how many changes did not stand when they came."""
+    deletions, superseded = rows.deletions.total(DIFF), rows.superseded.total(SUPERSEDED)
+    by = f"rows of {source.name} by {', '.join(source.keys)}, the greatest {', '.join(source.sequence)} standing"
+    return (
+        f"{by}: {deletions:,} deletion{'' if deletions == 1 else 's'} remembered, "
+        f"{superseded:,} row{'' if superseded == 1 else 's'} superseded when they came"
+    )
+
+
+def _clock(name: str, clock: SourceClock, instant: int | None) -> str:
+    behind = None if instant is None else clock.skew(instant)
+    by = (
+        ""
+        if behind is None
+        else f", {spelled(abs(behind))} {'behind' if behind >= 0 else 'ahead of'} processing time"
+    )
+    return f"watermark of {name}: {shown(clock.before)}{by}"
+
+
+def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
+    """A Mermaid flowchart: sources as cylinders, views in bold, what was measured in each node, rows along the edges."""
+    nodes, edges = [], []
+    for place in plan.needed():
+        node, figures = plan[place], measured(compiled, place)
+        parts = [f"<b>{_escaped(name)}</b>" for name in plan.views_at(place)]
+        parts += [_escaped(node.label), f"{figures.rows_out:,} rows out, {figures.seconds:.3f} s"]
+        parts.append(f"{figures.entries:,} entries, {figures.nbytes:,} bytes")
+        text = "<br/>".join(parts)
+        shape = f'[("{text}")]' if isinstance(node.operation, Input) else f'["{text}"]'
+        nodes.append(f"  n{place}{shape}")
+        for source in node.inputs:
+            rows = measured(compiled, source).rows_out
+            edges.append(f'  n{source} -- "{rows:,} rows" --> n{place}')
+    return "\n".join(["flowchart TD", *nodes, *edges])
+
+
+def engine_html(epoch: int, sources: Mapping[str, Collection], views: Mapping[str, Collection]) -> str:
+    """The sources and views of an engine as a table."""
+    rows = [
+        f"<tr><td>{kind}</td><td><b>{escape(name)}</b></td><td>{escape(', '.join(found.columns))}</td></tr>"
+        for kind, of_kind in (("source", sources), ("view", views))
+        for name, found in list(of_kind.items())
+    ]
+    head = "<tr><th></th><th>name</th><th>columns</th></tr>"
+    return f"<p><b>Engine</b> at epoch {epoch}</p><table>{head}{''.join(rows)}</table>"
+
+
+def _escaped(text: str) -> str:
+    """Text between quotes of Mermaid, where ``#`` and ``&`` begin entities."""
+    entities = {"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}
+    return "".join(entities.get(letter, letter) for letter in text)

@@ -1,0 +1,136 @@
+"""The open windows of a view, as a frame: to find those that somebody asks about, or tells to speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.columns.kernels import Keys, gather
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import listed
+from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING
+from evercurrent.core.group.group_by import GroupBy
+
+from ..compiler.builder import Compiled
+from ..plan.plan import BOUNDS, LastPanes, Plan, PlanId, WindowedGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenWindows:
+    """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` what is known of each."""
+
+    keys: Keys
+    frame: pl.DataFrame
+    state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
+
+    def of(self, where: str, key: object, window: object) -> OpenWindows:
+        """Those with this key (None: any) and this window (None: any).
+
+        Raises:
+            InputError: a key or a window that does not go with the columns.
+        """
+        names = [name for name in self.frame.columns if name not in BOUNDS]
+        wanted = pl.Series(np.ones(len(self.keys), np.bool_))
+        for name, value in key_values(where, names, key).items():
+            column = self.frame.get_column(name)
+            wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
+        for name, value in zip(BOUNDS, _bounds(where, window), strict=False):
+            if name not in self.frame.columns:
+                raise InputError(f"{where}: there is one window over all of time here; leave out window=")
+            column = self.frame.get_column(name)
+            wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
+        places = np.flatnonzero(wanted.to_numpy())
+        state = {name: column[places] for name, column in self.state.items()}
+        return OpenWindows(self.keys.take(places), gather(self.frame, places), state)
+
+
+def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
+    """All open windows of the grouping at this place. Cost: all of them."""
+    tracker, group = compiled.trackers[place], _group(compiled, place)
+    run = tracker.spine.merged()
+    is_open = np.flatnonzero(run.sums.get(OPEN, np.zeros(len(run), np.int64)))
+    keys = run.keys.take(is_open)
+    state = {name: column[is_open] for name, column in run.sums.items()}
+    state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
+    schema = plan[place].schema
+    frame = group.names(keys)
+    if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
+        frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
+    return OpenWindows(keys, frame, state)
+
+
+def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
+    """The windowed grouping that a node shows: itself, or what it filters and renames; None if it is none."""
+    while True:
+        node = plan[place]
+        if isinstance(node.operation, WindowedGroup):
+            return place
+        if len(node.inputs) != 1:
+            return None
+        (place,) = node.inputs
+
+
+def shows_last_panes(plan: Plan, place: PlanId) -> bool:
+    """Whether a node shows a windowed grouping by the last pane of each window, not by all that were emitted."""
+    while True:
+        node = plan[place]
+        if isinstance(node.operation, LastPanes):
+            return True
+        if isinstance(node.operation, WindowedGroup) or len(node.inputs) != 1:
+            return False
+        (place,) = node.inputs
+
+
+def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
+    """A key as users give it - a value, a tuple or a dictionary - by column."""
+    if key is None:
+        return {}
+    if isinstance(key, dict):
+        if unknown := [name for name in key if name not in names]:
+            raise InputError(f"{where}: key {listed(unknown)} is no key here; there are {listed(names)}")
+        return key
+    values = key if isinstance(key, tuple | list) else (key,)
+    if len(values) != len(names):
+        raise InputError(f"{where}: key {key!r} has {len(values)} values, for the keys {listed(names)}")
+    return dict(zip(names, values, strict=True))
+
+
+def _bounds(where: str, window: object) -> tuple[object, ...]:
+    if window is None:
+        return ()
+    bounds = tuple(window) if isinstance(window, tuple | list) else (window,)
+    if len(bounds) > len(BOUNDS):
+        raise InputError(f"{where}: window {window!r}; give its start, or (start, end)")
+    return bounds
+
+
+def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
+    """A value as one of the column, if the column can have it: not 1.5 among whole numbers, nor "1"."""
+    try:
+        given = pl.Series(name, [value], dtype if value is None else None)
+        literal = given.cast(dtype)
+        is_same = dtype.is_float() or literal.cast(given.dtype).eq_missing(given).all()
+        is_same = is_same and _kind(given.dtype) == _kind(dtype)
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise InputError(f"{where}: {name} {value!r} does not go with the column, which is {dtype}")
+    return literal
+
+
+def _kind(dtype: pl.DataType) -> object:
+    """What types have in common whose values can be meant for each other."""
+    if dtype.is_numeric():
+        return "number"
+    if dtype.is_temporal():
+        return "time of day" if dtype == pl.Time else "length" if dtype == pl.Duration else "time"
+    return pl.String if dtype in (pl.String, pl.Categorical, pl.Enum) else dtype.base_type()
+
+
+def _group(compiled: Compiled, place: PlanId) -> GroupBy:
+    nodes = [compiled.circuit.nodes[node].operator for node in compiled.parts[place]]
+    (group,) = [operator for operator in nodes if isinstance(operator, GroupBy)]
+    return group

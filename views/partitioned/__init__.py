@@ -1,0 +1,1 @@
+"""The same circuit over states cut into buckets, wherever their tasks run."""

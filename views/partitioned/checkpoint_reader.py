@@ -1,0 +1,178 @@
+"""Views of a checkpoint, read while somebody else keeps them current: no lock is taken, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
+from typing import Any, TypeVar
+
+import polars as pl
+
+from evercurrent.core.data.errors import CheckpointError, InputError, MissingFileError
+from evercurrent.core.data.schema import EPOCH, listed
+from evercurrent.core.state.ledger import Ledger
+
+from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces
+from ..compiler.compiler import compile_plan
+from ..durability.digest_schemes import EarlierNames
+from ..durability.plan_diff import require_all_states
+from ..durability.plan_match import check_plan, plan_record
+from ..durability.time_travel import BORN, Past, delta_files
+from ..engine.epoch_runner import LEDGER_ROWS
+from ..engine.view import Snapshot
+from ..epochs.history import BEFORE_ALL
+from ..plan.plan import Plan
+from ..store import Store
+
+Read = TypeVar("Read")
+
+
+class CheckpointReader:
+    """The commits of a checkpoint in any number of buckets, as far as they are of a plan, and as they come.
+
+    Each question is answered from what is committed by then. May be asked by several threads. ``keeps`` is what has to
+    live as long as somebody can ask: a temporary folder.
+    """
+
+    def __init__(
+        self, plan: Plan, store: Store, drop: Sequence[str] = (), *, allow_pickle: bool = False
+    ) -> None:
+        self.keeps: object = None
+        self.store = store
+        self.pieces = Pieces.of(store)
+        self._plan = plan
+        self._drop = tuple(drop)
+        self._allow_pickle = allow_pickle
+        self._compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
+        self._record = plan_record(plan, self._compiled)
+        self._earlier = EarlierNames(plan)
+        self._guard = RLock()
+        self._checked: Mapping[str, Any] | None = None
+        self._look()
+
+    def last(self) -> Commit:
+        """The last commit that there is now. Cost: the records that others have written since the last question.
+
+        Raises:
+            CheckpointError: there is none, or it is of another plan.
+        """
+        return self._steadily(self._last)
+
+    def commit(self, view: str, epoch: int | None = None) -> Commit:
+        """The commit of an epoch, by default the last, in which the view is what it is now.
+
+        Raises:
+            InputError: that is no epoch, or it is still to come.
+            EpochGoneError: there is no commit of it any more, or the view was not there or another one.
+        """
+        return self._steadily(lambda: self._commit(view, epoch))
+
+    def snapshot(self, view: str, epoch: int | None = None) -> Snapshot:
+        """The contents of a view after an epoch, by default the last, and which epoch that is.
+
+        Raises:
+            InputError, EpochGoneError: as ``commit``.
+        """
+
+        def read() -> Snapshot:
+            commit = self._commit(view, epoch)
+            return Snapshot(commit.epoch, self._past.contents(view, commit.epoch, Ledger(LEDGER_ROWS)))
+
+        return self._steadily(read)
+
+    def delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
+        """Where a view's deltas are in files, after an epoch, in the order of their epochs; None: from the very beginning.
+
+        Raises:
+            InputError: that is no epoch, or it is still to come.
+            EpochGoneError: they are no longer all retained.
+        """
+
+        def read() -> list[DeltaRef]:
+            self._look()  # Files that were swept are missed by those who read them, and that is not here.
+            return self._delta_files(view, since)
+
+        return self._steadily(read)
+
+    def deltas(self, view: str, since: int | None) -> list[tuple[int, pl.DataFrame]]:
+        """The same, read: epochs and frames.
+
+        Raises:
+            InputError, EpochGoneError: as ``delta_files``.
+        """
+
+        def read() -> list[tuple[int, pl.DataFrame]]:
+            frames = map(self.pieces.read_delta, self._delta_files(view, since))
+            return [(frame.item(0, EPOCH), frame) for frame in frames]
+
+        return self._steadily(read)
+
+    def begins(self, view: str) -> int:
+        """The deltas of all epochs after this one are there; -1: of all epochs, with what the view held before any."""
+
+        def read() -> int:
+            self._look()  # No record that comes says what was swept.
+            self._last()
+            return self._past.begins(view)
+
+        return self._steadily(read)
+
+    def _last(self) -> Commit:
+        commit = self._log.refresh()
+        if commit is None:
+            raise CheckpointError(
+                f"{self.store.url}: nothing is committed there; start what keeps the views current first, or correct "
+                "the path"
+            )
+        commit = self._earlier.renewed(commit)
+        if commit.plan != self._checked:
+            self._require_plan(commit)
+            self._checked = commit.plan
+        self._past.born = commit.facts.get(BORN, {})
+        return commit
+
+    def _commit(self, view: str, epoch: int | None) -> Commit:
+        last = self._last()
+        if epoch is None:
+            return last
+        self._require_epoch(f"view {view!r}: epoch", epoch, last)
+        return self._past.commit(view, epoch)
+
+    def _delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
+        last = self._last()
+        if since is not None:
+            self._require_epoch(f"view {view!r}: since", since, last, BEFORE_ALL)
+        return delta_files(self._log, view, BEFORE_ALL if since is None else since, self._past.born)
+
+    def _require_epoch(self, where: str, epoch: object, last: Commit, least: int = 0) -> None:
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < least:
+            raise InputError(f"{where}={epoch!r}; give the number of an epoch")
+        if epoch > last.epoch:
+            raise InputError(
+                f"{where}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; ask again "
+                "when it is there, or leave it out"
+            )
+
+    def _require_plan(self, commit: Commit) -> None:
+        match = check_plan(commit.plan, self._plan, self._compiled, self._drop)
+        if match.to_fill:
+            raise CheckpointError(
+                f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, so that there is nothing of it "
+                "to be read; leave it out, or open the checkpoint once with Engine(checkpoint=...), which fills views "
+                "from what is retained"
+            )
+        require_all_states(self.store.url, match)
+
+    def _steadily(self, read: Callable[[], Read]) -> Read:
+        """What a function reads; once more, if what it was about to read is gone, as it may have been swept since."""
+        with self._guard:
+            try:
+                return read()
+            except MissingFileError:
+                self._look()
+                return read()
+
+    def _look(self) -> None:
+        """Begin anew with what there is."""
+        self._log = CommitLog(self.store)
+        self._past = Past(self._plan, self._record, self._log, self.pieces, allow_pickle=self._allow_pickle)

@@ -1,0 +1,90 @@
+"""What rows say about the clock of their source, where the clock itself is elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.columns.kernels import Index, Ints, gather
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.watermarks.by_partition import ByPartition
+from evercurrent.core.eventtime.watermarks.custom import Custom
+from evercurrent.core.eventtime.watermarks.kinds import Punctuated, Watermark
+from evercurrent.core.eventtime.watermarks.percentile import Percentile
+from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClockEvidence:
+    """Rows with diffs that may move a clock, in the order in which they came, and their event times."""
+
+    frame: pl.DataFrame
+    times: Ints
+
+    @staticmethod
+    def together(parts: list[ClockEvidence]) -> ClockEvidence:
+        """What several say, one after the other."""
+        return ClockEvidence(
+            pl.concat([part.frame for part in parts]), np.concatenate([part.times for part in parts])
+        )
+
+
+class EvidenceCollector:
+    """Stands in for a source's clock where rows arrive: keeps what they say, for whoever has the clock."""
+
+    def __init__(self, clock: SourceClock) -> None:
+        self.clock = clock
+        self.specification = clock.specification
+        self.told: ClockEvidence | None = None
+
+    @property
+    def before(self) -> int:
+        """The watermark as of the last commit."""
+        return self.clock.before
+
+    @property
+    def now(self) -> int:
+        """The watermark after the rows of this epoch, once it is known."""
+        return self.clock.now
+
+    def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
+        """Keep what these rows say."""
+        self.told = _telling(self.specification, now, delta, times) if len(times) else None
+
+
+def _telling(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:
+    """The rows that may move the clock: of most specifications the one with the highest event time tells all."""
+    frame = delta.frame
+    if isinstance(specification, Custom):
+        return ClockEvidence(frame, times)
+    columns = [frame.get_column(name) for name in _columns_read(specification)]
+    told = pl.DataFrame([*columns, frame.get_column(DIFF)])
+    if isinstance(specification, Percentile | Punctuated | ByPartition):
+        return ClockEvidence(told, times)
+    places = _highest(specification, now, delta.diffs, times)
+    return ClockEvidence(gather(told, places), times[places])
+
+
+def _columns_read(specification: Watermark) -> list[str]:
+    match specification:
+        case ByPartition(column=column, inner=inner):
+            return list(dict.fromkeys([column, *_columns_read(inner)]))
+        case Punctuated(column=column):
+            return [column]
+        case _:
+            return []
+
+
+def _highest(specification: Watermark, now: Now, diffs: Ints, times: Ints) -> Index:
+    """The row with the highest event time that counts, and those that are too far ahead to count."""
+    added = diffs > 0
+    beyond = np.zeros(len(times), np.bool_)
+    if specification.future_limit is not None:
+        beyond = added & (times > now.instant + specification.future_limit)
+    counting = np.flatnonzero(added & ~beyond)
+    highest = counting[[np.argmax(times[counting])]] if len(counting) else counting
+    return np.sort(np.concatenate([highest, np.flatnonzero(beyond)]))

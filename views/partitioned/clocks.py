@@ -1,0 +1,114 @@
+"""The clocks and the ledger of a plan in buckets: there is one of each, with the driver, which tells tasks what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evercurrent.core.data.clock import END_OF_TIME, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
+from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES, Arrive, SourceClock
+from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.state.ledger import Ledger
+
+from ..checkpoint import Commit, Saver, StateRecord
+from ..compiler.compiler import compile_plan
+from ..durability.plan_match import state_ids
+from ..engine.epoch_runner import LEDGER_ROWS
+from ..plan.plan import Plan
+from .clock_evidence import ClockEvidence
+from .stage_runner import ChangedStates
+from .tasks import TaskResult
+
+
+class Clocks:
+    """The clocks of a plan, which are moved here and told to tasks."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.ledger = Ledger(LEDGER_ROWS)
+        self.compiled = compile_plan(plan, self.ledger)
+        ids = state_ids(self.compiled)
+        self.states = {
+            name: state
+            for name, state in ids.items()
+            if isinstance(state, SourceClock | HeldWatermark | Ledger)
+        }
+        names = {id(state): name for name, state in ids.items()}
+        self.sources: dict[str, tuple[int, Arrive]] = {}
+        self.holds: dict[str, tuple[int, HeldWatermark]] = {}
+        self.held_at: dict[tuple[str, int], int] = {}
+        self._held_before: dict[tuple[str, int], int] = {}
+        for place, stage in self.compiled.cut.stage_of.items():
+            operator = self.compiled.circuit.nodes[place].operator
+            if isinstance(operator, Arrive):
+                self.sources[names[id(operator.clock)]] = stage, operator
+            elif isinstance(operator, TrackWindows) and operator.hold.is_wanted:
+                self.holds[names[id(operator.hold)]] = stage, operator.hold
+
+    def said(self) -> dict[str, tuple[int, int]]:
+        """What every clock says: as of the epoch before, and as far as this one is known."""
+        clocks: dict[str, SourceClock | HeldWatermark] = {
+            name: one.clock for name, (_, one) in self.sources.items()
+        }
+        clocks |= {name: hold for name, (_, hold) in self.holds.items()}
+        return {name: (clock.before, clock.now) for name, clock in clocks.items()}
+
+    def advance(self, stage: int, now: Now, done: Sequence[TaskResult]) -> None:
+        """Move the clocks that the rows of a stage move; one behind windows is held back by those of all buckets."""
+        for name, (at, arrive) in self.sources.items():
+            if at == stage and now.epoch:
+                told = [one.witnessed[name] for one in done if name in one.witnessed]
+                self._advance(arrive, now, told)
+        for name, (at, hold) in self.holds.items():
+            if at == stage:
+                held_at = (at for (held, _), at in self.held_at.items() if held == name)
+                hold.stage(min(held_at, default=END_OF_TIME))
+
+    def _advance(self, arrive: Arrive, now: Now, told: list[ClockEvidence]) -> None:
+        if not told:
+            arrive.clock.advance(now, Delta.empty(arrive.schema), NO_TIMES, arrive.time_type)
+            return
+        witness = ClockEvidence.together(told)
+        arrive.clock.advance(now, Delta(witness.frame), witness.times, arrive.time_type)
+
+    def commit(self) -> None:
+        """What was staged is so."""
+        for state in self.states.values():
+            state.commit()
+        self._held_before = dict(self.held_at)
+
+    def discard(self, last: Commit) -> None:
+        """Nothing was: all is as the last commit says."""
+        for state in self.states.values():
+            state.discard()
+        self._recall(last)
+        self.held_at = dict(self._held_before)
+
+    def restore(self, saver: Saver, commit: Commit) -> None:
+        """Be as a commit says."""
+        saver.restore({f"{name}/0": state for name, state in self.states.items()}, commit.states)
+        self._recall(commit)
+
+    def _recall(self, commit: Commit) -> None:
+        self.held_at = {
+            (name, bucket): record.facts.get("held_at", END_OF_TIME)
+            for name in self.holds
+            for bucket in range(commit.buckets)
+            if (record := commit.states.get(f"{name}/{bucket}")) is not None
+        }
+        self._held_before = dict(self.held_at)
+
+    def to_keep(self) -> ChangedStates:
+        """What is to be written of all clocks, with the first bucket."""
+        return {f"{name}/0": (state, state.saved()) for name, state in self.states.items()}
+
+    def mend(self, states: dict[str, StateRecord]) -> None:
+        """Of what holds a watermark back, the first bucket has its own to say beside where the clock stands."""
+        for name in self.holds:
+            record, held_at = states[f"{name}/0"], self.held_at.get((name, 0), END_OF_TIME)
+            states[f"{name}/0"] = replace(record, facts={**record.facts, "held_at": held_at})
+
+    def watermarks(self) -> dict[str, int]:
+        """The watermark of each source after this epoch, whether it is committed or not."""
+        return {name: clock.now for name, clock in self.compiled.clocks.items()}

@@ -1,0 +1,324 @@
+"""Runs the stages of a plan, bucket by bucket, in whatever process it is: the same operators on the same states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+from evercurrent.core.state.protocol import State
+
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.columns.kernels import Keys, gather, key_words
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF, EPOCH
+from evercurrent.core.eventtime.triggers.firing import NO_KEYS
+from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
+from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
+from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.partitioning import bucket_of
+from evercurrent.core.state.snapshot import Saved
+
+from ..checkpoint import DeltaRef, PieceRef, Pieces, Saver, StateRecord
+from ..compiler.compiler import compile_plan
+from ..durability.plan_match import state_ids
+from ..inspect.questions import WindowQueries
+from ..plan.plan import Plan
+from .clock_evidence import EvidenceCollector
+from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
+
+ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+
+LEDGER_ROWS = 1 << 62
+"""No limit in a task: what one epoch refuses goes to the ledger whole, which has a limit of its own."""
+
+
+ChangedStates = dict[str, tuple[State, Saved]]
+"""What is to be written of states, by ``"<state id>/<bucket>"``."""
+
+Written = tuple[dict[str, StateRecord], list[DeltaRef]]
+"""Where it was written."""
+
+
+class StageRunner:
+    """The circuit of a plan, into which the states of one bucket after the other are put.
+
+    Nothing is remembered between tasks but files that were mapped, which never change: so it does not matter in which
+    process a task runs, whether it runs twice, or what became of the one before. ``inline_rows``: so many rows are
+    handed on as they are; more are written to a file, for each later stage one record batch per bucket.
+    """
+
+    def __init__(
+        self, plan: Plan, pieces: Pieces, buckets: int, *, inline_rows: int, allow_pickle: bool = False
+    ) -> None:
+        self._plan = plan
+        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
+        self.cut = self.compiled.cut
+        self.circuit = self.compiled.circuit
+        self._pieces = pieces
+        self._saver = Saver(pieces)
+        self._buckets = buckets
+        self._inline_rows = inline_rows
+        self._states = state_ids(self.compiled)
+        self.clocks = {
+            name: state
+            for name, state in self._states.items()
+            if isinstance(state, SourceClock | HeldWatermark)
+        }
+        self._ids = {id(state): name for name, state in self._states.items()}
+        self._nothing = [Delta.empty(node.operator.schema) for node in self.circuit.nodes]
+        self._witnesses = self._put_witnesses()
+
+    def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
+        """The states of a stage that are cut into buckets, as far as they are in this one, by id."""
+        return {name: self._states[name] for name in self._names(stage.in_bucket(bucket))}
+
+    def _names(self, nodes: Iterable[NodeId]) -> dict[str, None]:
+        """The ids of the states of these nodes that are cut into buckets, in order."""
+        states = (state for node in nodes for state in self.circuit.nodes[node].states)
+        return {self._ids[id(state)]: None for state in states if not isinstance(state, SourceClock | Ledger)}
+
+    def schema_of(self, view: str) -> pl.Schema:
+        """The columns of a view."""
+        return self._plan[self._plan.views[view]].schema
+
+    # Tasks
+
+    def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
+        """The first stage: rows as they arrive, which may be a part of those of the epoch."""
+        stage, now = self.cut.stages[0], self._begin(instant)
+        names = {self.circuit.nodes[exchange.producer].name: exchange for exchange in self._arriving()}
+        given = {names[name]: Delta(frame) for name, frame in arrived.items()}
+        local = {exchange: delta for exchange, delta in given.items() if exchange.stage == 0}
+        deltas = self._evaluate(stage, 0, now, local)
+        done = TaskResult(0, place)
+        passing = {exchange: delta for exchange, delta in given.items() if exchange.stage > 0}
+        self._finish(done, instant.epoch, stage, deltas, passing)
+        return done
+
+    def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
+        """Tasks of a stage, one after the other. What they leave is put into ``kept``, and not written yet."""
+        return [self._run(task, kept) for task in tasks]
+
+    def write(self, kept: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
+        """Write what tasks have left, and deltas of views, all in one go."""
+        return self._saver.write_all(kept, deltas)
+
+    def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
+        """Whether time alone makes something happen in this bucket."""
+        now = self._begin(instant)
+        self._put(stage, bucket, states)
+        heeding = (self.circuit.nodes[node].operator for node in stage.in_bucket(bucket))
+        return any(operator.is_due(now) for operator in heeding if hasattr(operator, "is_due"))
+
+    def contents(self, view: str, bucket: int, states: Mapping[str, StateRecord]) -> pl.DataFrame | None:
+        """The rows of a view that are in this bucket; None if there are none there for sure."""
+        node = self.compiled.kept_at[view]
+        stage = self.cut.stages[self.cut.stage_of[node]]
+        if node not in stage.in_bucket(bucket):
+            return None
+        self._put(stage, bucket, states)
+        return self.compiled.contents[view].contents()
+
+    def windows(
+        self,
+        fire: FireRequest,
+        bucket: int,
+        clocks: Mapping[str, tuple[int, int]],
+        states: Mapping[str, StateRecord],
+    ) -> tuple[NodeId, Keys]:
+        """The open windows of a bucket that are meant, and the node that tracks them.
+
+        Raises:
+            InputError: the view has no windows that wait, or no such key.
+        """
+        self._begin(Instant(0, 0, clocks))
+        places = {id(node.operator): NodeId(place) for place, node in enumerate(self.circuit.nodes)}
+        asked = WindowQueries(self._plan, self.compiled, fire.view)
+        node = places[id(asked.tracker())]
+        stage = self.cut.stages[self.cut.stage_of[node]]
+        if node not in stage.in_bucket(bucket):
+            return node, NO_KEYS
+        self._put(stage, bucket, states)
+        return node, asked.windows(fire.key, fire.window)[1].keys
+
+    def _run(self, task: Task, kept: ChangedStates) -> TaskResult:
+        stage, now = self.cut.stages[task.stage], self._begin(task.instant)
+        states = self._put(stage, task.bucket, task.states)
+        before = {name: state.saved() for name, state in states.items()}
+        for node, keys in task.signals.items():
+            tracker = self.circuit.nodes[NodeId(node)].operator
+            assert isinstance(tracker, TrackWindows), "windows are told to speak where they are tracked"
+            tracker.signal(keys)
+        try:
+            given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
+            deltas = self._evaluate(stage, task.bucket, now, given)
+            done = TaskResult(task.stage, task.bucket)
+            self._finish(done, task.instant.epoch, stage, deltas, {})
+            for name in self._names(sorted(stage.owned)):
+                if name not in states:
+                    continue
+                after = states[name].saved()
+                if not _same(before[name], after):
+                    kept[f"{name}/{task.bucket}"] = states[name], after
+            return done
+        finally:
+            for node in task.signals:
+                self.circuit.nodes[NodeId(node)].operator.forget_signals()  # type: ignore[attr-defined]
+
+    def _begin(self, instant: Instant) -> Now:
+        """Set all clocks to what is known of them, and forget what a task before has staged."""
+        self.circuit.discard()
+        for name, (before, now) in instant.clocks.items():
+            self.clocks[name].pin(before, now)
+        for witness in self._witnesses.values():
+            witness.told = None
+        return Now(Epoch(instant.epoch), ORIGIN + timedelta(microseconds=instant.processing_time))
+
+    def _put(self, stage: Stage, bucket: int, records: Mapping[str, StateRecord]) -> dict[str, State]:
+        states = self.states_of(stage, bucket)
+        self._saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, records)
+        return states
+
+    def _evaluate(
+        self, stage: Stage, bucket: int, now: Now, given: Mapping[Exchange, Delta]
+    ) -> dict[NodeId, Delta]:
+        deltas: dict[NodeId, Delta] = {}
+        for place in stage.in_bucket(bucket):
+            node = self.circuit.nodes[place]
+            inputs = []
+            for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
+                found = deltas.get(source) if exchange is None else given.get(exchange)
+                inputs.append(found or self._nothing[source])
+            with hashing_by(self._pieces.key_hash):
+                deltas[place] = node.operator.step(now, *inputs)
+        return deltas
+
+    # What goes out
+
+    def _finish(
+        self,
+        done: TaskResult,
+        epoch: int,
+        stage: Stage,
+        deltas: Mapping[NodeId, Delta],
+        arrived: Mapping[Exchange, Delta],
+    ) -> None:
+        """Cut what later stages need into their buckets, and gather all that is to be told."""
+        leaving = {exchange: delta for exchange, delta in arrived.items() if len(delta)}
+        for exchange in stage.gives:
+            delta = deltas.get(exchange.producer)
+            if not exchange.arrives and delta is not None and len(delta):
+                leaving[exchange] = self._combined(exchange, delta)
+        self._cut_rows(done, leaving)
+        for view, node in stage.views.items():
+            delta = deltas[node].consolidate() if node in deltas else None
+            if delta is not None and len(delta):
+                done.deltas[view] = self._told(view, epoch, delta.frame)
+        done.refused = self.compiled.ledger.staged
+        for node, witness in self._witnesses.items():
+            if witness.told is not None and node in deltas:
+                done.witnessed[self._ids[id(witness.clock)]] = witness.told
+        for node in stage.owned & deltas.keys():
+            operator = self.circuit.nodes[node].operator
+            if isinstance(operator, TrackWindows) and operator.hold.is_wanted:
+                done.held_at[self._ids[id(operator.hold)]] = operator.hold.held_at
+
+    def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
+        """The rows added up as far as the grouping that they go to allows."""
+        if exchange.combined_for is None:
+            return delta
+        grouping = self.circuit.nodes[exchange.combined_for].operator
+        assert isinstance(grouping, GroupBy), "rows are added up for groupings"
+        return grouping.combine(delta) or delta
+
+    def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
+        """Hand on the rows of each exchange, a part for each bucket that gets any."""
+        places: list[tuple[Exchange, int]] = []
+        frames: list[pl.DataFrame] = []
+        for exchange, delta in leaving.items():
+            for bucket, frame in self._by_bucket(exchange, delta):
+                places.append((exchange, bucket))
+                frames.append(frame)
+        for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
+            done.rows.setdefault(exchange, {})[bucket] = part
+
+    def _by_bucket(self, exchange: Exchange, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+        frame = delta.frame
+        if exchange.route == () or self._buckets == 1:
+            return [(0, frame)]
+        names = exchange.route or [name for name in frame.columns if name != DIFF]
+        with hashing_by(self._pieces.key_hash):
+            words = key_words([frame.get_column(name) for name in names], frame.height).first
+        buckets = bucket_of(words, self._buckets)
+        order = np.argsort(buckets, kind="stable")
+        found, starts = np.unique(buckets[order], return_index=True)
+        ends = [*starts[1:].tolist(), frame.height]
+        ordered = gather(frame, order)
+        spans = zip(found.tolist(), starts.tolist(), ends, strict=True)
+        return [(bucket, ordered.slice(start, end - start)) for bucket, start, end in spans]
+
+    def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
+        if sum(frame.height for frame in frames) <= self._inline_rows:
+            return [RowBatch(frame.height, frame) for frame in frames]
+        refs = self._pieces.write(frames, folder="exchange")
+        return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
+
+    def _told(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+        if frame.height <= self._inline_rows:
+            return RowBatch(frame.height, frame)
+        return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
+
+    def _given(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
+        frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
+        return Delta(frames[0] if len(frames) == 1 else _together(frames))
+
+    def _arriving(self) -> list[Exchange]:
+        """What comes from outside, source by source."""
+        return [exchange for stage in self.cut.stages for exchange in stage.takes if exchange.arrives]
+
+    def _put_witnesses(self) -> dict[NodeId, EvidenceCollector]:
+        """Have the rows of sources tell what they say about clocks, as these are elsewhere."""
+        witnesses = {}
+        for place, node in enumerate(self.circuit.nodes):
+            if isinstance(node.operator, Arrive):
+                witness = EvidenceCollector(node.operator.clock)
+                node.operator.clock = witness  # type: ignore[assignment]  # It is asked and told the same.
+                witnesses[NodeId(place)] = witness
+        return witnesses
+
+
+def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:
+    """A delta as readers see it: with the number of its epoch before ``_diff``."""
+    numbers = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
+    columns = frame.get_columns()
+    return pl.DataFrame([*columns[:-1], numbers, columns[-1]])
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """All rows; of sums that are zero in all rows of a part, that part has no column."""
+    found = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
+    names = [*found, DIFF]
+    if all(frame.columns == names for frame in frames):
+        return pl.concat(frames)
+    return pl.concat(
+        frame.with_columns(
+            pl.lit(0, pl.Int64).alias(name) for name in names if name not in frame.columns
+        ).select(names)
+        for frame in frames
+    )
+
+
+def _same(before: Saved, after: Saved) -> bool:
+    """Whether nothing has to be written: the same pieces, the same facts."""
+    return (
+        len(before.pieces) == len(after.pieces)
+        and all(one is other for one, other in zip(before.pieces, after.pieces, strict=True))
+        and before.facts == after.facts
+    )

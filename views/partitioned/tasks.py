@@ -1,0 +1,90 @@
+"""What a task is given and what it gives back: plain data, so that it can go to another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.circuit.stages import Exchange
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.state.ledger import Refused
+
+from ..checkpoint import PieceRef, StateRecord
+from .clock_evidence import ClockEvidence
+from .tasks import Origins
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBatch:
+    """Rows with diffs on their way: in a file, or, where they are few, at hand."""
+
+    rows: int
+    held: pl.DataFrame | PieceRef
+
+
+Parts = tuple[RowBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """The time of an epoch: its number, its processing time in microseconds, and what clocks say, by state id.
+
+    ``clocks`` has the watermark as of the epoch before and that after the rows of this one, as far as it is known.
+    """
+
+    epoch: int
+    processing_time: int
+    clocks: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class FireRequest:
+    """Windows of a view that are told to speak: of which key (None: all), with which bounds (None: all)."""
+
+    view: str
+    key: object = None
+    window: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One bucket of a stage in one epoch: its states as of the epoch before, and the rows for it.
+
+    ``signals`` are windows that are told to speak, by the node that tracks them.
+    """
+
+    stage: int
+    bucket: int
+    instant: Instant
+    states: Mapping[str, StateRecord]
+    rows: Mapping[Exchange, Parts]
+    signals: Mapping[NodeId, Keys] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return sum(part.rows for parts in self.rows.values() for part in parts)
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """What a task has done: states that changed, rows for later stages by their buckets, deltas of views.
+
+    ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
+    were, and ``origins`` of which partitions and files, where that matters. ``held_at`` is how far windows hold back the
+    watermark behind them, by state id.
+    """
+
+    stage: int
+    place: int
+    states: dict[str, StateRecord] = field(default_factory=dict)
+    rows: dict[Exchange, dict[int, RowBatch]] = field(default_factory=dict)
+    deltas: dict[str, RowBatch] = field(default_factory=dict)
+    refused: tuple[Refused, ...] = ()
+    witnessed: dict[str, ClockEvidence] = field(default_factory=dict)
+    held_at: dict[str, int] = field(default_factory=dict)
+    arrived: int = 0
+    origins: Origins = field(default_factory=dict)

@@ -1,0 +1,101 @@
+"""The calls by which collections were declared, so that they can be made again over sources with other columns.
+
+A checkpoint knows what views computed by digests of what they are, columns of their sources included. Where a source is
+declared with other columns now, the same calls over its earlier columns say which of the views are what they were.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+from evercurrent.core.data.errors import first_line
+
+K = TypeVar("K", bound=type)
+
+NAMED = ""
+"""In place of a method: the collection was given a name, as a view."""
+
+_within = threading.local()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclaredCall:
+    """One call of a method on a collection, and what came of it."""
+
+    receiver: Any
+    method: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    made: Any
+
+
+def noting_calls(kind: K) -> K:
+    """Have the public methods of a class note in its plan how they were called; those within others do not count."""
+    for name, function in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_"):
+            setattr(kind, name, _noting(name, function))
+    return kind
+
+
+def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_within, "call", False):
+            return function(self, *args, **kwargs)
+        _within.call = True
+        try:
+            made = function(self, *args, **kwargs)
+        finally:
+            _within.call = False
+        self._plan.calls.append(DeclaredCall(self, name, args, kwargs, made))
+        return made
+
+    return noted
+
+
+class Replay:
+    """Declared calls, made again over other collections; ``failed`` says of what could not be made why.
+
+    ``begun`` are the collections to begin with, by the ``id`` of those that they stand for.
+    """
+
+    def __init__(self, calls: list[DeclaredCall], begun: Mapping[int, Any]) -> None:
+        self._made = dict(begun)
+        self.failed: dict[int, str] = {}
+        for call in calls:
+            self._again(call)
+
+    def of(self, made: Any) -> Any | None:
+        """What stands for a collection; None if it could not be made."""
+        return self._made.get(id(made))
+
+    def _again(self, call: DeclaredCall) -> None:
+        try:
+            receiver, args, kwargs = self._standing((call.receiver, call.args, dict(call.kwargs)))
+            named = call.method == NAMED
+            self._made[id(call.made)] = receiver if named else getattr(receiver, call.method)(*args, **kwargs)
+        except _MissingError as missing:
+            self.failed[id(call.made)] = str(missing)
+        except Exception as error:  # Functions of users run where a plan is declared.
+            self.failed[id(call.made)] = first_line(error)
+
+    def _standing(self, value: Any) -> Any:
+        """A value with all collections in it replaced."""
+        if id(value) in self.failed:
+            raise _MissingError(self.failed[id(value)])
+        if id(value) in self._made:
+            return self._made[id(value)]
+        if isinstance(value, dict):
+            return {key: self._standing(each) for key, each in value.items()}
+        if isinstance(value, list | tuple) and type(value) in (list, tuple):
+            return type(value)(map(self._standing, value))
+        return value
+
+
+class _MissingError(Exception):
+    """A collection that could not be made, and why."""

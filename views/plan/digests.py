@@ -1,0 +1,226 @@
+"""A number for a value, 128 bits as text, that is the same in every process: of data, types, expressions and code."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import is_dataclass
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.data.tags import UntaggedError, kept_fields, tag_of
+
+from ..expressions import Expression
+from ..expressions.dtype_text import dtype_text
+from ..expressions.polars_tree import first_form
+from ..expressions.written import expression_bytes, series_parts
+from .function_digests import UNSEEN_OBJECT, Known, parts_of
+
+VERSION = b"1"
+"""Stands in every digest: it changes when the states of an operation are no longer of the same form."""
+
+FIRST, SCHEME = 1, 2
+"""How expressions and columns of values are written down in digests: at first in the forms of one version of polars."""
+
+_scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
+
+
+@contextmanager
+def written_by(number: int) -> Iterator[None]:
+    """Make digests as an earlier scheme has it, in this thread, to recognize what was kept with them."""
+    before = _scheme.set(number)
+    try:
+        yield
+    finally:
+        _scheme.reset(before)
+
+
+SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
+"""Values that say all of themselves where they are shown."""
+
+
+def scheme() -> int:
+    """The scheme by which digests are made."""
+    return _scheme.get()
+
+
+def digest_of(*values: object) -> str:
+    """What tells these values from all others, as 32 hexadecimal digits: the same in every process.
+
+    Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
+    lists and schemas have one; floats count by their bits. Of a dataclass those fields count by which it is
+    compared, unless they are ``not_kept``; of functions and other objects what ``parts_of`` says. Classes of this library
+    count by their tags. Never raises.
+
+    >>> digest_of(("a", 1)) == digest_of(("a", 1)), digest_of(1) == digest_of(1.0), digest_of(0.0) == digest_of(-0.0)
+    (True, False, False)
+    >>> digest_of(pl.col("x") + 1) == digest_of(pl.col("x") + 1)
+    True
+    """
+    return blake2b(VERSION + _Writing({}).of(values), digest_size=16).hexdigest()
+
+
+def told_apart(*values: object) -> bool:
+    """Whether what these values hold can be seen, all of it: so that values of one digest are the same."""
+    writing = _Writing({})
+    writing.of(values)
+    return not writing.has_unseen
+
+
+def kind_of(kind: type) -> str:
+    """What stands in digests for a class in front of what an object of it holds: its tag, or its name where it is a user's.
+
+    Raises:
+        UntaggedError: a class of this library has no tag; in tests only.
+    """
+    tag = tag_of(kind)
+    return kind.__qualname__ if tag is None else tag.kind
+
+
+class _Writing:
+    """Writes values down so that no two look alike; a function or an object that is met again counts by its number."""
+
+    def __init__(self, known: Known) -> None:
+        self.has_unseen = False
+        self._is_first = scheme() == FIRST
+        self._known = known
+        self._within: list[int] = []
+
+    def of(self, value: Any) -> bytes:
+        """One value, with its kind and its length in front."""
+        write = _PLAIN.get(type(value))
+        if write is not None:
+            return _marked(type(value).__name__, write(value))
+        plain = _plain(value)
+        if plain is not None:
+            return plain
+        if id(value) in self._within:
+            return _marked("again", b"%d" % (len(self._within) - self._within.index(id(value))))
+        self._within.append(id(value))
+        try:
+            return self._made(value)
+        finally:
+            self._within.pop()
+
+    def each(self, kind: str, values: Iterable[object]) -> bytes:
+        """Several values in their order."""
+        return _marked(kind, b"".join(map(self.of, values)))
+
+    def _made(self, value: Any) -> bytes:
+        match value:
+            case tuple() | list():
+                return self.each("list" if isinstance(value, list) else "tuple", value)
+            case Expression(expr=expr):
+                return self._expression(expr)
+            case pl.Expr():
+                return self._expression(value)
+            case pl.Schema():
+                return self.each(
+                    "schema", [part for name in value for part in (name, dtype_text(value[name]))]
+                )
+            case Mapping():
+                keys = sorted(value, key=self._apart)
+                return self.each("mapping", [each for key in keys for each in (key, value[key])])
+            case set() | frozenset():
+                return _marked("set", b"".join(sorted(map(self._apart, value))))
+            case pl.Series() | pl.DataFrame() | np.ndarray():
+                return self._columns(value)
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                parts = [part for field in kept_fields(value) for part in field]
+                return self.each(kind_of(type(value)), parts)
+            case _:
+                return self._object(value)
+
+    def _expression(self, expr: pl.Expr) -> bytes:
+        if self._is_first:
+            return _marked("expression", first_form(expr))
+        return _marked("tree", expression_bytes(expr, _plainly))
+
+    def _object(self, value: Any) -> bytes:
+        try:
+            parts = parts_of(value, self._known)
+            self.has_unseen |= parts[0] == UNSEEN_OBJECT
+            return self.each("object", parts)
+        except UntaggedError:
+            raise
+        except Exception:
+            # Code of users runs where their objects are looked at, and a plan has to be compiled all the same.
+            self.has_unseen = True
+            return _marked("unseen", kind_of(type(value)).encode())
+
+    def _apart(self, value: object) -> bytes:
+        """One of several values without an order, whatever came before it."""
+        writing = _Writing(dict(self._known))
+        written = writing.of(value)
+        self.has_unseen |= writing.has_unseen
+        return written
+
+    def _columns(self, value: pl.Series | pl.DataFrame | np.ndarray[Any, Any]) -> bytes:
+        if isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                return self.each("objects", (value.shape, value.tolist()))
+            return self.each("array", (str(value.dtype), value.shape, value.tobytes()))
+        if isinstance(value, pl.Series):
+            return _marked("series", self._columns(value.to_frame()))
+        if pl.Object in value.dtypes:
+            return self.each("frame of objects", (value.schema, *map(list, value.get_columns())))
+        if self._is_first:
+            file = io.BytesIO()
+            value.rechunk().write_ipc(file)
+            return self.each("frame", (value.schema, file.getvalue()))
+        return _marked("columns", b"".join(_plainly(series_parts(column)) for column in value.get_columns()))
+
+
+def _plainly(value: Any) -> bytes:
+    """A plain value, or a tuple of them."""
+    if isinstance(value, tuple):
+        return _marked("tuple", b"".join(map(_plainly, value)))
+    return _marked(type(value).__name__, _PLAIN[type(value)](value))
+
+
+def _marked(kind: str, content: bytes) -> bytes:
+    """Bytes that say themselves where they end."""
+    return b"%b %d:%b" % (kind.encode(), len(content), content)
+
+
+_PLAIN: dict[type, Callable[[Any], bytes]] = {
+    str: lambda value: value.encode("utf-8", "surrogatepass"),
+    bool: lambda value: b"%d" % value,
+    int: lambda value: b"%x" % value,
+    float: lambda value: struct.pack("<d", value),
+    complex: lambda value: struct.pack("<dd", value.real, value.imag),
+    bytes: lambda value: value,
+    type(None): lambda value: b"",
+}
+"""How plain values are written."""
+
+
+def _plain(value: Any) -> bytes | None:
+    """A value that holds no other, of another class than the plain ones."""
+    match value:
+        case Enum():
+            return _marked("member", f"{kind_of(type(value))}.{value.name}".encode())
+        case np.generic():
+            return _marked("number", str(value.dtype).encode() + b" " + value.tobytes())
+        case str() | int() | float() | bytes() | bytearray():
+            return _marked(kind_of(type(value)), repr(value).encode("utf-8", "surrogatepass"))
+        case pl.DataType():
+            return _marked("type", dtype_text(value).encode())
+        case _ if isinstance(value, SAY_ALL):
+            return _marked(kind_of(type(value)), repr(value).encode())
+        case _ if isinstance(value, type) and issubclass(value, pl.DataType):
+            return _marked("type", dtype_text(value).encode())
+        case _:
+            return None

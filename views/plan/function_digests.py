@@ -1,0 +1,193 @@
+"""What a user's function computes, as far as that can be seen: its code, what it closes over, what it refers to.
+
+What is found, and what is not:
+
+- a function counts by its qualified name, its instructions, its defaults, the values that it closes over and the
+  globals that it names: a changed constant or a changed helper function is a change. Lines, files, comments,
+  docstrings and names of local variables are none.
+- what is defined in another package than the function, such as a function of polars, counts by its name alone, what is
+  of this library by its tag; so do functions without code (those made in C). A plugin of polars counts by its library's name, its symbol and
+  its arguments.
+- bound methods, ``functools.partial``, ``functools.lru_cache`` and callable objects count by what they are made of:
+  the function, the arguments, the class with its methods, the attributes.
+- of objects of other packages the class alone counts; attributes of modules (``settings.rate``) are not looked at.
+
+Bytecode belongs to a version of Python: with another one, functions are other ones.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import sys
+from collections.abc import Iterator
+from functools import partial
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from evercurrent.core.data.tags import tag_of
+
+Known = dict[int, tuple[int, object]]
+"""Functions, classes and objects that were met before, by ``id``: their number, and they themselves, to keep them."""
+
+UNSEEN_OBJECT = "object of another package"
+"""What stands for an object of which the class alone counts."""
+
+LIBRARIES = frozenset(
+    {*sys.stdlib_module_names, "evercurrent", "numpy", "polars", "pyarrow", "pandas"} - {"__main__"}
+)
+"""Packages whose functions and classes count by their names."""
+
+KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+UNSEEN = frozenset({"NOP", "CACHE", "RESUME", "EXTENDED_ARG"})
+"""Instructions that compute nothing."""
+
+
+def parts_of(value: Any, known: Known) -> tuple[object, ...]:
+    """What a function, a class or an object is made of; its number where it was met before."""
+    if id(value) in known:
+        return "met", known[id(value)][0]
+    known[id(value)] = (len(known), value)
+    home = _home(known)
+    match value:
+        case FunctionType():
+            return _function(value, home)
+        case MethodType():
+            return "method", value.__func__, value.__self__
+        case partial():
+            return "partial", value.func, value.args, value.keywords
+        case BuiltinFunctionType():
+            bound = None if isinstance(value.__self__, ModuleType) else value.__self__
+            return "built in", value.__module__, value.__qualname__, bound
+        case ModuleType():
+            return "module", value.__name__
+        case re.Pattern():
+            return "pattern", value.pattern, value.flags
+        case type():
+            return _class(value, home)
+        case _:
+            return _object(value, home)
+
+
+def _home(known: Known) -> str:
+    """The package of the first function or object that was met and is of no library: what is defined there counts."""
+    for _, met in known.values():
+        defined = met if isinstance(met, FunctionType | type) else type(met)
+        if (package := _package(defined)) not in LIBRARIES:
+            return package
+    return ""
+
+
+def _package(defined: object) -> str:
+    return str(getattr(defined, "__module__", None) or "").partition(".")[0]
+
+
+def _is_named(defined: Any, home: str) -> bool:
+    """Whether it counts by its name: it is of another package, and there is such a name."""
+    package = _package(defined)
+    return (package != home or package in LIBRARIES) and "<" not in defined.__qualname__
+
+
+def _place_and_name(defined: Any) -> tuple[str, str]:
+    """What a function or a class of a library is known by: what is of this one by its tag, a method by that of its class."""
+    owner, _, method = defined.__qualname__.rpartition(".")
+    holder = getattr(sys.modules.get(defined.__module__), owner, None) if owner else None
+    tag = tag_of(defined if holder is None else holder)
+    if tag is None:
+        return defined.__module__, defined.__qualname__
+    return tag.home, tag.kind if holder is None else f"{tag.kind}.{method}"
+
+
+def _function(function: FunctionType, home: str) -> tuple[object, ...]:
+    if _is_named(function, home):
+        return "function", *_place_and_name(function)
+    cells = function.__closure__ or ()
+    return (
+        "function",
+        function.__qualname__,
+        code_parts(function.__code__),
+        function.__defaults__,
+        function.__kwdefaults__,
+        tuple(_content(cell) for cell in cells),
+        tuple(_globals_of(function)),
+    )
+
+
+def _content(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty"  # Not assigned yet: a function that is still being defined.
+
+
+def _globals_of(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """What the names stand for that a function looks up outside, in the order of the names."""
+    for name in sorted(set(_global_names(function.__code__))):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
+
+def code_parts(code: CodeType) -> tuple[object, ...]:
+    """What code does: its parameters and its instructions, without where they stand."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    instructions = tuple(
+        (each.opname, _operand(each)) for each in dis.get_instructions(code) if each.opname not in UNSEEN
+    )
+    parameters = (code.co_argcount, code.co_posonlyargcount, code.co_varnames[:count], code.co_flags & KINDS)
+    return (*parameters, instructions, code.co_exceptiontable)
+
+
+def _operand(instruction: dis.Instruction) -> object:
+    if instruction.opcode in dis.hasconst:
+        value = instruction.argval
+        return code_parts(value) if isinstance(value, CodeType) else value
+    return instruction.argval if instruction.opcode in dis.hasname else instruction.arg
+
+
+def _class(defined: type, home: str) -> tuple[object, ...]:
+    if _is_named(defined, home):
+        return "class", *_place_and_name(defined)
+    own = {
+        name: getattr(made, "__func__", made)
+        for name, made in sorted(vars(defined).items())
+        if isinstance(made, FunctionType | classmethod | staticmethod)
+    }
+    own |= {name: made.fget for name, made in vars(defined).items() if isinstance(made, property)}
+    return "class", defined.__qualname__, tuple(defined.__bases__), own
+
+
+def _object(value: Any, home: str) -> tuple[object, ...]:
+    kind = type(value)
+    if _package(kind) != home or _package(kind) in LIBRARIES:
+        name = _attribute(value, "__qualname__") or _attribute(value, "__name__")
+        named = name if isinstance(name, str) else None
+        # What is wrapped by a decorator in C, as `functools.lru_cache`, or compiled at run time, as by numba.
+        wrapped = _attribute(value, "__wrapped__") or _attribute(value, "py_func")
+        function = wrapped if isinstance(wrapped, FunctionType) else None
+        return ("named" if named else UNSEEN_OBJECT), *_place_and_name(kind), named, function
+    slots = [name for each in kind.__mro__ for name in _slots(each)]
+    held = {name: _attribute(value, name) for name in slots}
+    return "object", kind, {**held, **vars(value)} if hasattr(value, "__dict__") else held
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute of an object of which nothing is known; None where it has none."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None  # Any class may say in its own way that it has no such attribute.
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)

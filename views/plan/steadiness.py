@@ -1,0 +1,126 @@
+"""Which nodes of a plan compute of the rows that came what they computed of them over the columns of then.
+
+A node is looked at beside the one that it was. What copies columns, compares keys or counts rows does the same to a wider
+type; what computes with it (``x / 3`` of a Float32) may give other values, and so may a function that sees a column more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from evercurrent.core.group.aggregates import Additive, Column, Distinct, FirstBy
+
+from .plan import (
+    Assign,
+    Concat,
+    Explode,
+    Filter,
+    Group,
+    Input,
+    Join,
+    Mapped,
+    Negate,
+    Plan,
+    PlanId,
+    PlanNode,
+    Select,
+    Top,
+    Unique,
+    Unnest,
+    WindowedGroup,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The nodes whose states hold what they held, and those that give the rows that they gave."""
+
+    states: frozenset[PlanId]
+    rows: frozenset[PlanId]
+
+
+def steady_nodes(now: Plan, then: Plan, places: Mapping[PlanId, PlanId]) -> Steady:
+    """Of the nodes that were nodes of an earlier plan: which of them did the same."""
+    states: set[PlanId] = set()
+    rows: set[PlanId] = set()
+    for place in sorted(places):
+        node, before = now[place], then[places[place]]
+        inputs = [
+            _Input(now[one].schema, then[two].schema)
+            for one, two in zip(node.inputs, before.inputs, strict=True)
+        ]
+        if all(source in rows and places.get(source) in before.inputs for source in node.inputs):
+            keeps, gives = _does_the_same(node, inputs)
+            states |= {place} if keeps else set()
+            rows |= {place} if gives else set()
+    return Steady(frozenset(states), frozenset(rows))
+
+
+class _Input:
+    """The columns that a node is given, now and then."""
+
+    def __init__(self, now: pl.Schema, then: pl.Schema) -> None:
+        self.is_same = list(now.items()) == list(then.items())
+        self.is_fuller = any(name not in now for name in then)
+        self.retyped = {name: dtype for name, dtype in now.items() if then.get(name, dtype) != dtype}
+        self.has_other_texts = any(dtype == pl.String for dtype in self.retyped.values())
+
+
+def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
+    """Whether the state of a node holds what it held, and whether its rows are those that they were."""
+    retyped = {name for each in inputs for name in each.retyped}
+    match node.operation:
+        case Input() | Negate() | Concat() | Explode() | Unnest() | Join():
+            return True, True
+        case Filter(condition=condition):
+            same = not retyped.intersection(condition.expr.meta.root_names())
+        case Select(columns=columns):
+            same = not retyped.intersection(_computed_from(columns))
+        case Unique():
+            return not inputs[0].is_fuller, not inputs[0].is_fuller
+        case Top():
+            # Ties are settled by the whole row; names of categories have another order than their numbers.
+            same = not inputs[0].is_fuller and not inputs[0].has_other_texts
+        case Group() as group:
+            return _groups_the_same(group, inputs[0])
+        case Mapped():
+            same = inputs[0].is_same
+        case Assign(event_time=event_time):
+            same = event_time.column not in retyped
+        case WindowedGroup() as group:
+            columns = (*group.key_columns, *group.aggregation.prepared, *group.trigger_inputs)
+            used = {name for each in columns for name in each.expr.meta.root_names()}
+            same = retyped.isdisjoint({*used, group.event_time.column})
+        case _:
+            same = not retyped
+    return same, same
+
+
+def _computed_from(columns: Iterable[Column]) -> set[str]:
+    return {name for each in columns if each.copies is None for name in each.expr.meta.root_names()}
+
+
+def _groups_the_same(group: Group, given: _Input) -> tuple[bool, bool]:
+    prepared = (*group.key_columns, *group.aggregation.prepared)
+    if set(given.retyped).intersection(_computed_from(prepared)):
+        return False, False
+    inputs = {each.name: given.retyped[each.copies] for each in prepared if each.copies in given.retyped}
+    aggregates = [
+        each for each in group.aggregation.aggregates if not inputs.keys().isdisjoint(_inputs_of(each))
+    ]
+    if not all(isinstance(each, Additive | FirstBy | Distinct) for each in aggregates) or (
+        aggregates and given.has_other_texts
+    ):
+        return False, False
+    rounds = any(dtype.is_float() for dtype in inputs.values())
+    finishes = any(each.copies is None for each in group.aggregation.finished)
+    return True, not aggregates or not (rounds or finishes)
+
+
+def _inputs_of(aggregate: object) -> list[str]:
+    named = [getattr(aggregate, name, None) for name in ("input", "where")]
+    ordered = [order.column for order in getattr(aggregate, "order", ())]
+    return [name for name in (*named, *getattr(aggregate, "inputs", ()), *ordered) if name is not None]
