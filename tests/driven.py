@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from evercurrent.core.state.protocol import State
 
 from eventtime.pipelines import Both, Run
 from evercurrent.core.circuit.circuit import NodeId
@@ -23,6 +22,7 @@ from evercurrent.core.data.schema import DIFF
 from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import Columns, Route
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.plan.plan import Plan

@@ -18,6 +18,7 @@ import pyarrow as pa
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.dataframe.source import Source
+from evercurrent.views.partitioned.tasks import Origins
 
 from .inputs import TAG, arriving, is_tagged
 
@@ -29,9 +30,6 @@ PARTITION, FILE = "evercurrent:partition", "evercurrent:file"
 
 _STEP = re.compile(r"^[\s:+*|-]*(?:\(\d+\) )?([A-Za-z]+)", re.MULTILINE)
 """The operator of each line of a plan that Spark explains."""
-
-Origins = Mapping[str, frozenset[tuple[int, int]]]
-"""Of which partitions and files the rows of sources are."""
 
 
 def sources_in_order(sources: Mapping[str, Source]) -> list[str]:

@@ -10,7 +10,6 @@ import hypothesis.strategies as st
 import numpy as np
 import polars as pl
 import pytest
-from evercurrent.core.state.protocol import State
 from hypothesis import assume, given
 
 import evercurrent as ec
@@ -41,6 +40,7 @@ from evercurrent.core.state.partitioning import (
     bucket_of,
     in_buckets,
 )
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import merge
 from evercurrent.core.state.spine import Spine
 from evercurrent.views.plan.plan import Plan

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
-from evercurrent.core.state.protocol import State
 from hypothesis import given
 
 import evercurrent as ec
 from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of
 from eventtime.pipelines import Run, runs
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.protocol import State
 from evercurrent.views.plan.plan import Plan
 from harness import circuit_of
 from strategies import Case, cases, of_profile

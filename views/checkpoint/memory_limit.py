@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evercurrent.core.state.protocol import State
-
 from evercurrent.core.data.allocation import give_back
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run
 from evercurrent.core.state.spine import FLOOR, Spine
 

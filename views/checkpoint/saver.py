@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
 from ..store import Item

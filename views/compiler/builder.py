@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
@@ -46,6 +45,7 @@ from evercurrent.core.operators.linear import FrameFunction, Linear
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.purge import Expiry
 from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine, Version

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
@@ -27,6 +26,7 @@ from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import Append, CheckRetractions, Upsert
 from evercurrent.core.operators.top_k import TopK
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evercurrent.core.state.protocol import State
-
 from evercurrent.core.circuit.circuit import Node
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..plan.digests import digest_of

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evercurrent.core.state.protocol import State
-
 from evercurrent.core.circuit.circuit import Node
 from evercurrent.core.eventtime.panes.latest import LatestPanes
 from evercurrent.core.eventtime.panes.panes import Panes
@@ -21,6 +19,7 @@ from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
 from evercurrent.core.operators.distinct import Distinct
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
+from evercurrent.core.state.protocol import State
 
 from ..plan.plan import Group, Input, Plan, PlanNode, Top, Unique
 from .builder import Compiled

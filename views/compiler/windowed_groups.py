@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
@@ -32,6 +31,7 @@ from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.aggregates import Column, SuppliedValue
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.state.negative_counts import NeverBelowZero
+from evercurrent.core.state.protocol import State
 
 from ..dataframe.windowing import HELD, depends_on_key, shifted_by_key
 from ..expressions.elementwise import elementwise_columns

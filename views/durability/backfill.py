@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 import numpy as np
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.columns.kernels import stack
@@ -24,6 +23,7 @@ from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.protocol import State
 
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.circuit.circuit import Node, NodeId
 from evercurrent.core.circuit.protocol import Operator
@@ -18,6 +17,7 @@ from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run, make_run
 from evercurrent.core.state.snapshot import NOTHING, Saved
 from evercurrent.core.state.spine import Spine

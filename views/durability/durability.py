@@ -19,12 +19,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from evercurrent.core.state.protocol import State
-
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions

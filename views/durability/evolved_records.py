@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.protocol import State
 
 from ..checkpoint import Pieces, Saver
 from ..checkpoint.commits import StateRecord

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled

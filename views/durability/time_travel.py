@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.columns.kernels import gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import EpochGoneError
 from evercurrent.core.data.schema import EPOCH
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.protocol import State
 
 from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
 from ..compiler.builder import Compiled

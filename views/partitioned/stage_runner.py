@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
-from evercurrent.core.state.protocol import State
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
@@ -23,6 +22,7 @@ from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import bucket_of
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
 from ..checkpoint import DeltaRef, PieceRef, Pieces, Saver, StateRecord

@@ -14,7 +14,6 @@ from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import PieceRef, StateRecord
 from .clock_evidence import ClockEvidence
-from .tasks import Origins
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +25,9 @@ class RowBatch:
 
 
 Parts = tuple[RowBatch, ...]
+
+Origins = Mapping[str, frozenset[tuple[int, int]]]
+"""Of which partitions and files the rows of sources are."""
 
 
 @dataclass(frozen=True, slots=True)
