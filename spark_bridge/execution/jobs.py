@@ -15,7 +15,8 @@ from evercurrent.views.checkpoint import Pieces
 from evercurrent.views.dataframe.source import Source, accepted
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
-from evercurrent.views.plan.plan import Input, Plan, PlanId
+from evercurrent.views.plan.nodes import Input, PlanId
+from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import store_at
 
 from ..input.inputs import arriving, untagged

@@ -11,7 +11,8 @@ from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.compiler.builder import Compiled
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.plan.node_identities import plan_identities
-from evercurrent.views.plan.plan import Plan, PlanId
+from evercurrent.views.plan.nodes import PlanId
+from evercurrent.views.plan.plan import Plan
 from strategies import Program
 
 

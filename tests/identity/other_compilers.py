@@ -20,7 +20,8 @@ from evercurrent.core.state.protocol import State
 from evercurrent.views.compiler import compiler as compiling
 from evercurrent.views.compiler.compiler import Compiler
 from evercurrent.views.plan.digests import digest_of
-from evercurrent.views.plan.plan import Group, Plan, PlanId, PlanNode
+from evercurrent.views.plan.nodes import Group, PlanId, PlanNode
+from evercurrent.views.plan.plan import Plan
 
 AS_WHOLES: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "sum": pl.Expr.sum, "count": pl.Expr.count, "null_count": pl.Expr.null_count, "any": pl.Expr.any, "all": pl.Expr.all,

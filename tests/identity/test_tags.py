@@ -37,7 +37,7 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.windows.kinds import Window
 from evercurrent.views.expressions.dtype_text import NAMES, dtype_text
 from evercurrent.views.plan.digests import digest_of, kind_of
-from evercurrent.views.plan.plan import Operation
+from evercurrent.views.plan.nodes import Operation
 
 TABLE = Path(__file__).resolve().parents[1] / "data" / "tags.json"
 PACKAGE = "evercurrent."

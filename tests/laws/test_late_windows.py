@@ -15,7 +15,7 @@ from hypothesis import given
 import evercurrent as ec
 from eventtime import simulator as sim
 from eventtime.pipelines import COLUMNS, OURS, Both, Run, Setup, read_as, runs
-from evercurrent.views.plan.plan import BOUNDS
+from evercurrent.views.plan.nodes import BOUNDS
 from oracle import freeze
 from strategies import of_profile
 

@@ -54,7 +54,8 @@ from ..expressions import Expression
 from ..expressions.elementwise import elementwise
 from ..expressions.order_insensitive import computes
 from ..plan.node_identities import CircuitIdentities
-from ..plan.plan import Input, Plan, PlanId
+from ..plan.nodes import Input, PlanId
+from ..plan.plan import Plan
 from .retained import RetainedRows
 
 

@@ -32,7 +32,7 @@ from evercurrent.core.state.spine import Spine
 
 from ..expressions.elementwise import elementwise, elementwise_columns
 from ..expressions.equalities import only_value
-from ..plan.plan import (
+from ..plan.nodes import (
     Assign,
     Concat,
     Explode,
@@ -45,7 +45,6 @@ from ..plan.plan import (
     LateRows,
     Mapped,
     Negate,
-    Plan,
     PlanId,
     PlanNode,
     Select,
@@ -55,6 +54,7 @@ from ..plan.plan import (
     WindowedGroup,
     WithEventTime,
 )
+from ..plan.plan import Plan
 from .builder import Builder, Compiled, copied_columns, selecting
 from .retained import RetainedRows
 from .windowed_groups import windows_over_time

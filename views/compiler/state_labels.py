@@ -21,7 +21,8 @@ from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
 from evercurrent.core.state.protocol import State
 
-from ..plan.plan import Group, Input, Plan, PlanNode, Top, Unique
+from ..plan.nodes import Group, Input, PlanNode, Top, Unique
+from ..plan.plan import Plan
 from .builder import Compiled
 
 ROLES: Mapping[type, str] = {

@@ -33,9 +33,8 @@ from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.state.negative_counts import NeverBelowZero
 from evercurrent.core.state.protocol import State
 
-from ..dataframe.windowing import HELD, depends_on_key, shifted_by_key
 from ..expressions.elementwise import elementwise_columns
-from ..plan.plan import (
+from ..plan.nodes import (
     BOUNDS,
     Assign,
     EventTime,
@@ -49,6 +48,7 @@ from ..plan.plan import (
     Windowing,
     WithEventTime,
 )
+from ..plan.windowed import HELD, depends_on_key, shifted_by_key
 from .builder import Builder
 
 

@@ -14,7 +14,8 @@ from evercurrent.core.operators.join import JoinKind
 
 from ..expressions import column_names, row_expressions
 from ..plan.declared_calls import noting_calls
-from ..plan.plan import Concat, EventTime, Negate, Operation, Plan, PlanId, PlanNode, Unique, Windowing
+from ..plan.nodes import Concat, EventTime, Negate, Operation, PlanId, PlanNode, Unique, Windowing
+from ..plan.plan import Plan
 from .event_time_methods import EventTimeCalls
 from .grouping import Flags, first_rows, grouped, turned
 from .hints import forbid_choice, forbid_order, forbid_validation, missing_of_collection, missing_of_groups

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import polars as pl
 
-from ..plan.plan import EventTime, Windowing
+from ..plan.nodes import EventTime, Windowing
 
 
 class CollectionBase(ABC):

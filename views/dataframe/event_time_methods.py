@@ -15,14 +15,13 @@ from evercurrent.core.data.schema import require_columns
 from evercurrent.core.eventtime.triggers.kinds import Trigger
 from evercurrent.core.eventtime.windows.kinds import Custom, Given, Global, Window, windowed_schema
 
-from ..plan.plan import (
+from ..plan.nodes import (
     BOUNDS,
     Assign,
     EventTime,
     InOrder,
     LastPanes,
     LateRows,
-    Plan,
     PlanId,
     PlanNode,
     Stamp,
@@ -30,6 +29,7 @@ from ..plan.plan import (
     Windowing,
     WithEventTime,
 )
+from ..plan.plan import Plan
 from .collection_base import CollectionBase
 from .windowing import refined, require_bounds, require_time, triggered, windowing
 from .windows import described

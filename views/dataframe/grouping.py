@@ -11,7 +11,7 @@ from evercurrent.core.data.schema import Order, listed
 from evercurrent.core.group.aggregates import Aggregation, Column, RecomputedAggregate
 
 from ..expressions import Expression, column_names, output_schema
-from ..plan.plan import Group, Top
+from ..plan.nodes import Group, Top
 from .aggregation import aggregation
 
 Flags = bool | Sequence[bool]

@@ -13,7 +13,8 @@ from evercurrent.core.group.aggregates import Column
 from evercurrent.core.operators.join import JoinColumn
 
 from ..expressions import Expression
-from ..plan.plan import BOUNDS, Concat, Filter, Join, Plan, PlanId, PlanNode, Select
+from ..plan.nodes import BOUNDS, Concat, Filter, Join, PlanId, PlanNode, Select
+from ..plan.plan import Plan
 
 ROW_BYTES = 40
 """What a kept row takes beside its values: the words of its key and of itself, and its diff."""

@@ -17,7 +17,7 @@ from ..expressions import Expression, column_names, declared_schema, output_sche
 from ..expressions.known_schemas import resolved
 from ..expressions.showing import shown
 from ..plan.function_versions import versioned
-from ..plan.plan import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest
+from ..plan.nodes import BOUNDS, EventTime, Explode, Filter, Mapped, Operation, PlanId, Select, Unnest
 from .collection_base import CollectionBase
 
 ColumnNames = str | pl.Expr | Iterable[str | pl.Expr]

@@ -22,7 +22,8 @@ from ..connectors.positions import PositionOrder, Positions
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
 from ..expressions import declared_schema
-from ..plan.plan import EventTime, Input, Plan, PlanId, PlanNode, SourceKind
+from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
+from ..plan.plan import Plan
 from .collection import Collection
 from .watermarks import declared_watermark
 from .windowing import require_time

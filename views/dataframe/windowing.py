@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeGuard
 
 import polars as pl
 
@@ -23,12 +22,9 @@ from evercurrent.core.eventtime.triggers.kinds import (
 )
 from evercurrent.core.eventtime.watermarks.kinds import IngressTime
 from evercurrent.core.eventtime.windows.kinds import (
-    Count,
     Custom,
-    Fixed,
     Given,
     Global,
-    LastRows,
     Sessions,
     Window,
 )
@@ -36,7 +32,9 @@ from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
 from evercurrent.core.group.aggregates import Additive, Aggregation, Column
 
 from ..expressions import Expression, output_schema
-from ..plan.plan import BOUNDS, EventTime, Input, Negate, Plan, PlanId, Stamp, WindowedGroup, Windowing
+from ..plan.nodes import BOUNDS, EventTime, Input, Negate, PlanId, Stamp, WindowedGroup, Windowing
+from ..plan.plan import Plan
+from ..plan.windowed import HELD, depends_on_key
 from .aggregation import aggregation
 from .grouping import identity
 from .triggers import after_watermark
@@ -47,8 +45,6 @@ MODES: dict[str, Mode] = {
     "accumulating": "accumulating",
     "retracting": "retracting",
 }
-HELD = "held:"
-"""Column of the instants at which rows hold the watermark, for panes that are dated by their earliest row."""
 
 
 def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: object) -> Windowing:
@@ -381,16 +377,6 @@ def require_time(where: str, name: str, dtype: pl.DataType) -> None:
     """Check that a column may be event time."""
     if not (dtype == pl.Date or isinstance(dtype, pl.Datetime)):
         raise PlanError(f"{where}: event_time column {name!r} is {dtype}; use pl.Datetime('us')")
-
-
-def shifted_by_key(window: Window) -> bool:
-    """Whether the windows can only be told once the key is known."""
-    return isinstance(window, Fixed) and window.shifted_by_key
-
-
-def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
-    """Whether the windows of a row depend on the other rows of its key, sessions aside."""
-    return isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge is not None)
 
 
 def forbid_unused_answers(where: str, known: Windowing | None) -> None:

@@ -28,7 +28,8 @@ from evercurrent.core.state.protocol import State
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..compiler.retained import RetainedRows
-from ..plan.plan import Input, Plan, PlanId
+from ..plan.nodes import Input, PlanId
+from ..plan.plan import Plan
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
 

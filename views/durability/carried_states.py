@@ -23,7 +23,8 @@ from evercurrent.core.state.snapshot import NOTHING, Saved
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
-from ..plan.plan import Input, Plan
+from ..plan.nodes import Input
+from ..plan.plan import Plan
 from ..plan.steadiness import steady_nodes
 from .evolution import EarlierPlan
 

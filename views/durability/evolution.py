@@ -23,7 +23,8 @@ from ..expressions.dtype_reading import dtype_of_text
 from ..plan.declared_calls import Replay
 from ..plan.function_versions import without_versions
 from ..plan.node_identities import plan_identities
-from ..plan.plan import Input, Plan, PlanId, PlanNode
+from ..plan.nodes import Input, PlanId, PlanNode
+from ..plan.plan import Plan
 from ..plan.widening import widens
 
 Record = Mapping[str, Any]

@@ -19,7 +19,8 @@ from ..expressions.dtype_text import dtype_text
 from ..plan.digests import digest_of, scheme, told_apart
 from ..plan.function_versions import function_digests, require_one_function
 from ..plan.node_identities import plan_identities
-from ..plan.plan import Input, Plan, PlanId, PlanNode
+from ..plan.nodes import Input, PlanId, PlanNode
+from ..plan.plan import Plan
 from .evolution import source_changes
 from .evolved_records import Evolution, evolved
 from .plan_diff import PlanMatch as PlanMatch

@@ -7,8 +7,9 @@ from typing import Literal
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 
-from ..inspect.open_windows import grouping_of, shows_last_panes
-from ..plan.plan import Plan, PlanId, WindowedGroup
+from ..plan.nodes import PlanId, WindowedGroup
+from ..plan.plan import Plan
+from ..plan.windowed import grouping_of, shows_last_panes
 
 Reader = Literal["deltas", "summing", "overwriting", "log"]
 

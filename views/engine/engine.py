@@ -37,7 +37,8 @@ from ..epochs.subscriptions import Readers
 from ..inspect.explain import engine_html, explain_mermaid, explain_text
 from ..inspect.questions import WindowQueries, shown_watermark
 from ..plan.declared_calls import NAMED, DeclaredCall
-from ..plan.plan import Plan, SourceKind
+from ..plan.nodes import SourceKind
+from ..plan.plan import Plan
 from .epoch_runner import Running
 from .open_epochs import OpenEpoch, gathered, open_epoch
 from .published import Published

@@ -30,7 +30,8 @@ from ..epochs.subscriptions import (
     require_free_name,
     with_another,
 )
-from ..plan.plan import Plan, PlanId, Windowing
+from ..plan.nodes import PlanId, Windowing
+from ..plan.plan import Plan
 from .consumers import Reader, check_reader
 from .published import Published
 

@@ -15,7 +15,7 @@ from evercurrent.core.data.instants import time_of
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.core.state.ledger import MISSED, Refused
 
-from ..plan.plan import BOUNDS
+from ..plan.nodes import BOUNDS
 
 TIME = pl.Datetime("us", "UTC")
 

@@ -16,7 +16,8 @@ from ..checkpoint.memory_limit import Residence
 from ..compiler.builder import Compiled
 from ..dataframe.collection import Collection
 from ..dataframe.triggers import in_words
-from ..plan.plan import Input, Plan, PlanId, WindowedGroup
+from ..plan.nodes import Input, PlanId, WindowedGroup
+from ..plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

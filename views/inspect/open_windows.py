@@ -15,7 +15,8 @@ from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDIN
 from evercurrent.core.group.group_by import GroupBy
 
 from ..compiler.builder import Compiled
-from ..plan.plan import BOUNDS, LastPanes, Plan, PlanId, WindowedGroup
+from ..plan.nodes import BOUNDS, PlanId
+from ..plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,28 +61,6 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
     return OpenWindows(keys, frame, state)
-
-
-def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
-    """The windowed grouping that a node shows: itself, or what it filters and renames; None if it is none."""
-    while True:
-        node = plan[place]
-        if isinstance(node.operation, WindowedGroup):
-            return place
-        if len(node.inputs) != 1:
-            return None
-        (place,) = node.inputs
-
-
-def shows_last_panes(plan: Plan, place: PlanId) -> bool:
-    """Whether a node shows a windowed grouping by the last pane of each window, not by all that were emitted."""
-    while True:
-        node = plan[place]
-        if isinstance(node.operation, LastPanes):
-            return True
-        if isinstance(node.operation, WindowedGroup) or len(node.inputs) != 1:
-            return False
-        (place,) = node.inputs
 
 
 def key_values(where: str, names: list[str], key: object) -> dict[str, object]:

@@ -11,8 +11,10 @@ from evercurrent.core.data.instants import time_of
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 
 from ..compiler.builder import Compiled
-from ..plan.plan import Plan, PlanId, WindowedGroup
-from .open_windows import OpenWindows, grouping_of, open_windows
+from ..plan.nodes import PlanId, WindowedGroup
+from ..plan.plan import Plan
+from ..plan.windowed import grouping_of
+from .open_windows import OpenWindows, open_windows
 from .why import Circumstances, why_lines
 
 

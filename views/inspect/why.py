@@ -31,7 +31,7 @@ from evercurrent.core.eventtime.triggers.kinds import (
 )
 from evercurrent.core.eventtime.triggers.window_columns import END, PAST, PENDING, ROWS
 
-from ..plan.plan import BOUNDS, WindowedGroup
+from ..plan.nodes import BOUNDS, WindowedGroup
 from .open_windows import OpenWindows
 
 

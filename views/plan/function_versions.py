@@ -17,7 +17,8 @@ from evercurrent.core.group.aggregates import Aggregation, Custom
 
 from .digests import digest_of
 from .node_identities import operation_identity
-from .plan import Group, Mapped, Operation, Plan, PlanId, PlanNode, WindowedGroup
+from .nodes import Group, Mapped, Operation, PlanId, PlanNode, WindowedGroup
+from .plan import Plan
 
 MOST_TRIED = 64
 """Of so many combinations of functions with and without versions it is asked whether a node was one of them."""

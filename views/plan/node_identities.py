@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .digests import digest_of, kind_of
-from .plan import Input, Plan, PlanId, PlanNode
+from .nodes import Input, PlanId, PlanNode
+from .plan import Plan
 
 
 def operation_identity(node: PlanNode) -> str:

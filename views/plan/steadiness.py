@@ -13,7 +13,7 @@ import polars as pl
 
 from evercurrent.core.group.aggregates import Additive, Column, Distinct, FirstBy
 
-from .plan import (
+from .nodes import (
     Assign,
     Concat,
     Explode,
@@ -23,7 +23,6 @@ from .plan import (
     Join,
     Mapped,
     Negate,
-    Plan,
     PlanId,
     PlanNode,
     Select,
@@ -32,6 +31,7 @@ from .plan import (
     Unnest,
     WindowedGroup,
 )
+from .plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

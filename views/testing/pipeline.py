@@ -18,7 +18,7 @@ from ..dataframe import triggers, windows
 from ..dataframe.collection import Collection
 from ..engine.engine import Engine
 from ..engine.view import View
-from ..plan.plan import Stamp
+from ..plan.nodes import Stamp
 from .times import Times, as_datetime
 from .transcripts import Transcript
 

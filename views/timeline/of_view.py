@@ -12,7 +12,8 @@ from evercurrent.core.data.schema import EPOCH, listed, require_columns
 from evercurrent.core.state.ledger import Refused
 
 from ..epochs.run_log import RunLog
-from ..plan.plan import BOUNDS, Group, Input, Plan, PlanId, WindowedGroup
+from ..plan.nodes import BOUNDS, Group, Input, PlanId, WindowedGroup
+from ..plan.plan import Plan
 from .drawing import Look
 from .gathering import NOT_VALUES, Choice, SourceRows
 from .timeline import Timeline, timeline_of
