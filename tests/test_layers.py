@@ -1,7 +1,7 @@
 """The house rules that a program can hold: who may import whom, where the links point, how files are named.
 
 Imports are read with ``ast``, inside functions and under ``TYPE_CHECKING`` too: a cycle that is put off until a
-function runs is a cycle. The rules are the tables below; a new module of the core needs a place in ``LEVELS``.
+function runs is a cycle. The rules are the tables below; a new folder needs a place in ``FLOORS``.
 """
 
 import ast
@@ -21,82 +21,40 @@ PACKAGE = "evercurrent"
 LAYERS = ("core", "views", "spark_bridge")
 """From the lowest: a layer imports itself and the layers before it."""
 
-LEVELS = {
-    "nouns": {
-        "allocation",
-        "tags",
-        "errors",
-        "clock",
-        "schema",
-        "value_words",
-        "key_hash",
-        "kernels",
-        "row_values",
-        "grouping",
-        "stable_hash",
-        "local_days",
-        "directory",
-        "exact",
-        "delta",
-        "json_texts",
-        "plain_values",
-        "user_states",
-        "aggregates",
-        "protocol",
-        "saved",
-        "routes",
-        "placement",
-        "instants",
-        "recent",
-        "ledger",
-        "ownership",
-        "release",
-        "lossless",
+FLOORS = (
+    # core
+    {"core.columns"},
+    {"core.data"},
+    {"core.state", "core.eventtime.triggers"},
+    {
+        "core.operators",
+        "core.group",
+        "core.eventtime.watermarks",
+        "core.eventtime.sessions",
+        "core.eventtime.panes",
     },
-    "state": {
-        "run",
-        "run_columns",
-        "spine",
-        "reading",
-        "levels",
-        "timers",
-        "expiry",
-        "accumulators",
-        "below_zero",
-    },
-    "operators": {"operators", "eventtime"},
-    "circuit": {"circuit", "checked", "stages"},
-}
-"""Inside the core, from the lowest: a module imports its own level and the levels before it."""
+    {"core.eventtime.windows"},
+    {"core.circuit"},
+    # views
+    {"views.expressions", "views.store", "views.connectors", "views.concurrency"},
+    {"views.plan", "views.checkpoint"},
+    {"views.dataframe", "views.compiler", "views.epochs"},
+    {"views.inspection", "views.timeline", "views.durability"},
+    {"views.engine"},
+    {"views.partitioned", "views.testing", "views.apps"},
+    {"views.cli"},
+    # spark_bridge
+    {"spark_bridge.runtime"},
+    {"spark_bridge.input", "spark_bridge.examples"},
+    {"spark_bridge.execution"},
+    {"spark_bridge.output"},
+    {"spark_bridge.query"},
+    {"spark_bridge.batch", "spark_bridge.cli_driver"},
+)
+"""The rooms, floor by floor from the lowest: a module imports its own room and rooms on lower floors."""
 
-STAND_ALONE = {"operators", "eventtime"}
-"""Packages of the core in which no family imports another. A family is a file, unless ``FAMILIES`` says more."""
-
-FAMILIES = {
-    "operators.group_parts": "operators.group",
-    "operators.partial_sums": "operators.group",
-    "eventtime.session_batches": "eventtime.sessions",
-    "eventtime.session_cells": "eventtime.sessions",
-    "eventtime.session_changes": "eventtime.sessions",
-    "eventtime.session_rows": "eventtime.sessions",
-    "eventtime.arrival": "eventtime.watermarks",
-    "eventtime.partition_watermarks": "eventtime.watermarks",
-    "eventtime.percentile_watermarks": "eventtime.watermarks",
-    "eventtime.custom_watermarks": "eventtime.watermarks",
-    "eventtime.trigger_parts": "eventtime.triggers",
-    "eventtime.trigger_states": "eventtime.triggers",
-    "eventtime.trigger_inputs": "eventtime.triggers",
-    "eventtime.firing": "eventtime.triggers",
-    "eventtime.window_states": "eventtime.triggers",
-    "eventtime.end_timers": "eventtime.triggers",
-    "eventtime.watermark_holds": "eventtime.triggers",
-    "eventtime.tracking": "eventtime.triggers",
-    "eventtime.panes": "eventtime.triggers",
-    "eventtime.latest": "eventtime.triggers",
-    "eventtime.pending": "eventtime.triggers",
-    "eventtime.rewindow": "eventtime.windows",
-}
-"""Files that belong to the family of another one."""
+STAND_ALONE = {"core.operators"}
+"""Rooms of which no file imports another."""
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
@@ -187,38 +145,32 @@ def imports() -> tuple[Import, ...]:
     )
 
 
-def level_of(module: str) -> int | None:
-    """The place in ``LEVELS`` of a module of the core; None for ``core/__init__.py``, which is above them all."""
-    parts = module.split(".")
-    if len(parts) < 3:
-        return None
-    return next((i for i, names in enumerate(LEVELS.values()) if parts[2] in names), None)
+def room_of(module: str) -> str | None:
+    """``core.state`` of ``evercurrent.core.state.run``: the deepest room that it is in; None of what is in none."""
+    parts = module.split(".")[1:]
+    names = [".".join(parts[:size]) for size in range(len(parts), 1, -1)]
+    return next((name for name in names if any(name in floor for floor in FLOORS)), None)
 
 
-def family_of(module: str) -> str | None:
-    """``operators.join`` of ``evercurrent.core.operators.join``; None outside of such packages."""
-    parts = module.split(".")
-    if len(parts) < 4 or parts[2] not in STAND_ALONE:
-        return None
-    name = ".".join(parts[2:4])
-    return FAMILIES.get(name, name)
+def floor_of(room: str) -> int:
+    """On which floor a room is."""
+    return next(number for number, floor in enumerate(FLOORS) if room in floor)
 
 
 def goes_up(found: Import) -> bool:
-    """Whether an import leads to a higher layer, or inside the core to a higher level or another family."""
+    """Whether an import leads to a higher layer, or to a room that is not on a lower floor."""
     if found.target.split(".")[0] != PACKAGE or not found.source_layer:
         return False
     if not found.target_layer:
         return True
     if found.source_layer != found.target_layer:
         return LAYERS.index(found.target_layer) > LAYERS.index(found.source_layer)
-    if found.source_layer != "core":
+    here, there = room_of(found.module), room_of(found.target)
+    if here is None:
         return False
-    here, there = level_of(found.module), level_of(found.target)
-    if here is not None and (there is None or there > here):
-        return True
-    families = {family_of(found.module), family_of(found.target)} - {None}
-    return len(families) > 1
+    if there is None or here == there:
+        return there is None or (here in STAND_ALONE and found.module != found.target)
+    return floor_of(there) >= floor_of(here)
 
 
 def is_spelled_wrong(found: Import) -> bool:
@@ -297,11 +249,17 @@ def test_no_cycles():
     assert " -> ".join(cycle_in(edges)) == ""
 
 
-def test_every_module_of_the_core_has_one_level():
-    names = [name for level in LEVELS.values() for name in level]
-    assert len(names) == len(set(names))
-    inside = {module.split(".")[2] for module in modules() if module.startswith(f"{PACKAGE}.core.")}
-    assert sorted(inside - set(names)) == [], "give it a place in LEVELS"
+def test_every_module_is_in_a_room():
+    rooms = [room for floor in FLOORS for room in floor]
+    assert len(rooms) == len(set(rooms))
+    packages = {module for module, path in modules().items() if path.name == "__init__.py"}
+    outside = [
+        module
+        for module in modules()
+        if layer_of(module) and room_of(module) is None and module not in packages
+    ]
+    assert outside == [], "give their folder a place in FLOORS"
+    assert {room for module in modules() if (room := room_of(module)) is not None} == set(rooms)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -340,14 +298,17 @@ def one(module: str, source: str, file: str = "x.py") -> Import:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.delta", "from .spine import Spine"),
-        ("core.delta", "from . import Delta"),
-        ("core.spine", "def late():\n    from .operators.join import Join"),
-        ("core.operators.join", "from .group import Group"),
-        ("core.operators.join", "from ..circuit import Circuit"),
-        ("core.schema", "import evercurrent"),
-        ("core.schema", "import evercurrent.views"),
-        ("views.engine", "from evercurrent.spark_bridge import run"),
+        ("core.data.delta", "from ..state.spine import Spine"),
+        ("core.data.delta", "from .. import Delta"),
+        ("core.state.spine", "def late():\n    from ..operators.join import Join"),
+        ("core.operators.join", "from .distinct import Distinct"),
+        ("core.operators.join", "from ..group.group_by import GroupBy"),
+        ("core.operators.join", "from ..circuit.circuit import Circuit"),
+        ("core.data.schema", "import evercurrent"),
+        ("core.data.schema", "import evercurrent.views"),
+        ("views.plan.plan", "from ..engine.engine import Engine"),
+        ("views.inspection.why", "from ..durability.backfill import filled"),
+        ("views.engine.engine", "from evercurrent.spark_bridge import run"),
     ],
 )
 def test_finds_what_goes_up(module, source):
@@ -357,11 +318,12 @@ def test_finds_what_goes_up(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.delta", "from .kernels import consolidated_rows"),
-        ("core.operators.join", "from ..spine import Spine"),
-        ("core.circuit", "from .operators.join import Join"),
-        ("views.engine", "from evercurrent.core.circuit.circuit import Circuit"),
-        ("spark_bridge.stages", "from evercurrent.views.engine.engine import Engine"),
+        ("core.data.delta", "from ..columns.kernels import gather"),
+        ("core.data.delta", "from .schema import DIFF"),
+        ("core.operators.join", "from ..state.spine import Spine"),
+        ("core.circuit.circuit", "from ..operators.join import Join"),
+        ("views.engine.engine", "from evercurrent.core.circuit.circuit import Circuit"),
+        ("spark_bridge.query", "from evercurrent.views.engine.engine import Engine"),
     ],
 )
 def test_lets_pass_what_goes_down(module, source):
@@ -373,10 +335,10 @@ def test_lets_pass_what_goes_down(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.delta", "from evercurrent.core.data.schema import DIFF"),
-        ("views.engine", "from ..core.schema import DIFF"),
-        ("views.engine", "from core.schema import DIFF"),
-        ("views.engine", "import core"),
+        ("core.data.delta", "from evercurrent.core.data.schema import DIFF"),
+        ("views.engine.engine", "from ...core.data.schema import DIFF"),
+        ("views.engine.engine", "from core.data.schema import DIFF"),
+        ("views.engine.engine", "import core"),
     ],
 )
 def test_finds_what_is_spelled_wrong(module, source):
@@ -386,10 +348,10 @@ def test_finds_what_is_spelled_wrong(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.delta", "import networkx as nx"),
+        ("core.data.delta", "import networkx as nx"),
         ("core.operators.join", "from time import perf_counter"),
         ("views.cli", "from pyspark.sql import SparkSession"),
-        ("spark_bridge.stages", "import typer"),
+        ("spark_bridge.query", "import typer"),
     ],
 )
 def test_finds_foreign_libraries(module, source):
@@ -401,7 +363,10 @@ def test_reads_a_relative_import_from_an_init():
         one("core.operators", "from .join import Join", "__init__.py").target
         == f"{PACKAGE}.core.operators.join"
     )
-    assert one("core.operators", "from .. import errors", "__init__.py").target == f"{PACKAGE}.core.errors"
+    assert (
+        one("core.operators", "from ..data import errors", "__init__.py").target
+        == f"{PACKAGE}.core.data.errors"
+    )
 
 
 def test_finds_a_cycle():

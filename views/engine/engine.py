@@ -34,8 +34,8 @@ from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
 from ..epochs.run_log import RunLog, RunRecorder
 from ..epochs.subscriptions import Readers
-from ..inspect.explain import engine_html, explain_mermaid, explain_text
-from ..inspect.questions import WindowQueries, shown_watermark
+from ..inspection.explain import engine_html, explain_mermaid, explain_text
+from ..inspection.questions import WindowQueries, shown_watermark
 from ..plan.declared_calls import NAMED, DeclaredCall
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan

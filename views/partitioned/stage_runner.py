@@ -28,7 +28,7 @@ from evercurrent.core.state.snapshot import Saved
 from ..checkpoint import DeltaRef, PieceRef, Pieces, Saver, StateRecord
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
-from ..inspect.questions import WindowQueries
+from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
