@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import NewType, cast
+from typing import NewType
 
 from ..columns.key_hash import KeyHash, hashing_by, in_force
 from ..data.clock import Now
@@ -14,9 +14,9 @@ from ..data.delta import Delta
 from ..eventtime.watermarks.holds import HeldWatermark
 from ..eventtime.watermarks.source_clock import SourceClock
 from ..state.ledger import Ledger
+from ..state.operator import Operator
 from ..state.protocol import State
 from .placement import ANYWHERE, Placement
-from .protocol import Operator, Waking
 
 NodeId = NewType("NodeId", int)
 
@@ -126,7 +126,7 @@ class _Links:
                 self.readers[read].append(place)
             if not node.inputs:
                 self.entrances.setdefault(node.name, []).append(place)
-            if isinstance(node.operator, Waking):
+            if node.operator.may_wake:
                 self.waking.add(place)
 
     def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
@@ -152,7 +152,7 @@ class Circuit:
     failure anywhere leaves no trace.
 
     A node is visited in an epoch that brings it rows, in which a node that it reads (``Placement.reads``) is visited,
-    or in which it wakes by itself (``Waking``); so an epoch costs the nodes that it touches, and not those that
+    or in which it wakes by itself (``may_wake``); so an epoch costs the nodes that it touches, and not those that
     there are. In epoch 0 all are visited, and whenever ``visits_all``, which changes no delta and no state.
     ``key_hash`` is what the keys in its states are hashed by: what is in force where it is made, if nothing else is said.
     """
@@ -249,7 +249,7 @@ class Circuit:
                 heappush(waiting, other)
 
     def _wakes(self, place: NodeId, now: Now) -> bool:
-        return cast(Waking, self.nodes[place].operator).wakes_on_time(now)
+        return self.nodes[place].operator.wakes_on_time(now)
 
     def commit(self, evaluated: EpochDeltas) -> None:
         """The second phase: what was staged is the state. Cannot fail."""

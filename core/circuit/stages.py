@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ..data.clock import Clock, Earliest, Latest
-from ..eventtime.watermarks.source_clock import Arrive
-from ..eventtime.windows.window_tracker import TrackWindows
-from ..group.group_by import GroupBy
-from ..operators.arrange import Materialize
-from ..state.partitioning import ONE, Route
+from ..state.partitioning import ONE
 from .circuit import Circuit, NodeId
 
 Columns = tuple[str, ...]
@@ -48,7 +44,7 @@ class Stage:
     inputs: dict[NodeId, tuple[Exchange | None, ...]]
     gives: tuple[Exchange, ...] = ()
     views: dict[str, NodeId] = field(default_factory=dict)
-    heeds_time: bool = False
+    has_timers: bool = False
 
     @property
     def takes(self) -> tuple[Exchange, ...]:
@@ -110,7 +106,7 @@ class _Cutter:
                 self._bring(read, level)
             self.readers.setdefault(read, []).append(node)
         self.cut_by[node] = self._cut_of(node)
-        clock = moved_by(self.nodes[node].operator)
+        clock = self.nodes[node].operator.moved_clock
         if clock is not None:
             self.movers.setdefault(id(clock), []).append(node)
 
@@ -123,9 +119,9 @@ class _Cutter:
         return max([least, *(self.level[one] + (not self._meets(node, one)) for one in inputs)])
 
     def _after_clocks(self, node: NodeId) -> list[int]:
-        """The stages that come after all that moves the clocks it asks."""
-        asked = {id(base) for clock in self.nodes[node].placement.clocks for base in bases(clock)}
-        return [self.level[place] + 1 for clock in asked for place in self.movers.get(clock, ())]
+        """The stages after all those that move the clocks it reads."""
+        read = {id(base) for clock in self.nodes[node].placement.clocks for base in bases(clock)}
+        return [self.level[place] + 1 for clock in read for place in self.movers.get(clock, ())]
 
     def _with_what_it_reads(self, node: NodeId) -> list[int]:
         return [self.level[NodeId(read)] for read in self.nodes[node].placement.reads]
@@ -144,13 +140,13 @@ class _Cutter:
     def _bring(self, read: NodeId, level: int) -> None:
         """Have a node at hand in a later stage: there alone if nobody has read it, else there once more."""
         taken_earlier = any(self.level.get(other, level) < level for other in self.takers.get(read, ()))
-        if not self.readers.get(read) and not taken_earlier and not self._speaks(read):
+        if not self.readers.get(read) and not taken_earlier and not self._moves_clock(read):
             self.level[read] = level
         else:
             self.again.setdefault(level, set()).add(read)
 
-    def _speaks(self, node: NodeId) -> bool:
-        return moved_by(self.nodes[node].operator) is not None
+    def _moves_clock(self, node: NodeId) -> bool:
+        return self.nodes[node].operator.moved_clock is not None
 
     def _meets(self, node: NodeId, source: NodeId) -> bool:
         """Whether rows that have to meet for a node do so where the output of another one is."""
@@ -219,7 +215,7 @@ class _Cutter:
             owned=owned,
             single=frozenset(self._single(nodes)),
             inputs={node: self._inputs(node, number) for node in nodes},
-            heeds_time=any(hasattr(self.nodes[node].operator, "is_due") for node in owned),
+            has_timers=any(self.nodes[node].operator.has_timers for node in owned),
         )
 
     def _single(self, nodes: tuple[NodeId, ...]) -> set[NodeId]:
@@ -246,7 +242,7 @@ class _Cutter:
 
     def _combines(self, node: NodeId, place: int) -> NodeId | None:
         operator = self.nodes[node].operator
-        return node if place == 0 and isinstance(operator, GroupBy) and operator.may_combine else None
+        return node if place == 0 and operator.may_combine else None
 
 
 def bases(clock: Clock) -> tuple[Clock, ...]:
@@ -254,13 +250,6 @@ def bases(clock: Clock) -> tuple[Clock, ...]:
     if isinstance(clock, Earliest | Latest):
         return tuple(base for part in clock.parts for base in bases(part))
     return (clock,)
-
-
-def moved_by(operator: object) -> Clock | None:
-    """The clock that an operator moves."""
-    if isinstance(operator, Arrive):
-        return operator.clock
-    return operator.hold if isinstance(operator, TrackWindows) and operator.hold.is_wanted else None
 
 
 def mark_routes(circuit: Circuit, cut: Cut) -> None:
@@ -272,7 +261,5 @@ def mark_routes(circuit: Circuit, cut: Cut) -> None:
             for state in node.states:
                 if place in stage.single:
                     state.route = ONE
-                elif isinstance(node.operator, Materialize):
-                    state.route = (
-                        Route("words") if by == tuple(node.operator.schema) else Route("columns", by or ())
-                    )
+                elif (route := node.operator.route_of_states(by)) is not None:
+                    state.route = route

@@ -27,6 +27,7 @@ from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
 from ..data.schema import DIFF, listed
 from ..data.tags import tagged
+from ..state.operator import Operator
 from ..state.partitioning import KeyColumns
 from ..state.purge import Expiry, payload_of, sums_gone
 from ..state.run import Layout, Run, empty_run, run_of_groups
@@ -55,7 +56,7 @@ class GroupSpec:
 
 
 @tagged("core.operators.group:GroupBy")
-class GroupBy:
+class GroupBy(Operator):
     """One row per group: its key and its aggregates.
 
         group(A) = {(key, aggregates of the rows of A with that key)}, for keys whose diffs do not add up to zero

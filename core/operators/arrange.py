@@ -12,20 +12,23 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
-from ..state.partitioning import KeyColumns
+from ..state.operator import Operator
+from ..state.partitioning import KeyColumns, Route
 from ..state.purge import Expiry, entries_gone
 from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
 
 @tagged("core.operators.arrange:Arrange")
-class Arrange:
+class Arrange(Operator):
     """The collection by key: writes the spine that others read, and hands its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
     null in their key are not kept, as they match nothing. Rows of keys that expire are forgotten when the epoch
     is over. ``by`` are the first of the keys, if only these tell where rows are kept.
     """
+
+    role = "rows"
 
     def __init__(
         self,
@@ -68,8 +71,10 @@ class Arrange:
 
 
 @tagged("core.operators.arrange:CountKeys")
-class KeyCounts:
+class KeyCounts(Operator):
     """How many rows each key has: the sum of their diffs. Hands its input on."""
+
+    role = "counts of keys"
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], *, skip_null_keys: bool) -> None:
         self.schema = schema
@@ -95,8 +100,10 @@ class KeyCounts:
 
 
 @tagged("core.operators.arrange:Keep")
-class Materialize:
+class Materialize(Operator):
     """The collection itself, by row: what a view reads. Hands its input on."""
+
+    role = "rows"
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
@@ -113,6 +120,10 @@ class Materialize:
             words = key_words(rows.get_columns(), len(delta))
             self.spine.stage(make_run(self.spine.layout, words, rows, {DIFF: delta.diffs}))
         return delta
+
+    def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
+        """By the words of rows, if the output is cut by all columns, else by those by which it is cut."""
+        return Route("words") if columns == tuple(self.schema) else Route("columns", columns or ())
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """All rows, each as often as its diffs add up to; ``at`` versions of what it ``reads``. Cost: the state."""

@@ -13,13 +13,14 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
+from ..state.operator import Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups
 from ..state.spine import Spine
 
 
 @tagged("core.operators.distinct:Distinct")
-class Distinct:
+class Distinct(Operator):
     """Rows whose diffs add up to more than zero, each with diff 1.
 
         distinct(A)[row] = 1 if A[row] > 0 else 0
@@ -28,6 +29,8 @@ class Distinct:
     that appear or disappear are in the delta. ``by`` are the first columns, if only these tell where rows are
     kept. Cost: the delta.
     """
+
+    role = "distinct values"
 
     def __init__(self, schema: pl.Schema, by: Sequence[str] | None = None) -> None:
         self.schema = schema

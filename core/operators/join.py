@@ -16,6 +16,7 @@ from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..data.tags import tagged
+from ..state.operator import Operator
 from ..state.run import Run
 from ..state.spine import Spine
 
@@ -55,7 +56,7 @@ class JoinColumn:
 
 
 @tagged("core.operators.join:Join")
-class Join:
+class Join(Operator):
     """Pairs of rows with equal keys, and rows that have no partner, as the kind demands.
 
         inner:  d(A*B) = dA*B + A*dB + dA*dB       with A, B as of the epoch before

@@ -15,12 +15,13 @@ from ..data.delta import Delta
 from ..data.errors import InputError, first_line
 from ..data.schema import DIFF
 from ..data.tags import tagged
+from ..state.operator import Operator
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 @tagged("core.operators.linear:Linear")
-class Linear:
+class Linear(Operator):
     """Apply a row by row function to the frame of a delta; ``_diff`` goes along.
 
         f(A + B) = f(A) + f(B)
@@ -57,7 +58,7 @@ class Linear:
 
 
 @tagged("core.operators.linear:MapBatches")
-class MapBatches:
+class MapBatches(Operator):
     """Apply a user's function from frames to frames, which is row by row by declaration.
 
     Rows with the same diff go through the function together and whatever comes out has that diff, so the
@@ -116,7 +117,7 @@ class MapBatches:
 
 
 @tagged("core.operators.linear:Concat")
-class Concat:
+class Concat(Operator):
     """All rows of all inputs: A + B + ..."""
 
     def __init__(self, schema: pl.Schema) -> None:
@@ -132,7 +133,7 @@ class Concat:
 
 
 @tagged("core.operators.linear:Negate")
-class Negate:
+class Negate(Operator):
     """Every row with the opposite diff: -A."""
 
     def __init__(self, schema: pl.Schema) -> None:

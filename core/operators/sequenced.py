@@ -14,6 +14,7 @@ from ..data.delta import Delta
 from ..data.schema import DIFF, Order, with_diff
 from ..data.tags import tagged
 from ..state.lookup import first_rows
+from ..state.operator import Operator
 from ..state.partitioning import KeyColumns
 from ..state.protocol import State
 from ..state.run import Layout, Run, make_run, run_of_groups, run_of_rows
@@ -24,7 +25,7 @@ STOOD, SUPERSEDED = "stood", "superseded"
 
 
 @tagged("core.operators.sequenced:SequencedUpsert")
-class SequencedUpsert:
+class SequencedUpsert(Operator):
     """Rows replace the row of their key if their sequence is greater; a row with diff -1 deletes what is older.
 
     What stands for a key is the greatest of all changes that have come for it, so it does not depend on their order or
@@ -35,6 +36,8 @@ class SequencedUpsert:
     that comes later would be taken for a new one. So a key that was deleted keeps its key and its sequence.
     Cost: the delta.
     """
+
+    role = "rows and deletions"
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], sequence: Sequence[str]) -> None:
         self.schema = schema

@@ -18,13 +18,14 @@ from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
 from ..state.lookup import first_rows
+from ..state.operator import Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups, run_of_rows
 from ..state.spine import Spine
 
 
 @tagged("core.operators.inputs:Append")
-class Append:
+class Append(Operator):
     """Rows that are only ever added, or whose retractions are trusted: the delta as it comes. No state."""
 
     def __init__(self, schema: pl.Schema) -> None:
@@ -44,12 +45,14 @@ def _plain(delta: Delta) -> Delta:
 
 
 @tagged("core.operators.inputs:CheckRetractions")
-class CheckRetractions:
+class CheckRetractions(Operator):
     """Accept a retraction only as far as the row is there; the rest is refused.
 
     State: the sum of the diffs of each row, by the row's hash. Cost: the delta. An addition and a retraction
     of one row within one epoch cancel before they are looked at.
     """
+
+    role = "counts of rows"
 
     def __init__(self, source: str, schema: pl.Schema, ledger: Ledger, *, strict: bool) -> None:
         self.schema = schema
@@ -97,11 +100,13 @@ class CheckRetractions:
 
 
 @tagged("core.operators.inputs:Upsert")
-class Upsert:
+class Upsert(Operator):
     """Rows replace the row of their key; a row with diff -1 deletes it. The engine derives the retractions.
 
     The last row of a key in a batch wins. State: the rows by key. Cost: the delta.
     """
+
+    role = "rows"
 
     def __init__(self, source: str, schema: pl.Schema, keys: Sequence[str], ledger: Ledger) -> None:
         self.schema = schema

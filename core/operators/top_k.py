@@ -11,11 +11,12 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.tags import tagged
 from ..state.lookup import first_rows_change
+from ..state.operator import Operator
 from ..state.spine import Spine
 
 
 @tagged("core.operators.top_k:TopK")
-class TopK:
+class TopK(Operator):
     """Keep the first ``count`` rows of each group by an order; a row with diff n is n rows.
 
         top_k(A) = rows of A whose rank within their key is below count

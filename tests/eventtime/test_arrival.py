@@ -15,6 +15,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.operator import Operator
 from evercurrent.views.dataframe.watermarks import (
     BY_HAND,
     ascending,
@@ -370,7 +371,7 @@ def test_a_discarded_epoch_leaves_no_trace(watermark: Any) -> None:
 
 
 def test_a_failing_node_further_down_leaves_the_clock_where_it_was() -> None:
-    class Fails:
+    class Fails(Operator):
         schema = pl.Schema(COLUMNS)
 
         def step(self, now: Now, *deltas: Delta) -> Delta:

@@ -10,7 +10,6 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
-from evercurrent.core.circuit.protocol import Operator
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
@@ -44,6 +43,7 @@ from evercurrent.core.operators.distinct import Distinct as DistinctRows
 from evercurrent.core.operators.linear import FrameFunction, Linear
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.operator import Operator
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.purge import Expiry

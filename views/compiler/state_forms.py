@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from evercurrent.core.circuit.circuit import Node
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
-from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
@@ -35,8 +34,7 @@ def state_forms(compiled: Compiled, states: Mapping[str, State]) -> dict[str, st
 def _form(node: Node, state: State) -> tuple[object, ...] | None:
     match state:
         case Spine(layout=layout):
-            holds_sums = isinstance(node.operator, GroupBy) and state is node.operator.spine
-            sums = node.operator.kept_sums if holds_sums and isinstance(node.operator, GroupBy) else ()
+            sums = node.operator.kept_sums if state is node.states[0] else ()
             order = [[each.column, each.descending, each.nulls_last] for each in layout.order]
             return "entries", layout.payload, layout.by_row, order, sums
         case SourceClock(specification=specification):

@@ -9,38 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evercurrent.core.circuit.circuit import Node
-from evercurrent.core.eventtime.panes.latest import LatestPanes
-from evercurrent.core.eventtime.panes.panes import Panes
-from evercurrent.core.eventtime.panes.unemitted import PendingRows
-from evercurrent.core.eventtime.sessions.sessions import Sessions
-from evercurrent.core.eventtime.watermarks.source_clock import Arrive
-from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
-from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
-from evercurrent.core.operators.distinct import Distinct
-from evercurrent.core.operators.sequenced import SequencedUpsert
-from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
+from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.protocol import State
 
 from ..plan.nodes import Group, Input, PlanNode, Top, Unique
 from ..plan.plan import Plan
 from .builder import Compiled
-
-ROLES: Mapping[type, str] = {
-    Arrange: "rows",
-    Arrive: "watermark",
-    CheckRetractions: "counts of rows",
-    KeyCounts: "counts of keys",
-    Distinct: "distinct values",
-    Materialize: "rows",
-    LatestPanes: "last panes that are kept",
-    Panes: "last panes",
-    PendingRows: "rows not spoken yet",
-    SequencedUpsert: "rows and deletions",
-    Sessions: "sessions",
-    TrackWindows: "open windows",
-    Upsert: "rows",
-}
-"""What operators keep that are a part of what was declared. All others keep just that."""
 
 
 def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) -> dict[str, list[Any]]:
@@ -86,7 +60,7 @@ def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
 
 
 def _kept_by(declared: PlanNode, node: Node) -> str:
-    operation, role = declared.operation, ROLES.get(type(node.operator))
+    operation, role = declared.operation, node.operator.role
     if isinstance(operation, Input) or isinstance(node.operator, Materialize):
         return role or "rows"
     label = declared.label

@@ -13,13 +13,6 @@ from evercurrent.core.columns.kernels import stack
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
-from evercurrent.core.eventtime.panes.latest import LatestPanes
-from evercurrent.core.eventtime.panes.panes import Panes
-from evercurrent.core.eventtime.panes.unemitted import PendingRows
-from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
-from evercurrent.core.eventtime.watermarks.source_clock import Arrive
-from evercurrent.core.eventtime.windows.lateness import DropLate, HoldAt, KeepLateRows, RequireInTime
-from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.ledger import Ledger
@@ -32,11 +25,6 @@ from ..plan.nodes import Input, PlanId
 from ..plan.plan import Plan
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
-
-TIMELY = (
-    Arrive, DropLate, HoldAt, LatestPanes, KeepLateRows, Panes, PendingRows, ReleaseInOrder, RequireInTime, TrackWindows,
-)  # fmt: skip
-"""Operators that depend on when rows come, of which the rows themselves say nothing."""
 
 Kept = Callable[[], Delta]
 """Gives all that a node has said so far, added up."""
@@ -163,7 +151,7 @@ class _Filling:
         node, reasons = self._circuit.nodes[number], dict[str, None]()
         if not node.inputs:
             reasons["it is made of rows as they came, and these are gone"] = None
-        elif isinstance(node.operator, TIMELY):
+        elif not node.operator.is_replayable:
             reasons[_depends_on_time(node.name)] = None
         else:
             self.stepped.add(number)
@@ -198,7 +186,7 @@ class _Filling:
                 self._given.add(number)
             elif number in self._sources:
                 reasons[_not_retained(self._sources[number])] = None
-            elif isinstance(self._circuit.nodes[number].operator, TIMELY) and not is_empty:
+            elif not (self._circuit.nodes[number].operator.is_replayable or is_empty):
                 reasons[_depends_on_time(self._circuit.nodes[number].name)] = None
             else:
                 self.stepped.add(number)

@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.circuit.circuit import Node, NodeId
-from evercurrent.core.circuit.protocol import Operator
 from evercurrent.core.columns.kernels import column_of_words, is_one_word, key_words
 from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.errors import CheckpointError
@@ -17,6 +16,7 @@ from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
+from evercurrent.core.state.operator import Operator
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run, make_run
 from evercurrent.core.state.snapshot import NOTHING, Saved
@@ -87,11 +87,7 @@ def _is_same(operator: Operator, state: Spine, other: Operator, then: Spine) -> 
     if type(operator) is not type(other) or not _has_same_words(operator, other):
         return False
     is_laid_out = list(state.layout.payload.items()) == list(then.layout.payload.items())
-    return is_laid_out and _sums(operator) == _sums(other)
-
-
-def _sums(operator: Operator) -> tuple[str, ...]:
-    return operator.kept_sums if isinstance(operator, GroupBy) else ()
+    return is_laid_out and operator.kept_sums == other.kept_sums
 
 
 def _has_same_words(operator: Operator, other: Operator) -> bool:
@@ -117,7 +113,7 @@ def _can_be_made(operator: Operator, state: Spine, other: Operator, then: Spine)
     """Whether all that a state is made of stands in another one."""
     if isinstance(operator, CheckRetractions) and isinstance(other, Materialize):
         return True
-    if type(operator) is not type(other) or _sums(operator) != _sums(other):
+    if type(operator) is not type(other) or operator.kept_sums != other.kept_sums:
         return False
     if _has_same_words(operator, other):
         return isinstance(operator, Arrange | Upsert | SequencedUpsert)

@@ -9,7 +9,6 @@ from evercurrent.core.data.clock import END_OF_TIME, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
 from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES, Arrive, SourceClock
-from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import Commit, Saver, StateRecord
@@ -43,8 +42,8 @@ class Clocks:
             operator = self.compiled.circuit.nodes[place].operator
             if isinstance(operator, Arrive):
                 self.sources[names[id(operator.clock)]] = stage, operator
-            elif isinstance(operator, TrackWindows) and operator.hold.is_wanted:
-                self.holds[names[id(operator.hold)]] = stage, operator.hold
+            elif isinstance(operator.moved_clock, HeldWatermark):
+                self.holds[names[id(operator.moved_clock)]] = stage, operator.moved_clock
 
     def said(self) -> dict[str, tuple[int, int]]:
         """What every clock says: as of the epoch before, and as far as this one is known."""

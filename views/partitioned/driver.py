@@ -231,7 +231,7 @@ class Epochs:
         """Whether a bucket without rows has something to do all the same."""
         if instant.epoch == 0:
             return bucket == 0
-        if not stage.heeds_time:
+        if not stage.has_timers:
             return False
         return self._looks_at_all or self.runner.is_due(stage, bucket, instant, self.last.states)
 

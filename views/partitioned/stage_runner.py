@@ -19,7 +19,6 @@ from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
-from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import bucket_of
 from evercurrent.core.state.protocol import State
@@ -114,8 +113,8 @@ class StageRunner:
         """Whether time alone makes something happen in this bucket."""
         now = self._begin(instant)
         self._put(stage, bucket, states)
-        heeding = (self.circuit.nodes[node].operator for node in stage.in_bucket(bucket))
-        return any(operator.is_due(now) for operator in heeding if hasattr(operator, "is_due"))
+        operators = (self.circuit.nodes[node].operator for node in stage.in_bucket(bucket))
+        return any(operator.is_due(now) for operator in operators)
 
     def contents(self, view: str, bucket: int, states: Mapping[str, StateRecord]) -> pl.DataFrame | None:
         """The rows of a view that are in this bucket; None if there are none there for sure."""
@@ -226,17 +225,15 @@ class StageRunner:
             if witness.told is not None and node in deltas:
                 done.witnessed[self._ids[id(witness.clock)]] = witness.told
         for node in stage.owned & deltas.keys():
-            operator = self.circuit.nodes[node].operator
-            if isinstance(operator, TrackWindows) and operator.hold.is_wanted:
-                done.held_at[self._ids[id(operator.hold)]] = operator.hold.held_at
+            clock = self.circuit.nodes[node].operator.moved_clock
+            if isinstance(clock, HeldWatermark):
+                done.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
         """The rows added up as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
-        grouping = self.circuit.nodes[exchange.combined_for].operator
-        assert isinstance(grouping, GroupBy), "rows are added up for groupings"
-        return grouping.combine(delta) or delta
+        return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
 
     def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
         """Hand on the rows of each exchange, a part for each bucket that gets any."""

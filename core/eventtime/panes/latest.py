@@ -12,6 +12,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.lookup import Found, all_rows
+from ...state.operator import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
 from ...state.purge import entries_gone
@@ -22,7 +23,7 @@ from .panes import Panes
 
 
 @tagged("core.eventtime.latest:LatestPanes")
-class LatestPanes:
+class LatestPanes(Operator):
     """Of the panes of each window the last one; of accumulating panes, so, what retracting ones would be.
 
     A pane replaces the one before, and those of the windows that merged into its window. A window that has lost all its
@@ -31,7 +32,9 @@ class LatestPanes:
     stays where it was emitted to. Cost: the windows that emit, close or merge.
     """
 
-    heeds_time = True
+    emits_without_rows = True
+    role = "last panes that are kept"
+    is_replayable = False
 
     def __init__(self, panes: Panes) -> None:
         self.schema = panes.schema

@@ -16,6 +16,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.lookup import Found, all_rows
+from ...state.operator import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
 from ...state.purge import payload_of
@@ -79,7 +80,7 @@ class PaneSpec:
 
 
 @tagged("core.eventtime.panes:Panes")
-class Panes:
+class Panes(Operator):
     """Speak for the windows that fire.
 
     Discarding: the row of what came since the last pane. Accumulating: the row as it is now. Retracting: the
@@ -89,7 +90,9 @@ class Panes:
     Cost: the windows that fire, close or merge.
     """
 
-    heeds_time = True
+    emits_without_rows = True
+    role = "last panes"
+    is_replayable = False
 
     def __init__(
         self, rows: pl.Schema, schema: pl.Schema, spec: PaneSpec, fired: Fired, grouped: Grouped, clock: Clock

@@ -15,6 +15,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.lookup import all_rows
+from ...state.operator import Operator
 from ...state.partitioning import WORDS, KeyColumns, Route
 from ...state.protocol import State
 from ...state.purge import entries_gone
@@ -92,7 +93,7 @@ class EmittedWindows:
 
 
 @tagged("core.eventtime.pending:PendingRows")
-class PendingRows:
+class PendingRows(Operator):
     """The rows of each session that came since it last spoke.
 
     When sessions become one, so do their pending rows. What was spoken is taken back from here in the epoch after:
@@ -102,7 +103,9 @@ class PendingRows:
     Cost: the delta, the pending rows of sessions that spoke or merged.
     """
 
-    heeds_time = True
+    emits_without_rows = True
+    role = "rows not emitted yet"
+    is_replayable = False
 
     def __init__(
         self,

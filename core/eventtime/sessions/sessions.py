@@ -12,6 +12,7 @@ from ...data.clock import Clock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
 from ...state.negative_counts import NeverBelowZero
+from ...state.operator import Operator
 from ...state.partitioning import Route
 from ...state.protocol import State
 from ...state.run import Run, empty_run
@@ -25,7 +26,7 @@ START, END = "window_start", "window_end"
 
 
 @tagged("core.eventtime.sessions:Sessions")
-class Sessions:
+class Sessions(Operator):
     """Every row with the start of the session that it is in.
 
         session of a key = a longest row of its rows, by time, each less than the gap after the one before
@@ -43,6 +44,10 @@ class Sessions:
 
     Cost: the delta, and the cells and rows of sessions whose start changes or that close.
     """
+
+    may_wake = True
+    has_timers = True
+    role = "sessions"
 
     def __init__(
         self,
@@ -212,7 +217,7 @@ class Sessions:
 
 
 @tagged("core.eventtime.sessions:SessionEnds")
-class SessionEnds:
+class SessionEnds(Operator):
     """How far the ends of sessions moved, as the diffs of their ids: what adds up to the end of each.
 
         ends(A)[key, start] = last instant of that session + gap, in microseconds since 1970-01-01 UTC

@@ -18,6 +18,7 @@ from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
 from ...state.merge_policy import to_merge
+from ...state.operator import Operator
 from ...state.partitioning import ONE, Route
 from ...state.run import Layout, run_of_groups
 from ...state.snapshot import INSTANT, PAYLOAD, SPENT, Saved
@@ -221,7 +222,7 @@ class Buffer:
 
 
 @tagged("core.eventtime.ordering:ReleaseInOrder")
-class ReleaseInOrder:
+class ReleaseInOrder(Operator):
     """Keep rows back until the watermark has passed their event time, and hand them on in its order.
 
         after each epoch:  sum of the output = the rows of the input with event time < watermark, but the late ones
@@ -241,7 +242,11 @@ class ReleaseInOrder:
     to (``appends``). Cost: the rows that come and those that are released.
     """
 
-    heeds_time = True
+    emits_without_rows = True
+
+    may_wake = True
+    has_timers = True
+    is_replayable = False
 
     def __init__(
         self,

@@ -10,12 +10,13 @@ import polars as pl
 
 from ...columns.json_texts import shown_row
 from ...columns.kernels import Ints, Mask, keep
-from ...data.clock import END_OF_TIME, START_OF_TIME, Now
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import can_hold, column_of_instants, instants_in, resolution, shown, spelled
 from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
+from ...state.operator import Operator
 from ...state.partitioning import ONE, Route
 from ...state.snapshot import Saved
 from .kinds import Arrived, IngressTime, Perfect, Watermark
@@ -215,13 +216,17 @@ class SourceClock:
 
 
 @tagged("core.eventtime.arrival:Arrive")
-class Arrive:
+class Arrive(Operator):
     """Take note of the event times of a source's rows, and hand the rows on.
 
     A row without event time, or with one too far from 1970 to count with, is refused into the ledger. Retractions do
     not move the watermark. Some clocks move without rows: those that follow processing time, and any by hand.
     Cost: the rows, and what the specification of the watermark takes.
     """
+
+    may_wake = True
+    role = "watermark"
+    is_replayable = False
 
     def __init__(
         self, source: str, schema: pl.Schema, event_time: str, ledger: Ledger, clock: SourceClock
@@ -232,6 +237,11 @@ class Arrive:
         self._event_time = event_time
         self.time_type = schema[event_time]
         self._ledger = ledger
+
+    @property
+    def moved_clock(self) -> Clock | None:
+        """The clock of the source."""
+        return self.clock
 
     def wakes_on_time(self, now: Now) -> bool:
         """Whether the clock may move without rows."""
@@ -290,7 +300,7 @@ class Arrive:
 
 
 @tagged("core.eventtime.arrival:RefuseUntimed")
-class RefuseUntimed:
+class RefuseUntimed(Operator):
     """The rows that come, without those that ``Arrive`` would refuse: in front of a source by key, where they would replace a row.
 
     Deletions name their key only, and go on.

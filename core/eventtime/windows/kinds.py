@@ -21,6 +21,7 @@ from ...data.errors import InputError, first_line
 from ...data.instants import instants_in, shown
 from ...data.schema import DIFF, listed
 from ...data.tags import tagged
+from ...state.operator import Operator
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 """The columns that hold the window of a row."""
@@ -209,7 +210,7 @@ def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Sc
 
 
 @tagged("core.eventtime.windows:AssignWindows")
-class AssignWindows:
+class AssignWindows(Operator):
     """Each row with the windows it falls into, in the columns ``window_start`` and ``window_end``; once for each.
 
         f(A + B) = f(A) + f(B)

@@ -18,6 +18,7 @@ from ...data.instants import instants_in, shown
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.ledger import MISSED, Ledger, Refused
+from ...state.operator import Operator
 
 LastEnd = Callable[[Ints], Ints]
 """Where the last window of a row ends, given its instant: of rows that may stand in several."""
@@ -41,7 +42,7 @@ class Lateness:
 
 
 @tagged("core.eventtime.lateness:DropLate")
-class DropLate:
+class DropLate(Operator):
     """Rows whose window is still open; the others are refused into the ledger, with the windows that they missed.
 
     Judged by the watermark before this epoch: rows come before the watermark of their own epoch. A session is
@@ -49,6 +50,8 @@ class DropLate:
     windows has one entry in the ledger, which says whether it is in others: each pair of a row and a window goes on, or
     is in the ledger.
     """
+
+    is_replayable = False
 
     def __init__(
         self,
@@ -119,11 +122,13 @@ class DropLate:
 
 
 @tagged("core.eventtime.lateness:LateRows")
-class KeepLateRows:
+class KeepLateRows(Operator):
     """The rows of which all windows are closed, in the last of these; or each in each window that it misses.
 
     The latter are what ``DropLate`` keeps out; without ``last_end`` they are the same.
     """
+
+    is_replayable = False
 
     def __init__(self, schema: pl.Schema, lateness: Lateness, clock: Clock, last_end: LastEnd | None) -> None:
         self.schema = schema
@@ -145,12 +150,14 @@ class KeepLateRows:
 
 
 @tagged("core.eventtime.lateness:HoldAt")
-class HoldAt:
+class HoldAt(Operator):
     """Add the instant at which the watermark would be held for a row: its event time, unless it is behind already.
 
     Then it is the end of the window less a microsecond, as no watermark can be held at what it has passed. Without
     a clock, it is the event time in any case.
     """
+
+    is_replayable = False
 
     def __init__(
         self, schema: pl.Schema, name: str, event_time: str, shift: int, clock: Clock | None
@@ -192,8 +199,10 @@ def _instants(frame: pl.DataFrame, lateness: Lateness) -> Ints:
 
 
 @tagged("core.eventtime.lateness:RequireInTime")
-class RequireInTime:
+class RequireInTime(Operator):
     """The rows as they come; one that is dated behind the watermark is an error."""
+
+    is_replayable = False
 
     def __init__(self, where: str, schema: pl.Schema, event_time: str, clock: Clock) -> None:
         self.schema = schema

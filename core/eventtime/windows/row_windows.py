@@ -17,6 +17,7 @@ from ...data.schema import Order
 from ...data.tags import tagged
 from ...state.lookup import Found, all_rows_change, first_rows_change
 from ...state.negative_counts import NeverBelowZero, counts_of_taken_back
+from ...state.operator import Operator
 from ...state.run import Layout
 from ...state.spine import Spine
 from .kinds import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows, bounds_by_function
@@ -69,7 +70,7 @@ def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
 
 
 @tagged("core.eventtime.rewindow:WindowByKey")
-class WindowByKey:
+class WindowByKey(Operator):
     """The rows of each key in windows that depend on all rows of the key.
 
         out(A) = rewindow(rows of A by key),   difference of after and before for the keys that the change touches

@@ -13,6 +13,7 @@ from ...columns.kernels import Index, Ints, Keys, Mask, physical
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
+from ...state.operator import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
 from ...state.run import Layout, run_of_groups
@@ -72,13 +73,18 @@ class _Active:
 
 
 @tagged("core.eventtime.tracking:TrackWindows")
-class TrackWindows:
+class TrackWindows(Operator):
     """Keep the state of every open window, and decide which of them speak. Rows go through unchanged.
 
     Evaluated once per epoch, at its end, for the windows that rows, the watermark, processing time or a signal
     has touched: all of them in one vectorised step, and no others. What is pending is spoken before its window
     closes. ``firing`` holds the decision until the next epoch, for the operators behind.
     """
+
+    may_wake = True
+    has_timers = True
+    role = "open windows"
+    is_replayable = False
 
     def __init__(
         self,
@@ -129,6 +135,11 @@ class TrackWindows:
     def forget_signals(self) -> None:
         """The epoch for which windows were told to speak is over."""
         self._signals = None
+
+    @property
+    def moved_clock(self) -> Clock | None:
+        """The watermark behind its windows, where anyone reads it."""
+        return self.hold if self.hold.is_wanted else None
 
     def is_due(self, now: Now) -> bool:
         """Whether a step without rows would look at any window."""
