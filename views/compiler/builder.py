@@ -104,6 +104,10 @@ class Compiled:
     cut: Cut = field(init=False)
     """How it runs in buckets."""
 
+    def named(self, place: NodeId) -> list[str]:
+        """The views whose delta is that of a node."""
+        return [name for _, name in self.views.get(place, ())]
+
     def of_views(self, deltas: Deltas) -> list[tuple[str, Delta]]:
         """The deltas of the views that an epoch touches, in the order in which they were declared."""
         found = [

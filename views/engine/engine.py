@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -34,6 +35,7 @@ from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
 from ..epochs.run_log import RunLog, RunRecorder
 from ..epochs.subscriptions import Readers
+from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import engine_html, explain_mermaid, explain_text
 from ..inspection.questions import WindowQueries, shown_watermark
 from ..plan.declared_calls import NAMED, DeclaredCall
@@ -385,16 +387,22 @@ class Engine:
             return ledger_frame(refused, each_window=each_window)
         return source_ledger_frame(refused, source, self._source(source).schema, each_window=each_window)
 
-    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
+    def explain(self, format: Literal["text", "mermaid"] = "text", *, circuit: bool = False) -> str:
         """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart.
 
+        With ``circuit`` what the plan was compiled to: every operator that runs, in its stage, with the operators whose rows
+        it takes and those whose state it reads, the columns by which its rows have to meet, and what was measured.
         As of one epoch; where epochs follow each other faster than this can be written, the end of one is waited for.
         """
         if format == "text":
-            return self._running.steadily(self._explained)
+            return self._running.steadily(self._circuit_explained if circuit else self._explained)
         if format == "mermaid":
-            return self._running.steadily(lambda compiled: explain_mermaid(self._plan, compiled))
+            drawn = circuit_mermaid if circuit else partial(explain_mermaid, self._plan)
+            return self._running.steadily(drawn)
         raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
+
+    def _circuit_explained(self, compiled: Compiled) -> str:
+        return circuit_text(compiled, self._running.epoch)
 
     def _explained(self, compiled: Compiled) -> str:
         durability = self._running.durability

@@ -18,6 +18,7 @@ from ..dataframe.collection import Collection
 from ..dataframe.triggers import in_words
 from ..plan.nodes import Input, PlanId, WindowedGroup
 from ..plan.plan import Plan
+from .tables import aligned, escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,7 @@ def explain_text(
         inputs, views = ", ".join(map(str, node.inputs)), ", ".join(plan.views_at(place))
         rows.append((str(place), node.label, inputs, views, *figures_text))
     rows.append(("", "total", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    right = {4, 5, 6, 7}
-    for row in rows:
-        cells = [
-            cell.rjust(width) if k in right else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    lines += aligned(rows, right={4, 5, 6, 7})
     lines += [_spoken(place, plan[place].operation) for place in places if place in compiled.trackers]
     lines += [_clock(name, clock, instant) for name, clock in compiled.clocks.items()]
     operations = [plan[place].operation for place in places]
@@ -123,8 +117,8 @@ def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
     nodes, edges = [], []
     for place in plan.needed():
         node, figures = plan[place], measured(compiled, place)
-        parts = [f"<b>{_escaped(name)}</b>" for name in plan.views_at(place)]
-        parts += [_escaped(node.label), f"{figures.rows_out:,} rows out, {figures.seconds:.3f} s"]
+        parts = [f"<b>{escaped(name)}</b>" for name in plan.views_at(place)]
+        parts += [escaped(node.label), f"{figures.rows_out:,} rows out, {figures.seconds:.3f} s"]
         parts.append(f"{figures.entries:,} entries, {figures.nbytes:,} bytes")
         text = "<br/>".join(parts)
         shape = f'[("{text}")]' if isinstance(node.operation, Input) else f'["{text}"]'
@@ -144,9 +138,3 @@ def engine_html(epoch: int, sources: Mapping[str, Collection], views: Mapping[st
     ]
     head = "<tr><th></th><th>name</th><th>columns</th></tr>"
     return f"<p><b>Engine</b> at epoch {epoch}</p><table>{head}{''.join(rows)}</table>"
-
-
-def _escaped(text: str) -> str:
-    """Text between quotes of Mermaid, where ``#`` and ``&`` begin entities."""
-    entities = {"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}
-    return "".join(entities.get(letter, letter) for letter in text)

@@ -1,0 +1,70 @@
+"""The circuit as text and as a drawing: every operator, where its rows come from, and what it reads of others."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+
+
+def engine() -> ec.Engine:
+    engine = ec.Engine()
+    clicks = engine.source(
+        "clicks",
+        {"user": pl.String, "at": pl.Datetime("us"), "n": pl.Int64},
+        event_time="at",
+        watermark=ec.bounded_delay("10s"),
+    )
+    sessions = (
+        clicks.window(ec.sessions("30m"))
+        .trigger(ec.after_watermark(late=ec.every_epoch()))
+        .lateness("1h")
+        .group_by("user")
+        .agg(n=pl.len(), best=pl.col("n").max())
+    )
+    engine.view("sessions", sessions)
+    engine.view("by_length", sessions.group_by("n").agg(k=pl.len()))
+    engine.push("clicks", [{"user": '"a" <b>', "at": datetime(2024, 1, 1), "n": 1}])
+    return engine
+
+
+def test_every_operator_has_a_line_with_what_it_takes_and_reads() -> None:
+    title, head, *lines = engine().explain(circuit=True).splitlines()
+    assert re.fullmatch(rf"circuit at epoch 1: {len(lines)} operators in 3 stages", title)
+    places = [(head.index(name), name) for name in ("node", "operator", "rows of", "reads", "rows meet by")]
+    starts = [start for start, _ in places]
+    cells = [
+        [line[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+        for line in lines
+    ]
+    by_operator = {operator: (node, of, reads) for node, operator, of, reads, _ in cells}
+    numbers = {operator: str(number) for number, (_, operator, *_) in enumerate(cells)}
+    assert by_operator["Panes"][0] == "panes, retracting"
+    assert numbers["TrackWindows"] in by_operator["Arrange"][2].split(", ")
+    assert by_operator["SessionEnds"][1:] == (numbers["Sessions"], numbers["Sessions"])
+    assert by_operator["Append"][1:] == ("", "")
+    assert cells[-1][4].split("  ")[0].startswith("user, window_start")
+
+
+def test_the_drawing_has_every_operator_in_the_box_of_its_stage_and_an_arrow_for_all_that_it_takes() -> None:
+    lines = [line.strip() for line in engine().explain("mermaid", circuit=True).splitlines()]
+    assert lines[0] == "flowchart TD"
+    boxes = [line for line in lines if re.match(r"n\d+[\[(]", line)]
+    assert sum(line.startswith("subgraph") for line in lines) == sum(line == "end" for line in lines) == 3
+    full = [line for line in lines if "-->" in line]
+    dotted = [line for line in lines if "-.->" in line]
+    assert all(re.fullmatch(r'n\d+ -- "[\d,]+ rows" --> n\d+', line) for line in full)
+    assert all(re.fullmatch(r"n\d+ -\.-> n\d+", line) for line in dotted)
+    named = {line.split("[")[0] for line in boxes}
+    assert len(named) == len(boxes)
+    assert {end for line in full + dotted for end in (line.split()[0], line.split()[-1])} == named
+    assert any("<b>sessions</b>" in line for line in boxes)
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ec.PlanError, match="there are 'text' and 'mermaid'"):
+        engine().explain("svg", circuit=True)  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+"""The whole circuit in words and as a drawing: the operators that run, in their stages, and what each reads of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from evercurrent.core.circuit.circuit import Node, NodeId
+
+from ..compiler.builder import Compiled
+from .tables import aligned, escaped
+
+HEAD = (
+    "#",
+    "stage",
+    "node",
+    "operator",
+    "rows of",
+    "reads",
+    "rows meet by",
+    "views",
+    "rows out",
+    "entries",
+    "seconds",
+)
+RIGHT = {0, 1, 8, 9, 10}
+"""The columns of numbers."""
+
+
+def circuit_text(compiled: Compiled, epoch: int) -> str:
+    """A line per operator in the order of work: where its rows come from, whose state it reads, what was measured."""
+    nodes, stages = compiled.circuit.nodes, compiled.cut.stages
+    title = f"circuit at epoch {epoch}: {len(nodes)} operators in {len(stages)} stages"
+    return "\n".join([title, *aligned([HEAD, *_rows(compiled)], RIGHT)])
+
+
+def circuit_mermaid(compiled: Compiled) -> str:
+    """A Mermaid flowchart with a box per stage: rows along full arrows, what is read of other operators along dotted ones."""
+    nodes = compiled.circuit.nodes
+    lines = ["flowchart TD"]
+    for stage in compiled.cut.stages:
+        if stage.owned:
+            lines.append(f'  subgraph stage{stage.number}["stage {stage.number}"]')
+            lines += [f"    {_box(compiled, number)}" for number in sorted(stage.owned)]
+            lines.append("  end")
+    for number, node in enumerate(nodes):
+        lines += [f'  n{source} -- "{nodes[source].rows_out:,} rows" --> n{number}' for source in node.inputs]
+        lines += [f"  n{read} -.-> n{number}" for read in node.placement.reads]
+    return "\n".join(lines)
+
+
+def _rows(compiled: Compiled) -> Iterator[tuple[str, ...]]:
+    for number, node in enumerate(compiled.circuit.nodes):
+        place, by = NodeId(number), node.placement.by
+        yield (
+            str(number),
+            str(compiled.cut.stage_of[place]),
+            node.name,
+            type(node.operator).__name__,
+            _numbers(node.inputs),
+            _numbers(node.placement.reads),
+            "" if by is None else ", ".join(by) or "one place",
+            ", ".join(compiled.named(place)),
+            f"{node.rows_out:,}",
+            f"{_entries(node):,}" if node.states else "",
+            f"{node.seconds:.3f}",
+        )
+
+
+def _box(compiled: Compiled, place: NodeId) -> str:
+    node = compiled.circuit.nodes[place]
+    parts = [f"<b>{escaped(name)}</b>" for name in compiled.named(place)]
+    parts += [escaped(node.name), type(node.operator).__name__]
+    if node.states:
+        parts.append(f"{_entries(node):,} entries")
+    parts.append(f"{node.seconds:.3f} s")
+    text = "<br/>".join(parts)
+    return f'n{place}["{text}"]' if node.inputs else f'n{place}[("{text}")]'
+
+
+def _entries(node: Node) -> int:
+    return sum(state.entries for state in node.states)
+
+
+def _numbers(places: Sequence[int]) -> str:
+    return ", ".join(map(str, places))
