@@ -15,7 +15,7 @@ from durability.kept_programs import declare_states as of_every_kind
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.spine import Spine
 from evercurrent.views.compiler.compiler import compile_plan
-from evercurrent.views.durability.plan_match import check_plan, plan_record, state_ids
+from evercurrent.views.durability.plan_match import check_plan, is_same_record, plan_record, state_ids
 from identity.declaring import compiled_of, declared
 from strategies import Case, cases, of_profile
 
@@ -127,6 +127,7 @@ def test_labels_have_no_part_in_what_is_the_same() -> None:
     record = plan_record(engine._plan, compiled)
     other = {name: ["other", ["views"], []] for name in record["labels"]}
     earlier = {name: said for name, said in record.items() if name not in ("labels", "spines")}
+    assert is_same_record(record, {**record, "labels": other})
     for each in (record, {**record, "labels": other}, earlier):
         assert check_plan(each, engine._plan, compiled).is_same
 

@@ -93,9 +93,12 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
 
 
 def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two records are of one plan and one program; those of earlier versions have no forms, order or functions."""
-    later = {"forms": None, "order": None, "functions": None}
-    return {**one, **later} == {**other, **later}
+    """Whether two records are of one plan and one program.
+
+    Those of earlier versions have no forms, order or functions. Labels are words for people, which any version may change.
+    """
+    passed_over = {"forms": None, "order": None, "functions": None, "labels": None}
+    return {**one, **passed_over} == {**other, **passed_over}
 
 
 def check_plan(
