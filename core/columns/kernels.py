@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from .key_hash import hashed
-from .value_words import NULL_WORD, SPREAD
+from .value_words import NULL_WORD, SPREAD, one_of_each
 from .value_words import Index as Index
 from .value_words import Ints as Ints
 from .value_words import Words as Words
@@ -196,9 +196,7 @@ def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.
     if isinstance(column, np.ndarray):
         words = column
     elif column.dtype.is_float():
-        values = column.cast(pl.Float64).to_numpy() + 0.0
-        values[np.isnan(values)] = np.nan
-        bits = values.view(np.int64)
+        bits = one_of_each(column).view(np.int64)
         words = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
     elif column.dtype == pl.UInt64:
         words = column.to_numpy()

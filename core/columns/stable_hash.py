@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from .value_words import NULL_WORD, SPREAD, Index, Ints, Words, is_one_word, physical
+from .value_words import NULL_WORD, SPREAD, Index, Ints, Words, is_one_word, one_of_each, physical
 
 
 def stable_words(columns: Sequence[pl.Series], height: int) -> Words:
@@ -35,8 +35,7 @@ def _column_words(column: pl.Series) -> Words:
     if is_one_word([dtype]):
         words = physical(column).view(np.uint64)
     elif dtype.is_float():
-        values = column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
-        words = np.where(np.isnan(values), np.nan, values).view(np.uint64)
+        words = one_of_each(column.fill_null(0.0)).view(np.uint64)
     elif isinstance(dtype, pl.Struct):
         words = stable_words(column.struct.unnest().get_columns(), len(column))
     elif isinstance(dtype, pl.List | pl.Array):

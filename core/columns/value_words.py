@@ -163,11 +163,20 @@ def _nothing(column: pl.Series) -> Value:
 
 
 def _floating(column: pl.Series) -> Value:
-    values = column.to_numpy().astype(np.float64, copy=False) + 0.0
+    return one_of_each(column).view(np.uint64), None
+
+
+def one_of_each(floats: pl.Series) -> npt.NDArray[np.float64]:
+    """Floats of any width as a new array in which equal ones have equal bits: -0.0 those of 0.0, and NaN one of its many.
+
+    Some NaN of other systems signal: numpy warns when it computes with them, and a warning may be an error.
+    """
+    with np.errstate(invalid="ignore"):
+        values: npt.NDArray[np.float64] = floats.to_numpy().astype(np.float64, copy=False) + 0.0
     nans = np.isnan(values)
     if nans.any():
         values[nans] = np.nan
-    return values.view(np.uint64), None
+    return values
 
 
 def _decimal(column: pl.Series) -> Value:

@@ -191,3 +191,25 @@ def test_batches_of_an_epoch_move_their_partitions() -> None:
     assert contents(engine.views["rows"]).counts == {(1,): 2}
     engine.positions["one"]["0"] = 99
     assert engine.positions == {"one": {"0": 1, "1": 5}}
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        ({0: 5, "0": 7}, "the partitions 0 and '0', which are kept as one text"),
+        ({"a": {"1": 2, 1: 2}}, "the partitions '1' and 1"),
+        ("\ud800", "a half of a character"),
+        ({"\ud800": 1}, "a half of a character"),
+        (["a", "\udfff"], "a half of a character"),
+    ],
+)
+@pytest.mark.parametrize("order", [None, str], ids=["no order", "an order"])
+def test_a_position_that_cannot_be_kept_as_it_is_is_refused(
+    position: Any, words: str, order: Any, tmp_path: Path
+) -> None:
+    engine = ec.Engine(checkpoint=tmp_path)
+    engine.view("rows", engine.source("one", {"x": pl.Int64}, position_order=order))
+    with pytest.raises(ec.InputError, match=f"source 'one': position=.* is none: .*{words}"):
+        engine.push("one", {"x": [1]}, position=position)
+    engine.push("one", {"x": [1]}, position="a")
+    engine.close()

@@ -14,7 +14,7 @@ from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.durability.digest_schemes import EarlierNames
 from evercurrent.views.durability.plan_match import is_same_record, plan_record
-from evercurrent.views.plan.digests import FIRST, SCHEME, digest_of, written_by
+from evercurrent.views.plan.digests import FIRST, SCHEME, SECOND, digest_of, written_by
 from evercurrent.views.store import LocalStore
 
 of_this_polars = pytest.mark.skipif(
@@ -90,3 +90,22 @@ def test_a_view_that_is_another_one_is_another_one_in_either_scheme(tmp_path: Pa
     assert commit.plan["views"]["same"] != now["views"]["same"] == first["views"]["same"]
     assert first["views"]["other"] != now["views"]["other"]
     assert first["sources"] == now["sources"]
+
+
+def test_what_was_looked_up_in_the_order_of_the_second_scheme_goes_on(tmp_path: Path) -> None:
+    def declared() -> ec.Engine:
+        engine = ec.Engine(checkpoint=tmp_path / "kept")
+        rows = engine.source("rows", {"x": pl.Int64, "k": pl.Int64}, kind="diffs")
+        engine.view("n", rows.filter(pl.col("k").is_in([3, 1, 2])).group_by("k").agg(n=pl.col("x").sum()))
+        return engine
+
+    with written_by(SECOND), declared() as engine:
+        engine.push("rows", {"x": [1, 2, 3], "k": [1, 1, 4]})
+    log = CommitLog(LocalStore(tmp_path / "kept"))
+    assert log.last is not None
+    assert log.last.plan["digests"] == SECOND
+    with declared() as engine:
+        engine.push("rows", {"x": [5], "k": [1]})
+        assert engine.views["n"].read().rows() == [(1, 8)]
+    log.refresh()
+    assert log.last.plan["digests"] == SCHEME

@@ -117,6 +117,7 @@ FIXED = Program(
         "v1 = a.filter(pl.col('k').is_in(['p', 'q']) & (pl.col('x') != nan))",
         "v2 = v1.group_by('k').agg(m=pl.col('x').max(), q=pl.col('x').quantile(0.25), n=pl.col('d').n_unique())",
         "v3 = v2.join(a, on='k', how='left').with_columns(u=pl.col('x') * inf, y=pl.lit(-0.0))",
+        "v5 = a.filter(pl.col('k').is_in({'p', 'q', 'r', 's', 't'}))",
         "v4 = a.map_batches(lambda frame: frame.filter(frame['k'].is_in({'s', 't', 'u', 'v'})))",
     ),
 )

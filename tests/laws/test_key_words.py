@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 from unittest.mock import patch
 
@@ -224,3 +225,19 @@ def test_checkpoints_of_format_1_have_the_hash_that_they_were_begun_with() -> No
     with hashing_by(OF_POLARS):
         then = key_words(columns, 2)
     assert then.first.tolist() != key_words(columns, 2).first.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_nan_that_signals_is_one_as_others_and_nothing_warns(dtype: type[np.floating[Any]]) -> None:
+    """Other systems send such; numpy warns when it computes with them, and warnings may be errors."""
+    whole, bits = (
+        (np.uint32, [0x7F800001, 0x7FC00000])
+        if dtype is np.float32
+        else (np.uint64, [0x7FF0000000000001, 0x7FF8000000000000])
+    )
+    column = pl.Series("x", np.array(bits, whole).view(dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keys = key_words([column], 2)
+    assert keys.first[0] == keys.first[1]
+    assert keys.second is None or keys.second[0] == keys.second[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,62 @@ def test_parts_of_lists_and_structs_are_taken_as_columns_are() -> None:
         assert each in found
 
 
+FAR = 1 << 62
+SECONDS = datetime(1970, 1, 1, 0, 1)
+TAKEN: dict[str, tuple[Any, Any, list[Any]]] = {
+    "run ends": (
+        pl.String, pa.table({"x": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None]))}),
+        ["a", "a", None],
+    ),
+    "views of lists": (
+        pl.List(pl.Int64),
+        pa.table({"x": pa.ListViewArray.from_arrays([4, 0, 2], [2, 2, 3], pa.array(range(6)), mask=pa.array([False, True, False]))}),
+        [[4, 5], None, [2, 3, 4]],
+    ),
+    "views in columns": (pl.List(pl.Int64), {"x": pa.array([[1], None], pa.large_list_view(pa.int8()))}, [[1], None]),
+    "wide decimals": (pl.Decimal(9, 2), pa.table({"x": pa.array([Decimal("1.5"), None], pa.decimal256(50, 3))}), [Decimal("1.5"), None]),
+    "decimals of hundreds": (pl.Decimal(9, 0), pa.table({"x": pa.array([Decimal("1500")], pa.decimal128(5, -2))}), [1500]),
+    "an extension of Arrow": (
+        pl.Array(pl.Int64, 2), pa.table({"x": pa.FixedShapeTensorArray.from_numpy_ndarray(np.array([[1, 2]]))}), [[1, 2]],
+    ),
+    "seconds": (pl.Datetime("us"), pa.table({"x": pa.array([60], pa.timestamp("s"))}), [SECONDS]),
+    "a stream": (
+        pl.Int64, pa.table({"x": pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([7]))}).to_reader(), [7],
+    ),
+    "pandas: seconds": (pl.Datetime("us"), pd.DataFrame({"x": np.array([60], "M8[s]")}), [SECONDS]),
+    "pandas: seconds of Arrow": (
+        pl.Datetime("us", "UTC"), pd.DataFrame({"x": pd.array([SECONDS], "timestamp[s, tz=UTC][pyarrow]")}),
+        [SECONDS.replace(tzinfo=UTC)],
+    ),
+    "pandas: sparse": (pl.Int64, pd.DataFrame({"x": pd.arrays.SparseArray([0, 1])}), [0, 1]),
+    "a column of pandas: nanoseconds": (
+        pl.Datetime("us"), {"x": pd.Series([pd.Timestamp(60_000_000_000), None], dtype=object)}, [SECONDS, None],
+    ),
+    "a column of pandas: sparse": (pl.Int64, {"x": pd.Series(pd.arrays.SparseArray([0, 1]))}, [0, 1]),
+    "pandas: wide decimals of Arrow": (
+        pl.Decimal(9, 2), pd.DataFrame({"x": pd.array([Decimal("1.5")], pd.ArrowDtype(pa.decimal256(50, 3)))}), [Decimal("1.5")],
+    ),
+    "numpy: seconds": (pl.Datetime("us"), {"x": np.array([60, "NaT"], "M8[s]")}, [SECONDS, None]),
+    "numpy: minutes": (pl.Duration("us"), {"x": np.array([1], "m8[m]")}, [timedelta(minutes=1)]),
+    "numpy: months": (pl.Date, {"x": np.array(["1970-02"], "M8[M]")}, [date(1970, 2, 1)]),
+    "numpy: objects": (pl.Int64, {"x": np.array([1, None], object)}, [1, None]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_what_polars_has_no_type_for_is_taken_as_one_that_holds_it(case: str) -> None:
+    dtype, given, values = TAKEN[case]
+    engine, view = engine_of(x=dtype)
+    engine.push("s", given)
+    assert sorted(view.read()["x"].to_list(), key=repr) == sorted(values, key=repr)
+
+
+def test_objects_of_pandas_keep_their_nanoseconds() -> None:
+    engine, view = engine_of(x=pl.Datetime("ns"))
+    engine.push("s", pd.DataFrame({"x": pd.Series([pd.Timestamp(1001), None], dtype=object)}))
+    assert sorted(view.read()["x"].to_physical().to_list(), key=str) == [1001, None]
+
+
 NS = np.array(["2026-01-02T12:00:00.000000001"], "datetime64[ns]")
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "pandas: finer time": (
@@ -105,6 +162,36 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "rows: no float": (pl.Float64, [{"x": 1}, {"x": 2**53 + 1}], "holds 9007199254740993 in row 1, which Float64 would round"),
     "rows: more than a date": (pl.Date, [{"x": NOON}], r"holds 2026-01-02 12:00:00, which is more than a date; use .date\(\)"),
     "rows: a field too many": (pl.Struct({"a": pl.Int8}), [{"x": {"a": 1, "b": 2}}], "a field 'b', which is not declared"),
+    "rows: nanoseconds": (pl.Datetime("ns"), [{"x": pd.Timestamp(1001)}], "column 'x' holds 1970.* whose nanoseconds would be lost"),
+    "rows: nanoseconds of a duration": (pl.Duration("ns"), [{"x": pd.Timedelta(1001)}], "column 'x' .* nanoseconds would be lost"),
+    "rows: a midnight and a nanosecond": (pl.Date, [{"x": pd.Timestamp(1)}], "column 'x' .* nanoseconds would be lost"),
+    "pandas: nanoseconds of two zones": (
+        pl.Datetime("us", "UTC"),
+        pd.DataFrame({"x": pd.Series([pd.Timestamp(1001, tz="UTC"), pd.Timestamp(1, tz="Asia/Tokyo")], dtype=object)}),
+        "column 'x' is object, .* row 0, whose nanoseconds would be lost",
+    ),
+    "pandas: far seconds": (pl.Datetime("us"), pd.DataFrame({"x": np.array([FAR], "M8[s]")}), r"'x' is datetime64\[s\], .*ut of bounds"),
+    "pandas: far durations": (pl.Duration("us"), pd.DataFrame({"x": np.array([FAR], "m8[s]")}), r"'x' is timedelta64\[s\], and"),
+    "a column of pandas: far seconds": (pl.Datetime("us"), {"x": pd.Series(np.array([FAR], "M8[s]"))}, r"'x' is datetime64\[s\], and"),
+    "pandas: far seconds of numpy among objects": (
+        pl.Datetime("us"), pd.DataFrame({"x": pd.Series([np.datetime64(FAR, "s")], dtype=object)}), "'x' is object, .* which is of numpy's",
+    ),
+    "pandas: far seconds in lists of Arrow": (
+        pl.List(pl.Datetime("us")),
+        pd.DataFrame({"x": pd.Series([[FAR]], dtype=pd.ArrowDtype(pa.list_(pa.int64()))).astype(pd.ArrowDtype(pa.list_(pa.timestamp("s"))))}),
+        r"'x' is list<.*timestamp\[s\]>\[pyarrow\], and .*out of bounds",
+    ),
+    "pandas: complex": (pl.Float64, pd.DataFrame({"y": [1], "x": [1j]}), "column 'x': cannot make a frame of DataFrame.*; cast it"),
+    "numpy: far days": (pl.Date, {"x": np.array([1 << 40], "M8[D]")}, "column 'x' is .* 1099511627776 D since 1970 in row 0 is too far"),
+    "numpy: far seconds": (pl.Datetime("ms"), {"x": np.array([0, FAR], "M8[s]")}, "column 'x' is .* in row 1 is too far away"),
+    "Arrow: far seconds": (pl.Datetime("us"), pa.table({"x": pa.array([FAR], pa.timestamp("s"))}), r"'x' is timestamp\[s\], .*out of bounds"),
+    "Arrow: far seconds of lists": (
+        pl.List(pl.Duration("us")), pa.table({"x": pa.array([[FAR]], pa.list_(pa.duration("s")))}), "'x' is list<.*out of bounds",
+    ),
+    "Arrow: a decimal of 40 digits": (
+        pl.Decimal(38, 0), pa.table({"x": pa.array([Decimal("1" * 40)], pa.decimal256(50, 0))}), r"'x' is decimal256\(50, 0\), and",
+    ),
+    "Arrow: months": (pl.Duration("us"), pa.table({"x": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}), "column 'x': cannot make"),
     "rows: nothing": (pl.Null, [{"x": 1}], "its type is Null, which has no values"),
 }  # fmt: skip
 

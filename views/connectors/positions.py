@@ -98,10 +98,10 @@ class Positions:
             case Mapping():
                 if not given:
                     raise ValueError("a map without partitions")
-                return {_partition(key): self._kept(part) for key, part in given.items()}
+                return {name: self._kept(part) for name, part in _partitions(given)}
             case list() | tuple() if given:
                 return [self._kept(part) for part in given]
-            case _ if self.order is not None and json.loads(json.dumps(given, allow_nan=False)) == given:
+            case _ if self.order is not None and _read_again(given) == given:
                 return given
         return _plain(given)
 
@@ -138,10 +138,43 @@ def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from _parts(part, (*path, key))
 
 
-def _partition(key: object) -> str:
-    if isinstance(key, bool) or not isinstance(key, str | int):
-        raise ValueError(f"a partition {key!r}, which is no number and no text")
-    return str(key)
+def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """The partitions of a map by text, with what is said of each.
+
+    Raises:
+        ValueError: one is no number and no text, or two are one text.
+    """
+    keys: dict[str, object] = {}
+    for key, part in given.items():
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise ValueError(f"a partition {key!r}, which is no number and no text")
+        name = _written(str(key))
+        if name in keys:
+            raise ValueError(f"the partitions {keys[name]!r} and {key!r}, which are kept as one text")
+        keys[name] = key
+        yield name, part
+
+
+def _read_again(given: Any) -> Any:
+    """A position as it comes back from a checkpoint.
+
+    Raises:
+        ValueError: it cannot be kept there.
+    """
+    return json.loads(_written(json.dumps(given, allow_nan=False, ensure_ascii=False)))
+
+
+def _written(text: str) -> str:
+    """A text that can be written down.
+
+    Raises:
+        ValueError: it has halves of characters, which UTF-8 has no bytes for.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{text!r} holds a half of a character, which UTF-8 cannot write") from error
+    return text
 
 
 def _plain(part: Any) -> Any:
@@ -153,7 +186,7 @@ def _plain(part: Any) -> Any:
     if isinstance(part, list) and part:
         return [_plain(each) for each in part]
     if isinstance(part, str) and part:
-        return part
+        return _written(part)
     if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part <= MOST_POSITION:
         raise ValueError(f"{part!r} is no whole number from 0 and no text")
     return part

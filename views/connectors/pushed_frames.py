@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -17,9 +17,26 @@ from evercurrent.core.columns.ownership import owned, owned_arrow
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import listed, with_diff
 
+from .foreign_columns import (
+    lost_nanoseconds,
+    named,
+    readable_array,
+    readable_arrow,
+    readable_numpy,
+    readable_pandas,
+)
 from .input_hints import Origin
 
 PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
+
+NO_FRAME = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    pa.ArrowException,
+    TypeError,
+    ValueError,
+)
+"""What comes of data that is no frame."""
 
 EXACT_INTEGERS: Mapping[type[pl.DataType], int] = {
     pl.Float16: 1 << 11,
@@ -62,12 +79,39 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
         return _made(where, schema, data)
     except InputError:
         raise
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
-        column = re.search(r"while constructing Series ('.*')", str(error))
-        about = f"{where}: column {column[1]}" if column else where
+    except NO_FRAME as error:
+        column = _failing_column(data)
+        about = where if column is None else f"{where}: column {column!r}"
+        mends = "" if column is None else "; cast it to a type that polars has"
         raise InputError(
-            f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}"
+            f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}{mends}"
         ) from error
+
+
+def _failing_column(data: Any) -> str | None:
+    """The first column of which by itself no frame can be made."""
+    if isinstance(data, dict):
+        parts = {name: {name: values} for name, values in data.items()}
+    elif isinstance(data, pa.Table | pa.RecordBatch):
+        parts = {name: data.select([name]) for name in dict.fromkeys(data.schema.names)}
+    elif _is_of_pandas(data) and data.columns.is_unique:
+        parts = {name: data[[name]] for name in data.columns}
+    else:
+        return None
+    for name, part in parts.items():
+        try:
+            pl.DataFrame(part)
+        except NO_FRAME:
+            return str(name)
+    return None
+
+
+def _is_of_pandas(data: Any) -> bool:
+    return (
+        type(data).__module__.partition(".")[0] == "pandas"
+        and hasattr(data, "dtypes")
+        and hasattr(data, "columns")
+    )
 
 
 def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
@@ -77,11 +121,17 @@ def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
         return PushedFrame(_from_python(where, schema, data), "python", {})
     if isinstance(data, pa.Table | pa.RecordBatch):
         types = {field.name: str(field.type) for field in data.schema}
-        return PushedFrame(pl.DataFrame(owned_arrow(data)), "arrow", types)
-    frame = owned(pl.DataFrame(data))
-    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "dtypes"):
-        return PushedFrame(frame, "pandas", {str(name): str(dtype) for name, dtype in data.dtypes.items()})
-    return PushedFrame(frame, "arrow" if hasattr(data, "__arrow_c_stream__") else "polars", {})
+        return PushedFrame(pl.DataFrame(owned_arrow(readable_arrow(where, data))), "arrow", types)
+    if _is_of_pandas(data):
+        types = {str(name): str(dtype) for name, dtype in data.dtypes.items()}
+        return PushedFrame(owned(pl.DataFrame(readable_pandas(where, data))), "pandas", types)
+    if (
+        hasattr(data, "__arrow_c_stream__")
+        and not hasattr(data, "dtype")
+        and not isinstance(data, pa.ChunkedArray)
+    ):
+        return _made(where, schema, pa.RecordBatchReader.from_stream(data).read_all())
+    return PushedFrame(owned(pl.DataFrame(data)), "polars", {})
 
 
 def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
@@ -100,6 +150,7 @@ def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]
         data = {name: [row.get(name) for row in data] for name in names}
     if not isinstance(data, dict):
         return pl.DataFrame(data)
+    data = {name: _readable(where, name, values) for name, values in data.items()}
     columns = {
         name: _column(where, name, values, types[name])
         if name in types and isinstance(values, list | tuple)
@@ -108,6 +159,21 @@ def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]
     }
     frame = pl.DataFrame(columns)
     return frame if all(isinstance(values, list | tuple) for values in data.values()) else owned(frame)
+
+
+def _readable(where: str, name: str, values: Any) -> Any:
+    """A column of another library in a type that polars reads.
+
+    Raises:
+        InputError: a value does not fit what polars has for it; names the column.
+    """
+    if isinstance(values, np.ndarray):
+        return named(where, name, values.dtype, lambda: readable_numpy(values))
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return named(where, name, values.type, lambda: readable_array(values))
+    if type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "to_frame"):
+        return readable_pandas(where, values.to_frame(name=name)).iloc[:, 0]
+    return values
 
 
 # Python values, of which polars would make others without a word.
@@ -171,6 +237,8 @@ def _is_looked_at(dtype: pl.DataType) -> bool:
 def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
     """What there is in a value that would become another one, with the way out."""
     match value, dtype:
+        case ((datetime() | timedelta()), _) if lost := lost_nanoseconds(value):
+            yield f"{value}, {lost}"
         case list() | tuple(), pl.List() | pl.Array():
             inner = as_type(dtype.inner)
             if _is_looked_at(inner):

@@ -1,7 +1,7 @@
 """Commits whose identities were made by an earlier scheme of digests, as they would be with those of today.
 
-Where the versions that have written a checkpoint are the same, what it names by the first scheme is found again by
-computing its names for the plan that there is now. The next commit has the new names, and no version matters any more.
+What it names by an earlier scheme is found again by computing its names for the plan that there is now: those of the first
+where the versions that have written a checkpoint are the same. The next commit has the new names, and no version matters any more.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ class EarlierNames:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._names: _Names | None = None
+        self._names: dict[int, _Names] = {}
 
     def renewed(self, commit: Commit) -> Commit:
         """The commit with the names of today; what is not of this plan keeps its own."""
-        if commit.plan.get("digests", FIRST) == SCHEME:
+        scheme = commit.plan.get("digests", FIRST)
+        if scheme == SCHEME:
             return commit
-        if self._names is None:
-            self._names = _Names.of(self._plan)
-        return self._names.renewed(commit)
+        if scheme not in self._names:
+            self._names[scheme] = _Names.of(self._plan, scheme)
+        return self._names[scheme].renewed(commit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The record of a plan by the first scheme and by this one, and what states and nodes are called in both."""
+    """The record of a plan by an earlier scheme and by this one, and what states and nodes are called in both."""
 
-    first: Record
+    earlier: Record
     now: Record
     states: Mapping[str, str]
     nodes: Mapping[str, str]
 
     @staticmethod
-    def of(plan: Plan) -> _Names:
-        with written_by(FIRST):
+    def of(plan: Plan, scheme: int) -> _Names:
+        with written_by(scheme):
             then = compile_plan(plan, Ledger(0))
-            first = plan_record(plan, then)
+            earlier = plan_record(plan, then)
         compiled = compile_plan(plan, Ledger(0))
         nodes = zip(then.circuit.nodes, compiled.circuit.nodes, strict=True)
         return _Names(
-            first,
+            earlier,
             plan_record(plan, compiled),
             dict(zip(_in_order(then), _in_order(compiled), strict=True)),
             {one.identity: other.identity for one, other in nodes},
@@ -74,7 +75,7 @@ class _Names:
         return self.states.get(name, name)
 
     def _record(self, was: Record) -> Record:
-        """A record with the identities of today, where what it says is what the first scheme says of this plan."""
+        """A record with the identities of today, where what it says is what the earlier scheme says of this plan."""
         states = list(map(self._state, was["states"]))
         order = sorted(range(len(states)), key=states.__getitem__)
         made = {
@@ -99,8 +100,12 @@ class _Names:
         """The views or sources of a record, with their digests of today where they are what they are now."""
         made = {}
         for name, then in was[part].items():
-            first, now = self.first[part].get(name), self.now[part].get(name)
-            same = {} if first is None else {each: now[each] for each in digests if then[each] == first[each]}
+            was_called, now = self.earlier[part].get(name), self.now[part].get(name)
+            same = (
+                {}
+                if was_called is None
+                else {each: now[each] for each in digests if then[each] == was_called[each]}
+            )
             made[name] = renew({**then, **same})
         return made
 
@@ -110,9 +115,9 @@ class _Names:
 
     def _form(self, state: str, form: str) -> str:
         """The form of a state, which may be a digest too."""
-        first = dict(zip(self.first["states"], self.first["forms"], strict=True))
+        earlier = dict(zip(self.earlier["states"], self.earlier["forms"], strict=True))
         now = dict(zip(self.now["states"], self.now["forms"], strict=True))
-        return now[self.states[state]] if state in self.states and first[state] == form else form
+        return now[self.states[state]] if state in self.states and earlier[state] == form else form
 
 
 def _in_order(compiled: Compiled) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -38,41 +39,59 @@ MOST, LONGEST = 2000, 4000
 OF_A_VERSION = frozenset({"approx_n_unique", "approx_quantile", "hash"})
 """Functions that give other values with another version of polars, so that what is computed with them is another thing."""
 
-_known: dict[bytes, bytes] = {}
+LOOKED_UP = "is_in"
+"""Looks for a value among constants, whose order says nothing: that of a set of Python is another one in each process."""
+
+_known: dict[tuple[bytes, bool], bytes] = {}
 
 
-def expression_bytes(expr: pl.Expr, write: Write) -> bytes:
+def expression_bytes(expr: pl.Expr, write: Write, *, as_given: bool = False) -> bytes:
     """What an expression says, the same in every process. Never raises.
 
     Of one that calls a Python function it is what polars shows, and of one in a form that is not known what polars writes.
+    ``as_given`` leaves the constants of ``is_in`` in the order in which they were given, as the second scheme of digests has it.
     """
     form = form_of(expr) or b""
-    found = _known.get(form) if form else None
+    found = _known.get((form, as_given)) if form else None
     if found is None:
-        found = _made_bytes(expr, form, write)
+        found = _made_bytes(expr, form, write, as_given=as_given)
         if form and len(form) <= LONGEST:
             if len(_known) >= MOST:
                 _known.clear()
-            _known[form] = found
+            _known[form, as_given] = found
     return found
 
 
-def _made_bytes(expr: pl.Expr, form: bytes, write: Write) -> bytes:
+def _made_bytes(expr: pl.Expr, form: bytes, write: Write, *, as_given: bool) -> bytes:
     try:
         node = read(without_python_renaming(expr))
     except UnreadableError:
         return write(("form", form))
-    return write(("shown", str(expr))) if node is None else tree_bytes(node, write)
+    return write(("shown", str(expr))) if node is None else tree_bytes(node, write, as_given=as_given)
 
 
-def tree_bytes(node: Node, write: Write) -> bytes:
+def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
     """What a tree says. Each node says how many follow that belong to it, so that nothing goes down a tree by recursion."""
     waiting, made = [node], []
     while waiting:
-        said, below = _said(waiting.pop())
+        node = waiting.pop()
+        said, below = _said(node)
+        if not as_given and isinstance(node, Call) and node.function == LOOKED_UP:
+            below = tuple(map(_in_any_order, below))
         made.append(write((*said, len(below))))
         waiting.extend(reversed(below))
     return b"".join(made)
+
+
+def _in_any_order(node: Node) -> Node:
+    """Several constants in an order of ours; of lists and structs, which no set holds, as they are."""
+    if not isinstance(node, Literal) or not isinstance(node.value, Values):
+        return node
+    values = series_of(node.value)
+    if values.dtype.is_nested():
+        return node
+    plain = values.cast(pl.String) if isinstance(values.dtype, pl.Categorical | pl.Enum) else values
+    return replace(node, value=series_parts(values.gather(plain.arg_sort())))
 
 
 def _said(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:

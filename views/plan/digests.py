@@ -31,8 +31,11 @@ from .function_digests import UNSEEN_OBJECT, Known, parts_of
 VERSION = b"1"
 """Stands in every digest: it changes when the states of an operation are no longer of the same form."""
 
-FIRST, SCHEME = 1, 2
-"""How expressions and columns of values are written down in digests: at first in the forms of one version of polars."""
+FIRST, SECOND, SCHEME = 1, 2, 3
+"""How expressions and columns of values are written down in digests.
+
+At first in the forms of one version of polars, then in ours, and since the third with the constants of ``is_in`` in any order.
+"""
 
 _scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
 
@@ -94,7 +97,7 @@ class _Writing:
 
     def __init__(self, known: Known) -> None:
         self.has_unseen = False
-        self._is_first = scheme() == FIRST
+        self._is_first, self._is_second = scheme() == FIRST, scheme() == SECOND
         self._known = known
         self._within: list[int] = []
 
@@ -146,7 +149,7 @@ class _Writing:
     def _expression(self, expr: pl.Expr) -> bytes:
         if self._is_first:
             return _marked("expression", first_form(expr))
-        return _marked("tree", expression_bytes(expr, _plainly))
+        return _marked("tree", expression_bytes(expr, _plainly, as_given=self._is_second))
 
     def _object(self, value: Any) -> bytes:
         try:
