@@ -109,10 +109,12 @@ def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = Fa
     return {limb_name(prefix, k): part * diffs for k, part in enumerate(parts)}
 
 
-def wide_limbs(prefix: str, words: npt.NDArray[np.uint64], diffs: Ints) -> dict[str, Ints]:
+def wide_limbs(
+    prefix: str, words: npt.NDArray[np.uint64], diffs: Ints, *, unsigned: bool = False
+) -> dict[str, Ints]:
     """Each 128-bit integer, given as its (lower, upper) words, times its diff, in four limbs."""
     lower = integer_limbs("lower", words[:, 0].view(np.int64), diffs, unsigned=True)
-    upper = integer_limbs("upper", words[:, 1].view(np.int64), diffs)
+    upper = integer_limbs("upper", words[:, 1].view(np.int64), diffs, unsigned=unsigned)
     moved = {limb + 2: part for limb, part in limbs_of("upper", upper).items()}
     return {
         limb_name(prefix, limb): part
@@ -140,12 +142,13 @@ def _squared(parts: Sequence[npt.NDArray[np.uint64]]) -> list[Ints]:
     return [limb.view(np.int64) for limb in limbs]
 
 
-def magnitude_parts(words: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.uint64]]:
+def magnitude_parts(words: npt.NDArray[np.uint64], *, unsigned: bool = False) -> list[npt.NDArray[np.uint64]]:
     """The magnitudes of 128-bit integers, given as their (lower, upper) words, in four 32-bit parts."""
     lower, upper = words[:, 0], words[:, 1]
-    negative = upper >> np.uint64(63) != 0
-    upper = np.where(negative, ~upper + (lower == 0), upper)
-    lower = np.where(negative, ~lower + np.uint64(1), lower)
+    if not unsigned:
+        negative = upper >> np.uint64(63) != 0
+        upper = np.where(negative, ~upper + (lower == 0), upper)
+        lower = np.where(negative, ~lower + np.uint64(1), lower)
     low, bits = np.uint64(MASK), np.uint64(BITS)
     return [part for word in (lower, upper) for part in (word & low, word >> bits)]
 
@@ -164,7 +167,9 @@ def integers(
     return lower, lost | (upper != (0 if unsigned else lower >> 63))
 
 
-def wide_integers(prefix: str, sums: Mapping[str, Ints], height: int) -> tuple[npt.NDArray[np.uint64], Mask]:
+def wide_integers(
+    prefix: str, sums: Mapping[str, Ints], height: int, *, unsigned: bool = False
+) -> tuple[npt.NDArray[np.uint64], Mask]:
     """The sum as the (lower, upper) words of a 128-bit integer, and where it does not fit into them."""
     limbs = dict(carried(limbs_of(prefix, sums)))
     zero = np.zeros(height, np.int64)
@@ -174,7 +179,7 @@ def wide_integers(prefix: str, sums: Mapping[str, Ints], height: int) -> tuple[n
     lost = np.zeros(height, np.bool_)
     for k, limb in limbs.items():
         lost |= (k > 3) & (limb != sign) & (limb != sign & MASK)
-    return words.view(np.uint64), lost | (words[:, 1] >> 63 != sign)
+    return words.view(np.uint64), lost | (sign != 0 if unsigned else words[:, 1] >> 63 != sign)
 
 
 def limbs_of(prefix: str, sums: Mapping[str, Ints]) -> dict[int, Ints]:

@@ -8,6 +8,7 @@ them. The state of a group is these columns and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,9 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
 }
 """Types of sums and counts that numpy knows, with their bounds."""
 
+DIGITS = 38
+"""The most digits of a decimal."""
+
 Sums = Mapping[str, Ints]
 
 
@@ -71,7 +75,7 @@ def _sum(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
     if dtype.is_float():
         return float_limbs(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
-        return wide_limbs(prefix, _wide_words(column), diffs)
+        return wide_limbs(prefix, _wide_words(column), diffs, unsigned=dtype == pl.UInt128)
     if dtype == pl.Null:
         return {}
     return integer_limbs(prefix, physical(column), diffs, unsigned=dtype == pl.UInt64)
@@ -82,7 +86,8 @@ def _squares(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
     if dtype.is_float():
         return float_squares(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
-        return square_limbs(prefix, magnitude_parts(_wide_words(column)), diffs)
+        parts = magnitude_parts(_wide_words(column), unsigned=dtype == pl.UInt128)
+        return square_limbs(prefix, parts, diffs)
     values = physical(column)
     magnitudes = (values if dtype == pl.UInt64 else np.abs(values)).view(np.uint64)
     return square_limbs(prefix, [magnitudes & np.uint64(MASK), magnitudes >> np.uint64(BITS)], diffs)
@@ -194,10 +199,22 @@ def _fitted(aggregate: Additive, column: pl.Series) -> pl.Series:
 
 
 def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
-    return ArithmeticRefusedError(
-        f"the {aggregate.kind} does not fit {aggregate.dtype}; cast the column to a wider type before it is aggregated, "
-        "for example .cast(pl.Decimal(38, 0)) or .cast(pl.Float64)"
-    )
+    if aggregate.dtype.is_decimal() or aggregate.dtype in (pl.Int128, pl.UInt128):
+        remedy = "there is no wider type that is exact; to have it rounded, aggregate .cast(pl.Float64)"
+    else:
+        remedy = (
+            "cast the column to a wider type before it is aggregated, for example .cast(pl.Decimal(38, 0)) or "
+            ".cast(pl.Float64)"
+        )
+    return ArithmeticRefusedError(f"the {aggregate.kind} does not fit {aggregate.dtype}; {remedy}")
+
+
+def _has_too_many_digits(decimals: pl.Series) -> bool:
+    """Whether one of the decimals has more than 38 digits: 128 bits hold some of 39, which no decimal is."""
+    assert isinstance(decimals.dtype, pl.Decimal)
+    most = [Decimal((sign, (9,) * DIGITS, -decimals.dtype.scale)) for sign in (0, 1)]
+    above, below = (pl.Series([bound], dtype=decimals.dtype) for bound in most)
+    return bool(((decimals > above) | (decimals < below)).any())
 
 
 def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int) -> pl.Series:
@@ -205,10 +222,13 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int
     if dtype.is_float():
         return _fitted(aggregate, pl.Series(aggregate.output, nearest(prefix, sums, height)))
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
-        words, lost = wide_integers(prefix, sums, height)
+        words, lost = wide_integers(prefix, sums, height, unsigned=dtype == pl.UInt128)
         if lost.any():
             raise _does_not_fit(aggregate)
-        return _fitted(aggregate, _of_wide_words(aggregate.output, words, dtype))
+        made = _of_wide_words(aggregate.output, words, dtype)
+        if dtype.is_decimal() and _has_too_many_digits(made):
+            raise _does_not_fit(aggregate)
+        return _fitted(aggregate, made)
     unsigned = aggregate.dtype == pl.UInt64
     numbers, lost = integers(prefix, sums, height, unsigned=unsigned)
     if lost.any():

@@ -322,7 +322,7 @@ class GroupBy(Operator):
                 empty = (after.get(LENGTH, nothing) == 0) & (after.get(part.column, nothing) == 0)
                 try:
                     part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
-                except Exception as error:
+                except (Exception, pl.exceptions.PanicException) as error:
                     raise self._named(aggregate, error) from error
 
     def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
@@ -336,7 +336,7 @@ class GroupBy(Operator):
         frame = pl.DataFrame([rows, *names, *values])
         try:
             made = self._finishing.of(frame).get_columns()[:-1]
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._spec.where}: {first_line(error)}; nothing has changed") from error
         return [*names, *map(with_plain_zeros, made)]
 
@@ -361,14 +361,16 @@ class GroupBy(Operator):
     def _changed(self, part: AggregateState, aggregate: Aggregate, change: Change) -> pl.Series:
         try:
             return part.change(change)
-        except Exception as error:
+        except (Exception, pl.exceptions.PanicException) as error:
             raise self._named(aggregate, error) from error
 
-    def _named(self, aggregate: Aggregate, error: Exception) -> Exception:
+    def _named(self, aggregate: Aggregate, error: Exception | pl.exceptions.PanicException) -> BaseException:
         """An error of an aggregate as an error of the column that a user sees; a bug of ours as it is."""
         if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
             return type(error)(self._refusal(aggregate, str(error)))
-        if isinstance(error, pl.exceptions.PolarsError) or isinstance(aggregate, Custom):
+        if isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException) or isinstance(
+            aggregate, Custom
+        ):
             said = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
             return InputError(self._refusal(aggregate, said))
         return error

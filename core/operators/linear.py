@@ -50,7 +50,7 @@ class Linear(Operator):
             if frame.dtypes != self._dtypes:
                 # Where all rows are null some functions of lists forget the type of the elements.
                 frame = frame.cast(self._nothing.frame.schema)
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
         return (
             Delta(frame, delta.is_consolidated and self._keeps_rows_apart) if frame.height else self._nothing

@@ -321,6 +321,32 @@ def test_a_torn_record_is_named(cut: int) -> None:
         assert CommitLog(store).last
 
 
+def test_another_file_in_the_place_of_a_record_is_named() -> None:
+    store = MemoryStore()
+    made(store, 4, full_every=2)
+    marker, record = store.files["checkpoint.json"][0], store.files["commits/000000000001.json"][0]
+    for name in [name for name in store.files if name.startswith("commits/")]:
+        content = store.files[name][0]
+        store.replace(name, marker)
+        with pytest.raises(CorruptFileError, match=f"{name} is no record of a commit"):
+            CommitLog(store).at(int(name[-6:-5]))
+        store.replace(name, content)
+    store.replace("checkpoint.json", record)
+    with pytest.raises(
+        CorruptFileError, match=r"checkpoint\.json is not what was written: .*restore it from a copy"
+    ):
+        assert CommitLog(store).last
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_a_marker_deeper_than_any_is_damage(opening: bytes) -> None:
+    store = MemoryStore()
+    made(store, 1)
+    store.replace("checkpoint.json", opening * 100_000)
+    with pytest.raises(CorruptFileError, match=r"checkpoint\.json is no JSON"):
+        assert CommitLog(store).last
+
+
 def test_a_missing_record_is_named_wherever_it_is_needed() -> None:
     store = MemoryStore()
     made(store, 7, full_every=3)

@@ -187,6 +187,11 @@ def damages(kept: Kept, file: str, draw: random.Random, places: int) -> Iterator
     others = [each for each in kept.files() if each != file and kind_of(each) == kind_of(file)]
     if file.startswith("writer.journal"):
         others = [each for each in kept.files() if each != file and each.startswith("writer.journal")]
+    strangers = [each for each in kept.files() if kind_of(each) != kind_of(file)]
+    for other in draw.sample(strangers, min(len(strangers), places)):
+        yield rewritten(f"overwritten with {other}", (kept.path / other).read_bytes())
+    if file.endswith(".json"):
+        yield rewritten("deep JSON", b"[" * 100_000)
     for other in draw.sample(others, min(len(others), places)):
         yield Damage("swapped", (file, other), lambda path, other=other: _swap(path / file, path / other))  # type: ignore[misc]
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from commit_cadence import each_epoch_committed
@@ -114,3 +118,103 @@ def test_what_cannot_be_kept_is_said_in_a_sentence(words: Path) -> None:
     assert run(words).exit_code == 0
     again = run(words)
     assert "100 rows of the input were taken before" in again.output
+
+
+TALLY = '''"""Counts words of a folder."""
+
+import polars as pl
+
+import evercurrent as ec
+
+engine = ec.Engine()
+words = engine.source("words", {"word": pl.String})
+counts = engine.view("counts", words.group_by("word").agg(n=pl.len()))
+'''
+
+
+def put(path: Path, words: str) -> None:
+    """Write a file of one-letter words; into those that are there, behind them."""
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        path.write_text("word\n")
+    with path.open("a") as file:
+        file.writelines(f"{word}\n" for word in words)
+
+
+def tally(folder: Path, *inputs: Path) -> tuple[Result, dict[str, int]]:
+    """A run over inputs, and what the view holds after it."""
+    (folder / "tally.py").write_text(TALLY)
+    given = [word for path in inputs for word in ("--input", f"words={path}")]
+    kept = ["--checkpoint", str(folder / "kept"), "--output", str(folder / "out"), "--batch-rows", "2"]
+    result = CliRunner().invoke(app, ["run", str(folder / "tally.py"), *given, *kept])
+    return result, dict(pl.read_parquet(folder / "out" / "counts.parquet").rows())
+
+
+def test_a_new_file_is_taken_wherever_its_name_stands(tmp_path: Path) -> None:
+    put(tmp_path / "in" / "m.csv", "mmm")
+    tally(tmp_path, tmp_path / "in")
+    put(tmp_path / "in" / "a.csv", "aaaaa")
+    put(tmp_path / "in" / "z.csv", "z")
+    result, counts = tally(tmp_path, tmp_path / "in")
+    assert result.exit_code == 0, result.output
+    assert counts == {"m": 3, "a": 5, "z": 1}
+
+
+@given(
+    histories=st.lists(
+        st.lists(st.tuples(st.sampled_from("bcda"), st.text("xyz", max_size=4)), max_size=3), max_size=5
+    )
+)
+@settings(deadline=None, max_examples=15)
+def test_every_row_of_a_folder_counts_once_however_its_files_grow(
+    histories: list[list[tuple[str, str]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("growing")
+    put(folder / "in" / "c.csv", "")
+    expected: Counter[str] = Counter()
+    for round_ in histories:
+        for name, words in round_:
+            put(folder / "in" / f"{name}.csv", words)
+            expected.update(words)
+        result, counts = tally(folder, folder / "in")
+        assert result.exit_code == 0, result.output
+        assert counts == dict(expected)
+
+
+def test_a_file_whose_name_is_no_text_counts_once(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path / "in") + b"/\xff %.csv"))
+    put(odd, "xx")
+    put(tmp_path / "in" / "b.csv", "y")
+    for _ in range(2):
+        result, counts = tally(tmp_path, tmp_path / "in")
+        assert result.exit_code == 0, result.output
+        assert counts == {"x": 2, "y": 1}
+
+
+def test_files_that_cannot_be_told_apart_are_refused_by_name(tmp_path: Path) -> None:
+    put(tmp_path / "in" / "a.csv", "aaa")
+    put(tmp_path / "in" / "b.csv", "b")
+    assert tally(tmp_path, tmp_path / "in")[1] == {"a": 3, "b": 1}
+    put(tmp_path / "other" / "a.csv", "zzzz")
+    result, _ = tally(tmp_path, tmp_path / "in", tmp_path / "other")
+    assert result.exit_code == 1
+    assert "a.csv have one name" in result.output.replace("\n", " ")
+    (tmp_path / "in" / "a.csv").unlink()
+    put(tmp_path / "in" / "a.csv", "zz")
+    result, _ = tally(tmp_path, tmp_path / "in")
+    assert result.exit_code == 1
+    assert "a.csv: has 2 rows, and 3 were taken of it before" in result.output.replace("\n", " ")
+    assert "to a file with a new name" in result.output.replace("\n", " ")
+
+
+def test_a_folder_in_the_place_of_one_file_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "in" / "m.csv", "mmm")
+    tally(tmp_path, tmp_path / "in" / "m.csv")
+    put(tmp_path / "in" / "a.csv", "aaaa")
+    result, _ = tally(tmp_path, tmp_path / "in")
+    assert result.exit_code == 1
+    assert "give the file that was given then" in result.output.replace("\n", " ")
+    put(tmp_path / "in" / "m.csv", "m")
+    result, counts = tally(tmp_path, tmp_path / "in" / "m.csv")
+    assert result.exit_code == 0, result.output
+    assert counts == {"m": 4}

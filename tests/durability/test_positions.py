@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -101,6 +102,38 @@ def test_what_is_no_position_is_refused(position: Any) -> None:
     with pytest.raises(ec.InputError, match="position="):
         engine.push("one", {"x": [1]}, position=position)
     assert engine.epoch_number == 0
+
+
+HALF = "x\ud800.csv"
+
+
+@pytest.mark.parametrize("position", [HALF, [HALF, 1], {HALF: 1}, {"a": {HALF: 1}}], ids=ascii)
+@pytest.mark.parametrize("order", [None, str], ids=["plain", "ordered"])
+def test_a_position_that_no_file_can_hold_is_refused_by_source(
+    position: Any, order: Any, tmp_path: Path
+) -> None:
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        source = engine.source("one", {"x": pl.Int64}, position_order=order)
+        engine.view("rows", source)
+        with pytest.raises(ec.InputError, match=r"source 'one': position=.* is none: .*surrogate"):
+            engine.push("one", {"x": [1]}, position=position)
+        assert engine.epoch_number == 0
+        assert engine.push("one", {"x": [1]}, position="x") == 1
+
+
+def test_two_partitions_of_one_name_are_refused() -> None:
+    engine = started()
+    with pytest.raises(ec.InputError, match="two of its partitions are one as text"):
+        engine.push("one", {"x": [1]}, position={1: 2, "1": 3})
+    assert engine.positions == {}
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path: Path) -> None:
+    with started(tmp_path) as engine:
+        assert pushed(engine, np.int64(3), np.uint8(3), 4, np.int32(4)) == [1, 1, 2, 2]
+        engine.push("other", {"x": [], "at": []}, position={np.int16(1): np.int64(7)})
+    with started(tmp_path) as engine:
+        assert engine.positions == {"one": 4, "other": {"1": 7}}
 
 
 def test_positions_outlive_the_process(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -568,3 +569,24 @@ class TestDeltaFiles:
         path = write_contents(tmp_path / "out", "view", ROWS)
         assert path == tmp_path / "out" / "view.parquet"
         assert pl.read_parquet(path).equals(ROWS)
+
+
+def test_how_much_was_read_of_many_files_is_known_without_looking_at_all_of_them_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = 200
+    for number in range(files):
+        (tmp_path / f"{number:03d}.csv").write_text("x\n1\n")
+    looks = 0
+    plain = Path.stat
+
+    def counted(path: Path, **options: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return plain(path, **options)
+
+    monkeypatch.setattr(Path, "stat", counted)
+    reader = Reader("a", [tmp_path], pl.Schema({"x": pl.Int64()}), diffs=False, batch_rows=10)
+    shares = [reader.done_bytes / reader.total_bytes for _ in reader.batches()]
+    assert shares == pytest.approx([(number + 1) / files for number in range(files)])
+    assert looks < 20 * files

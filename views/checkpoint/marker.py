@@ -82,13 +82,17 @@ def _body(where: str, data: bytes) -> tuple[int, JsonObject]:
     """The format that a marker says, and what else it does."""
     try:
         said = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{where} is no JSON: it is damaged, or another program's") from error
     if not isinstance(said, dict) or "format" not in said or "body" not in said:
         raise CheckpointError(f"{where} was written by another program; name a new folder")
     if not is_intact(data):
         raise CorruptFileError(
             f"{where} is not what was written: its checksum differs; restore it from a copy"
+        )
+    if not isinstance(said["body"], dict) or "evercurrent" not in said["body"]:
+        raise CorruptFileError(
+            f"{where} is not what was written: another file of a checkpoint is in its place; restore it from a copy"
         )
     if not 1 <= said["format"] <= FORMAT:
         raise CheckpointError(

@@ -48,7 +48,7 @@ def read_note(store: Store, epoch: int) -> dict[str, int] | None:
         if zlib.crc32(said.encode()) != note["crc"]:
             raise ValueError("its checksum does not fit")
         heard: dict[str, int] = json.loads(said)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(
             f"{store.url}: {name} is damaged ({error}); delete it: readers with a name are then told the last epoch again"
         ) from error

@@ -18,6 +18,10 @@ from .record_packs import PACK, Pack, open_pack, write_pack
 RECORD = re.compile(rf"{COMMITS}(\d{{12}})\.json")
 
 
+FIELDS = {"epoch", "before", "whole", "deltas"}
+"""What every record of a commit says."""
+
+
 def record_name(first: int) -> str:
     """The file of the record whose first epoch this is.
 
@@ -143,6 +147,11 @@ class Records:
         data = self._content(first, is_next)
         name = self.file_of(first)
         body = decoded(f"{self.store.url}: {name}", data)
+        if not body.keys() >= FIELDS:
+            raise CorruptFileError(
+                f"{self.store.url}: {name} is no record of a commit, another file of a checkpoint is in its place; restore it "
+                "from a copy of the checkpoint"
+            )
         if not covers(body, first):
             raise CorruptFileError(
                 f"{self.store.url}: {name} is another record, that of epoch {body['epoch']}, in the place of that of epoch "

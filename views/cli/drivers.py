@@ -88,7 +88,7 @@ class Driver(Protocol):
         ...
 
     def push(
-        self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: int | None = None
+        self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: Any = None
     ) -> int:
         """One batch of changes, which is one epoch."""
         ...

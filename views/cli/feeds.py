@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 import polars as pl
@@ -27,6 +28,10 @@ class Chunk:
     """Where the rows stand, for messages."""
     at: datetime | None = None
     """The recorded processing time; without it, the time when they are pushed."""
+    file: Path | None = None
+    """The file that they are consecutive rows of; None where they are not of one file."""
+    is_only_file: bool = False
+    """Whether the source was given this file and nothing else."""
 
 
 class Feed(Protocol):
@@ -79,12 +84,19 @@ class FileFeed:
                 if batch is None:
                     del waiting[name]
                 else:
-                    yield Chunk(name, batch.frame, _place(batch))
+                    yield Chunk(
+                        name,
+                        batch.frame,
+                        _place(batch),
+                        file=batch.file,
+                        is_only_file=self._readers[name].is_one_file,
+                    )
 
     @property
     def share(self) -> float | None:
         total = sum(reader.total_bytes for reader in self._readers.values())
-        return sum(reader.done_bytes for reader in self._readers.values()) / total if total else None
+        done = sum(reader.done_bytes for reader in self._readers.values())
+        return min(done / total, 1.0) if total else None  # A file may grow while it is read.
 
     @property
     def refused(self) -> list[str]:

@@ -14,10 +14,12 @@ from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 
 from ..connectors.delta_files import DeltaFile
+from ..connectors.positions import Position
 from .applications import Application
 from .drivers import Driver
 from .feeds import Chunk, Feed
 from .guards import Stop
+from .input_places import InputPlaces
 from .screens import Screen, Shown, Tally
 
 TICK_SECONDS = 1.0
@@ -56,15 +58,15 @@ class Run:
         self._idle_since: float | None = None
         self._ticked_at = 0.0
         self._timed = [name for name, source in self._driver.sources.items() if source.event_time is not None]
-        self._read: dict[str, int] = {}
-        """Rows of each source so far, those of earlier runs included: their positions."""
+        self._places = InputPlaces({})
         self.notes: list[str] = []
 
     def go(self) -> None:
         """Run to the end.
 
         Raises:
-            InputError: a chunk was refused, or a file cannot be read on. The epochs before it stay.
+            InputError: a chunk was refused, a file cannot be read on, or has fewer rows than were taken of it before.
+                The epochs before it stay.
         """
         with ExitStack() as open_now:
             open_now.callback(self._screen.close)
@@ -78,19 +80,22 @@ class Run:
             self._start = time.monotonic()
             for chunk in self._feed.chunks():
                 if chunk is None:
+                    self._places.require_all_taken()
                     self._wait()
                 else:
                     self._epoch(chunk)
                 if self._stop.asked:
                     return
             if not self._stop.asked:
+                self._places.require_all_taken()
                 self._end()
 
     def _resume(self) -> None:
         """Go on where an earlier run has ended, if the engine has a checkpoint."""
-        epoch = self._driver.epoch_number
-        if not self._driver.positions:
+        epoch, taken = self._driver.epoch_number, self._driver.positions
+        if not taken:
             return
+        self._places = InputPlaces(taken)
         self.tally.epoch = self.tally.resumed_at = epoch
         if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
             self.notes.append(
@@ -143,20 +148,16 @@ class Run:
         self._count(new)
         self._tell()
 
-    def _new_rows(self, chunk: Chunk) -> tuple[int | None, Chunk | None]:
-        """Where a chunk ends in its source, and what of it no earlier run has taken; None: nothing.
-
-        The position is the number of rows, so that it does not matter if the batches of an earlier run were larger.
-        """
+    def _new_rows(self, chunk: Chunk) -> tuple[Position | None, Chunk | None]:
+        """Where a chunk ends in its source, and what of it no earlier run has taken; None: nothing."""
         if not self._driver.is_durable:
             return None, chunk
-        start = self._read.get(chunk.source, 0)
-        end = self._read[chunk.source] = start + chunk.frame.height
-        known = min(max(self._driver.positions.get(chunk.source, 0) - start, 0), chunk.frame.height)
+        rows = chunk.frame.height
+        position, known = self._places.pass_over(chunk)
         if not known:
-            return (end if chunk.frame.height else None), chunk
+            return (position if rows else None), chunk
         self.tally.skipped += known
-        return (end, replace(chunk, frame=chunk.frame[known:])) if known < chunk.frame.height else (end, None)
+        return position, replace(chunk, frame=chunk.frame[known:]) if known < rows else None
 
     def _end(self) -> None:
         """All input was read: no row will come that a window could still wait for, so each says what it holds."""

@@ -73,6 +73,10 @@ class Reader:
         self._paths = tuple(paths)
         self._batch_rows = batch_rows
         self._inputs: dict[Path, _Input] = {}
+        self.total_bytes = 0
+        """The size of all files when they were last looked at."""
+        self.done_bytes = 0.0
+        """How many of those were read, about."""
         self._look()
 
     def batches(self, *, final: bool = True) -> Iterator[Batch]:
@@ -90,9 +94,12 @@ class Reader:
                 if not file.done_bytes:
                     raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
                 continue
+            others = self.done_bytes - file.done_bytes
             for frame in cut(file.frames(self._batch_rows, final=final), self._batch_rows):
                 file.rows += frame.height
+                self.done_bytes = others + file.done_bytes
                 yield Batch(path, file.rows - frame.height + 1, frame)
+            self.done_bytes = others + file.done_bytes
 
     def require_files(self) -> None:
         """Check that there is a file to be read for every path.
@@ -109,19 +116,14 @@ class Reader:
                 )
 
     @property
+    def is_one_file(self) -> bool:
+        """Whether a single file was given, and no folder."""
+        return len(self._paths) == 1 and not self._paths[0].is_dir()
+
+    @property
     def rows(self) -> int:
         """How many rows were read so far."""
         return sum(file.rows for file in self._inputs.values())
-
-    @property
-    def total_bytes(self) -> int:
-        """The size of all files now."""
-        return sum(path.stat().st_size for path in self._inputs if path.exists())
-
-    @property
-    def done_bytes(self) -> float:
-        """How many of those were read, about."""
-        return sum(file.done_bytes for file in self._inputs.values())
 
     @property
     def unfinished(self) -> list[Path]:
@@ -148,6 +150,7 @@ class Reader:
             for file in files_of(path):
                 if file not in self._inputs:
                     self._inputs[file] = _open(file, self._target)
+        self.total_bytes = sum(path.stat().st_size for path in self._inputs if path.exists())
 
 
 def files_of(path: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 from evercurrent.core.data.errors import InputError, first_line
@@ -146,7 +147,7 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """
     keys: dict[str, object] = {}
     for key, part in given.items():
-        if isinstance(key, bool) or not isinstance(key, str | int):
+        if isinstance(key, bool) or not isinstance(key, str | Integral):
             raise ValueError(f"a partition {key!r}, which is no number and no text")
         name = _written(str(key))
         if name in keys:
@@ -187,9 +188,9 @@ def _plain(part: Any) -> Any:
         return [_plain(each) for each in part]
     if isinstance(part, str) and part:
         return _written(part)
-    if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part <= MOST_POSITION:
+    if isinstance(part, bool) or not isinstance(part, Integral) or not 0 <= int(part) <= MOST_POSITION:
         raise ValueError(f"{part!r} is no whole number from 0 and no text")
-    return part
+    return int(part)
 
 
 def _require_comparable(one: Any, other: Any) -> None:
