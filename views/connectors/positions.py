@@ -174,7 +174,7 @@ def _written(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{text!r} holds a half of a character, which UTF-8 cannot write") from error
+        raise ValueError(f"{text!r} holds half of a character, which UTF-8 cannot write") from error
     return text
 
 
