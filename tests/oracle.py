@@ -83,6 +83,13 @@ def counted(schema: pl.Schema, counts: Iterable[str]) -> pl.Schema:
     return pl.Schema({name: pl.Int64() if name in counts else dtype for name, dtype in schema.items()})
 
 
+def without(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """The rows without some columns. ``drop`` loses them before polars 2.0 where no column is left."""
+    gone = set(names)
+    left = [name for name in frame.columns if name not in gone]
+    return frame.select(left) if left else pl.DataFrame(height=frame.height)
+
+
 class Bag:
     """A collection: its columns and the diff of each row, zeros left out."""
 
@@ -94,7 +101,7 @@ class Bag:
     def of(frame: pl.DataFrame) -> Bag:
         """The contents of a frame; without a column ``_diff`` each row counts once."""
         diffs = frame[DIFF].to_list() if DIFF in frame.columns else [1] * frame.height
-        rows = frame.drop(DIFF, strict=False)
+        rows = without(frame, [DIFF])
         return Bag.weighed(rows, diffs)
 
     @staticmethod
@@ -162,13 +169,13 @@ class Bag:
         return Bag({names.get(name, name): dtype for name, dtype in self.schema.items()}, self.counts)
 
     def drop(self, *names: str) -> Bag:
-        return self._carried(lambda rows: rows.drop(*names))
+        return self._carried(lambda rows: without(rows, names))
 
     def cast(self, dtypes: Any) -> Bag:
         return Bag.weighed(self.frame().cast(dtypes), self.diffs)
 
     def explode(self, *names: str) -> Bag:
-        return self._carried(lambda rows: rows.explode(*names))
+        return self._carried(lambda rows: rows.explode(*names, empty_as_null=False))
 
     def unnest(self, *names: str) -> Bag:
         return self._carried(lambda rows: rows.unnest(*names))
@@ -234,10 +241,10 @@ class Bag:
             keys = {side: [*_listed(options.pop(side, on)), "#key"] for side in ("left_on", "right_on")}
             options |= keys
         joined = left.join(right, how=cast(Any, how), maintain_order="left_right", **options)
-        joined = joined.drop(name for name in joined.columns if name.startswith("#key"))
+        joined = without(joined, [name for name in joined.columns if name.startswith("#key")])
         tags = [name for name in ("#left", "#right") if name in joined.columns]
         diffs = [math.prod(1 if n is None else n for n in row) for row in joined.select(tags).iter_rows()]
-        return Bag.weighed(joined.drop(tags), diffs)
+        return Bag.weighed(without(joined, tags), diffs)
 
 
 def _tagged(bag: Bag, name: str) -> pl.DataFrame:
@@ -289,7 +296,7 @@ class Groups:
             if self.keys:
                 result = ordered.group_by("#").agg(expr).sort("#").drop("#")
             else:
-                result = ordered.drop("#").select(expr)
+                result = without(ordered, ["#"]).select(expr)
             columns.append(result.cast(pl.Int64) if _is_count(expr, rows.schema) else result)
         return Bag.of(pl.concat(columns, how="horizontal"))
 

@@ -163,7 +163,7 @@ def any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
     if isinstance(dtype, pl.Array):
         return any_leaf(column.arr.to_list(), holds)
     if isinstance(dtype, pl.List):
-        return any_leaf(column.explode(), holds)
+        return any_leaf(column.explode(empty_as_null=False), holds)
     return holds(column)
 
 
@@ -184,7 +184,7 @@ def _lists(column: pl.Series) -> pl.Series:
     filled = np.flatnonzero(lengths)
     if not len(filled):
         return pl.Series(["[]"]).new_from_index(0, len(column))
-    values = json_values(column.gather(filled).explode())
+    values = json_values(column.gather(filled).explode(empty_as_null=False))
     lists = pl.DataFrame({"list": np.repeat(np.arange(len(filled)), lengths[filled]), "text": values})
     joined = lists.group_by("list", maintain_order=True).agg(pl.col("text").str.join(",")).get_column("text")
     place = np.full(len(column), len(filled))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from .key_hash import hashed
+from .polars_versions import arg_sort
 from .value_words import NULL_WORD, SPREAD, one_of_each
 from .value_words import Index as Index
 from .value_words import Ints as Ints
@@ -179,8 +180,7 @@ def sorted_by(
         words = [_order_words(column, flag) for column, flag in zip(columns, flags[0], strict=True)]
         return np.lexsort(words[::-1])
     frame = pl.DataFrame([pl.Series(str(number), column) for number, column in enumerate(columns)])
-    order = frame.select(pl.arg_sort_by(frame.columns, descending=list(flags[0]), nulls_last=list(flags[1])))
-    return order.to_series().to_numpy().astype(np.intp)
+    return arg_sort(frame, *flags).to_numpy().astype(np.intp)
 
 
 def _has_order_words(column: pl.Series | Words) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from .json_texts import as_text
+from .polars_versions import is_map
 
 
 class LossyValueError(ValueError):
@@ -53,7 +54,7 @@ def may_hold(dtype: pl.DataType, found: pl.DataType) -> bool:
         return _same_fields(found, dtype) and all(
             may_hold(_field(dtype, each.name), as_type(each.dtype)) for each in found.fields
         )
-    if isinstance(found, pl.Map) and isinstance(dtype, pl.Map):
+    if is_map(found) and is_map(dtype):
         pairs = ((dtype.key, found.key), (dtype.value, found.value))
         return all(may_hold(as_type(to), as_type(of)) for to, of in pairs)
     if any(isinstance(each, pl.Decimal) for each in (dtype, found)) and (
@@ -105,7 +106,7 @@ def _agree(column: pl.Series, converted: pl.Series) -> bool:
         return _same_fields(found, dtype) and all(
             _agree(column.struct.field(each.name), converted.struct.field(each.name)) for each in found.fields
         )
-    if isinstance(found, pl.Map) and isinstance(dtype, pl.Map):
+    if is_map(found) and is_map(dtype):
         return _agree(column.map.entries(), converted.map.entries())
     return may_hold(dtype, found) and (_shows_by_null(found, dtype) or _comes_back(column, converted))
 
@@ -115,7 +116,8 @@ def _agree_inside(column: pl.Series, converted: pl.Series) -> bool:
     if not ours.list.len().equals(theirs.list.len()):
         return False
     filled = ours.list.len() > 0
-    return _agree(ours.filter(filled).explode(), theirs.filter(filled).explode())
+    ours, theirs = (each.filter(filled).explode(empty_as_null=False) for each in (ours, theirs))
+    return _agree(ours, theirs)
 
 
 def _as_lists(column: pl.Series) -> pl.Series:

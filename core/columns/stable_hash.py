@@ -47,7 +47,7 @@ def _column_words(column: pl.Series) -> Words:
 
 def _list_words(column: pl.Series) -> Words:
     counts = column.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-    items = column.filter(pl.Series(counts > 0)).explode()
+    items = column.filter(pl.Series(counts > 0)).explode(empty_as_null=False)
     return _sequence_words(_column_words(items), counts)
 
 

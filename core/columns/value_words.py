@@ -216,7 +216,11 @@ def _items(column: pl.Series) -> tuple[pl.Series, Ints, Ints]:
         lists = column.to_arrow(compat_level=NEWEST)
     except (pa.ArrowException, pl.exceptions.PolarsError):  # Arrow has no such items: two queries.
         counts = column.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-        return column.filter(pl.Series(counts > 0)).explode(), np.cumsum(counts) - counts, counts
+        return (
+            column.filter(pl.Series(counts > 0)).explode(empty_as_null=False),
+            np.cumsum(counts) - counts,
+            counts,
+        )
     offsets = np.frombuffer(lists.buffers()[1], np.int64)[lists.offset : lists.offset + len(lists) + 1]
     first, end = int(offsets[0]), int(offsets[-1])
     return pl.Series(lists.values.slice(first, end - first)), offsets[:-1] - first, np.diff(offsets)

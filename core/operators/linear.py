@@ -9,6 +9,7 @@ import polars as pl
 
 from ..columns.kernels import stack, with_plain_zeros
 from ..columns.ownership import owned
+from ..columns.polars_versions import without
 from ..columns.row_values import twice, written_out
 from ..data.clock import Now
 from ..data.delta import Delta
@@ -80,7 +81,7 @@ class MapBatches(Operator):
         if not len(delta):
             return self._nothing
         parts = [
-            self._mapped(delta.frame.filter(pl.col(DIFF) == diff).drop(DIFF), diff).frame
+            self._mapped(without(delta.frame.filter(pl.col(DIFF) == diff), [DIFF]), diff).frame
             for diff in np.unique(delta.diffs).tolist()
         ]
         return Delta(stack(parts))

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.columns.polars_versions import MAP, is_map
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import EPOCH
 from evercurrent.views.connectors.arrow_tables import as_table
@@ -119,7 +120,7 @@ def spark_type(where: str, column: str, dtype: pl.DataType) -> DataType:
         return spark.DecimalType(dtype.precision, dtype.scale)
     if isinstance(dtype, pl.List) or (isinstance(dtype, pl.Array) and len(dtype.shape) == 1):
         return spark.ArrayType(spark_type(where, f"{column}[]", _inner(dtype)))
-    if isinstance(dtype, pl.Map):
+    if is_map(dtype):
         return spark.MapType(
             spark_type(where, f"{column}.key", _plain(dtype.key)),
             spark_type(where, f"{column}.value", _plain(dtype.value)),
@@ -187,7 +188,7 @@ def arrow_type(dtype: pl.DataType) -> pa.DataType:
         return pa.decimal128(dtype.precision, dtype.scale)
     if isinstance(dtype, pl.List | pl.Array):
         return pa.list_(pa.field("element", arrow_type(_inner(dtype))))
-    if isinstance(dtype, pl.Map):
+    if is_map(dtype):
         return pa.map_(arrow_type(_plain(dtype.key)), arrow_type(_plain(dtype.value)))
     if isinstance(dtype, pl.Struct):
         return pa.struct([(field.name, arrow_type(_plain(field.dtype))) for field in dtype.fields])
@@ -260,7 +261,7 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
         return pl.Decimal(20, 0)
     if isinstance(dtype, pl.List | pl.Array):
         return pl.List(_widened(_inner(dtype)))
-    if isinstance(dtype, pl.Map):
+    if is_map(dtype):
         return pl.Map(_widened(_plain(dtype.key)), _widened(_plain(dtype.value)))
     if isinstance(dtype, pl.Struct):
         return pl.Struct([pl.Field(field.name, _widened(_plain(field.dtype))) for field in dtype.fields])
@@ -306,7 +307,7 @@ def polars_type(where: str, column: str, dtype: DataType) -> pl.DataType:
         return pl.Duration("us")
     if isinstance(dtype, spark.ArrayType):
         return pl.List(polars_type(where, f"{column}[]", dtype.elementType))
-    if isinstance(dtype, spark.MapType):
+    if isinstance(dtype, spark.MapType) and MAP is not None:
         return pl.Map(
             polars_type(where, f"{column}.key", dtype.keyType),
             polars_type(where, f"{column}.value", dtype.valueType),
@@ -336,6 +337,8 @@ def _spark_way_out(dtype: DataType) -> str:
     kind = dtype.typeName()
     if kind == "variant":
         return "use F.variant_get(...) or F.to_json(...)"
+    if kind == "map":
+        return f"which are in polars since 2.0, and this is {pl.__version__}; use F.map_entries(...)"
     if "interval" in kind:
         return "cast it to a number of months"
     return "cast it to a string or drop it"

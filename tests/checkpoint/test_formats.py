@@ -119,6 +119,7 @@ def test_another_hash_of_known_values_is_refused_before_a_state_is_read() -> Non
         _ = Pieces(store).key_hash
 
 
+@only_as_then
 def test_deltas_of_format_1_are_read_whatever_polars_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +139,7 @@ def test_deltas_of_format_1_are_read_whatever_polars_there_is(
         pieces.read(record.pieces[0])
 
 
+@only_as_then
 def test_a_piece_with_other_keys_is_no_piece_of_a_checkpoint(tmp_path: Path) -> None:
     """As where files of two checkpoints were put into one folder."""
     stores = LocalStore(tmp_path / "1"), LocalStore(tmp_path / "2")

@@ -99,7 +99,8 @@ def in_parts(operator: GroupBy, frame: pl.DataFrame, owners: list[int]) -> Delta
             combined = operator.combine(Delta(mine))
             assert combined is not None
             assert combined.frame.columns[-1] == DIFF
-            assert combined.frame.select(operator._spec.keys.names()).is_duplicated().sum() == 0
+            keys = combined.frame.select(operator._spec.keys.names())
+            assert keys.width == 0 or keys.is_duplicated().sum() == 0  # Of no columns polars knows since 2.0.
             assert combined.frame.height <= mine.height
             parts.append(combined.frame)
     return Delta(pl.concat(parts, how="diagonal") if parts else frame)

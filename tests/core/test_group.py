@@ -8,6 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
+from evercurrent.core.columns.polars_versions import VERSION
 from harness import Step, check_steps, minus, plus
 from oracle import counted
 
@@ -379,6 +380,9 @@ def test_sums_and_means_have_the_types_that_polars_gives_them(dtype: pl.DataType
     view = engine.view("v", engine.source("a", rows.schema).group_by("k").agg(*aggs))
     engine.push("a", rows)
     expected = rows.group_by("k").agg(*aggs)
+    if dtype.is_decimal():  # polars 1.40 says so of the plan and keeps the digits of the column in the rows.
+        assert expected.schema["s"] == (pl.Decimal(10, 2) if VERSION < (1, 41) else pl.Decimal(38, 2))
+        expected = expected.cast({"s": pl.Decimal(38, 2)})
     assert view.schema == counted(expected.schema, ["s"] if dtype == pl.Boolean else [])
     expected = expected.cast(view.schema)
     # polars does not round a mean of decimals to the nearest.

@@ -2,6 +2,7 @@
 
     python tests/versions/run_sets.py [--only NAME ...] [--tests all|part|little] [-- ARGUMENTS OF PYTEST]
 
+At the end checkpoints that one polars began are opened and gone on with under another: ``carried_over.py``.
 A Python that a set wants and nobody has is fetched by uv where that can be; else the set is named as one that was not run.
 """
 
@@ -16,6 +17,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -143,6 +145,27 @@ def run(versions: VersionSet, tests: str, arguments: list[str]) -> int:
     return subprocess.run(command, cwd=ROOT, env=with_pythons_of_pyenv()).returncode
 
 
+def carried_over(chosen: list[VersionSet]) -> list[str]:
+    """Have each polars go on from what its neighbour has begun, the lowest from the newest too, and the other way round."""
+    by_polars = list({each.libraries["polars"]: each for each in chosen}.values())
+    pairs = [
+        pair for pair in zip(by_polars, by_polars[1:] + by_polars[:1], strict=True) if pair[0] != pair[1]
+    ]
+    lines = []
+    for one, other in dict.fromkeys([*pairs, *((other, one) for one, other in pairs)]):
+        with TemporaryDirectory() as folder:
+            codes = [half(each, name, folder) for each, name in ((one, "begin"), (other, "go-on"))]
+        of = f"polars {one.libraries['polars']} goes on with {other.libraries['polars']}"
+        lines.append(f"{of}: {'failed' if any(codes) else 'passed'}")
+    return lines
+
+
+def half(versions: VersionSet, name: str, folder: str) -> int:
+    """Begin checkpoints, or go on with them, in the environment of a set."""
+    command = [str(versions.interpreter), "tests/versions/carried_over.py", name, folder]
+    return subprocess.run(command, cwd=ROOT, env=with_pythons_of_pyenv()).returncode
+
+
 def strict_pyright(versions: VersionSet) -> int:
     """Have pyright check what a user writes, against the libraries of a set; it is no part of the environment itself."""
     checked = ["--pythonpath", versions.interpreter, "tests/typed/users_program.py"]
@@ -159,7 +182,7 @@ def main() -> None:
     parser.add_argument("--tests", choices=TESTS, help="instead of what the row says")
     parser.add_argument("arguments", nargs="*", help="of pytest, behind --")
     given = parser.parse_args()
-    lines, failed = [], False
+    lines, ready, failed = [], [], False
     for name in given.only:
         versions, begun = known[name], monotonic()
         tests = given.tests or versions.tests
@@ -169,11 +192,14 @@ def main() -> None:
         if lacking := made(versions):
             lines.append(f"{name}: not run, {lacking}")
             continue
+        ready.append(versions)
         code = run(versions, tests, given.arguments)
         if name == list(known)[-1]:
             code |= strict_pyright(versions)
         failed |= code != 0
         lines.append(f"{name}: {'failed' if code else 'passed'} ({tests}, {monotonic() - begun:.0f} s)")
+    lines += (moves := carried_over(ready))
+    failed |= any(line.endswith("failed") for line in moves)
     print("", *lines, sep="\n")
     sys.exit(failed)
 

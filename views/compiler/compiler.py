@@ -140,7 +140,12 @@ class Compiler(Builder):
             case Explode(columns=names):
                 passes = frozenset(node.schema) - frozenset(names)
                 return self._linear(
-                    where, node, inputs, lambda frame: _plain(frame.explode(names)), False, passes
+                    where,
+                    node,
+                    inputs,
+                    lambda frame: _plain(frame.explode(names, empty_as_null=False)),
+                    False,
+                    passes,
                 )
             case Unnest(columns=names):
                 passes = frozenset(node.schema) & frozenset(self.schema_of(inputs[0]))

@@ -16,7 +16,11 @@ def change_rows(frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     The k-th deletion and the k-th insertion of a key are one update, pre-image first.
     """
     names = [name for name in frame.columns if name != DIFF]
-    rows = frame.select(pl.all().repeat_by(pl.col(DIFF).abs()).explode()) if frame.height else frame
+    rows = (
+        frame.select(pl.all().repeat_by(pl.col(DIFF).abs()).explode(empty_as_null=False))
+        if frame.height
+        else frame
+    )
     rows = rows.with_columns(pl.col(DIFF).sign().alias("__sign")).with_row_index("__row")
     if not keys:
         change = pl.when(pl.col("__sign") > 0).then(pl.lit("insert")).otherwise(pl.lit("delete"))

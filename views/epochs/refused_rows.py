@@ -105,7 +105,7 @@ def _by_window(of: _Alike, frame: pl.DataFrame, each_window: bool) -> tuple[_Ali
     if MISSED not in frame.columns or not (each_window or of.entries[0].elsewhere):
         return of, frame
     counts = frame.get_column(MISSED).list.len().to_numpy()
-    rows = frame.explode(MISSED)
+    rows = frame.explode(MISSED, empty_as_null=False)
     bounds = rows.get_column(MISSED).struct.unnest().get_columns()
     return _Alike(of.entries, np.repeat(of.places, counts), np.repeat(of.at, counts)), rows.with_columns(
         bounds

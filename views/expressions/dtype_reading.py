@@ -7,13 +7,16 @@ from typing import Any
 
 import polars as pl
 
-NAMES = (
+from evercurrent.core.columns.polars_versions import MAP
+
+NAMES: tuple[type[pl.DataType], ...] = (
     pl.Array, pl.Binary, pl.Boolean, pl.Categorical, pl.Date, pl.Datetime, pl.Decimal, pl.Duration, pl.Enum,
-    pl.Float16, pl.Float32, pl.Float64, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.List, pl.Map, pl.Null,
+    pl.Float16, pl.Float32, pl.Float64, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.List, pl.Null,
     pl.String, pl.Struct, pl.Time, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128,
+    *([] if MAP is None else [MAP]),
 )  # fmt: skip
 
-_TYPES = {dtype.__name__: dtype for dtype in NAMES}
+_TYPES: dict[str, Any] = {dtype.__name__: dtype for dtype in NAMES}
 
 
 def dtype_of_text(text: str) -> pl.DataType:

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.columns.polars_versions import forgets_elements
 from evercurrent.core.data.errors import PlanError, first_line
 
 from .polars_tree import form_of
@@ -73,7 +74,8 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
     """
     empty = schema.to_frame()
     try:
-        return _made(ask(empty))
+        found = _made(ask(empty))
+        return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found
     except pl.exceptions.DuplicateError:
         raise PlanError(
             f"{about}: it makes columns of one name; tell them apart with .name.suffix(...) or write them singly"

@@ -16,12 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-import polars as pl
+from evercurrent.core.columns.polars_versions import VERSION
 
 from .polars_functions import FUNCTIONS
-
-VERSION = tuple(int(part) for part in pl.__version__.split(".")[:2])
-"""The polars that is installed."""
 
 AGGREGATES = """
 AggGroups     agg_groups

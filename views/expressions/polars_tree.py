@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from evercurrent.core.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import PlanError
 
 from .message_pack import packed, unpacked
-from .polars_forms import VERSION
 from .polars_reader import node_of
 from .polars_values import LostNumberError, UnknownFormError, dumped
 from .polars_writer import body_of

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from evercurrent.core.columns.polars_versions import VERSION
+
 from .polars_forms import (
     LISTS_WRITTEN,
     OPERATORS_WRITTEN,
     SQL_WRITTEN,
     STRUCTS_WRITTEN,
-    VERSION,
     Form,
     forms_by_our_names,
 )

@@ -6,6 +6,8 @@ Of each function it is known by its name (``functions``); what depends on its op
 
 import polars as pl
 
+from evercurrent.core.columns.polars_versions import UNSTEADY, VERSION, steady_since
+
 from .functions import ONE_VALUE, ROW_BY_ROW
 from .known_schemas import resolved
 from .polars_tree import write
@@ -76,6 +78,12 @@ _NESTED_ANGLE: Obstacle = (
     "an angle is that of two numbers, and of anything else polars ends the process",
     "take the fields or elements",
 )
+
+
+def _of_its_company(sound: tuple[int, ...]) -> Obstacle:
+    since = ".".join(map(str, sound))
+    reason = f"of such values polars {pl.__version__} gives one that depends on the rows beside, as polars does no more since {since}"
+    return reason, f"use polars {since} or newer, or write it with pl.when(...)"
 
 
 def _use(call: str) -> Obstacle:
@@ -162,6 +170,11 @@ def _obstacle_of(node: Call, schema: pl.Schema) -> Obstacle | None:
         return _INSTANTS
     if name == "arctan2" and any(_type_of(each, schema).is_nested() for each in node.inputs):
         return _NESTED_ANGLE
+    if (
+        name in UNSTEADY
+        and (since := steady_since(name, [_type_of(each, schema) for each in node.inputs])) > VERSION
+    ):
+        return _of_its_company(since)
     if name == "str.strptime" and node.option("options")["format"] is None:
         return _GUESSED
     if name == "fill_null_by" and node.option("strategy") in ("one", "zero"):

@@ -162,9 +162,8 @@ def _content(values: pl.Series) -> Iterator[Option]:
         case pl.List() | pl.Array():
             lists = values.arr.to_list() if isinstance(values.dtype, pl.Array) else values
             yield lists.list.len().fill_null(0).cast(pl.Int64).to_numpy().astype("<i8").tobytes()
-            yield series_parts(
-                lists.drop_nulls().filter(lists.drop_nulls().list.len() > 0).explode().rename("")
-            )
+            filled = lists.drop_nulls().filter(lists.drop_nulls().list.len() > 0)
+            yield series_parts(filled.explode(empty_as_null=False).rename(""))
         case pl.Categorical() | pl.Enum():
             yield from _content(values.cast(pl.String))
         case pl.String() | pl.Binary():

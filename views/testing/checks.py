@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.columns.polars_versions import without
 from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF, listed
@@ -48,10 +49,7 @@ def assert_split_and_order_do_not_matter(
         for batch in batches:
             batch.push(engine)
         _finish(engine, history)
-        found = {
-            name: _bag(engine.views[name].read().drop([*PANE_INFO], strict=False))
-            for name in _named(engine, views)
-        }
+        found = {name: _bag(without(engine.views[name].read(), PANE_INFO)) for name in _named(engine, views)}
         expected = expected or found
         for name, bag in found.items():
             if bag != expected[name]:

@@ -1,0 +1,102 @@
+"""What differs between the versions of polars that are allowed, in one place: everything else is written once for all.
+
+Values, types of columns, their order and the words of keys are the same with each of them. Where versions of polars are of
+more than one mind, one of two things holds:
+
+- The difference can be stated in a call that all of them take alike. Then it is stated there, always: ``explode`` gets
+  ``empty_as_null``, whose default was another before 2.0.
+- It cannot, and what to do instead is here.
+
+The forms of expressions, version by version, are in ``views/expressions/polars_forms.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TypeGuard
+
+import polars as pl
+
+VERSION = tuple(int(part) for part in pl.__version__.split(".")[:2])
+"""The polars that is installed: its major and minor version."""
+
+MAP: type[pl.DataType] | None = getattr(pl, "Map", None)
+"""The type of maps, which polars has since 2.0; before, Arrow's maps are lists of structs to it."""
+
+
+_ROW = "__row"
+
+
+def is_map(dtype: object) -> TypeGuard[pl.Map]:
+    """Return whether a type is one of maps; with a polars that has none, no type is."""
+    return MAP is not None and isinstance(dtype, MAP)
+
+
+def forgets_elements(schema: pl.Schema) -> bool:
+    """Return whether types of a frame of no rows may not be those of its plan: lists of nothing known.
+
+    Before 2.1 ``list.gather`` gives ``List(Null)`` where there is no row, whatever the elements are.
+    """
+    return VERSION < (2, 1) and any(
+        isinstance(dtype, pl.List) and pl.Series(dtype=dtype.inner).dtype == pl.Null
+        for dtype in schema.dtypes()
+    )
+
+
+def arg_sort(frame: pl.DataFrame, descending: Sequence[bool], nulls_last: Sequence[bool]) -> pl.Series:
+    """Return the positions of the rows in the order of all columns, the first one ruling.
+
+    Cost: a sort. Before 2.0 ``arg_sort_by`` panics at nested columns behind others; sorting the rows themselves does not, and
+    gives the order that ``arg_sort_by`` gives since.
+    """
+    names, flags = frame.columns, (list(descending), list(nulls_last))
+    if VERSION >= (2, 0) or not any(dtype.is_nested() for dtype in frame.dtypes):
+        order = pl.arg_sort_by(names, descending=flags[0], nulls_last=flags[1])
+        return frame.select(order).to_series()
+    rows = frame.with_row_index(_ROW)
+    ordered = rows.sort(names, descending=flags[0], nulls_last=flags[1], maintain_order=True)
+    return ordered.get_column(_ROW)
+
+
+def without(frame: pl.DataFrame, names: Container[str]) -> pl.DataFrame:
+    """Return the rows without columns of these names. Where no column is left ``drop`` loses the rows too, before 2.0."""
+    left = [name for name in frame.columns if name not in names]
+    return frame.select(left) if left else pl.DataFrame(height=frame.height)
+
+
+def _sorts_otherwise(dtype: pl.DataType) -> bool:
+    return dtype.is_float() or isinstance(dtype, pl.Categorical)
+
+
+def _is_list_of_nested(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.List | pl.Array) and pl.Series(dtype=dtype.inner).dtype.is_nested()
+
+
+def _holds_arrays(dtype: pl.DataType) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_arrays(pl.Series(dtype=field.dtype).dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List):
+        return _holds_arrays(pl.Series(dtype=dtype.inner).dtype)
+    return isinstance(dtype, pl.Array)
+
+
+_STEADY: Mapping[str, tuple[tuple[int, int], Callable[[pl.DataType], bool]]] = {
+    "max_horizontal": ((1, 44), _sorts_otherwise),
+    "min_horizontal": ((1, 44), _sorts_otherwise),
+    "list.unique": ((2, 0), _is_list_of_nested),
+    "struct.json_encode": ((2, 0), _holds_arrays),
+}
+"""Functions that gave some rows other values than alone, the first polars in which they do not, and of which types."""
+
+UNSTEADY = _STEADY.keys()
+"""These functions."""
+
+
+def steady_since(function: str, dtypes: Sequence[pl.DataType]) -> tuple[int, ...]:
+    """Return the first polars that gives each row its own value by one of ``UNSTEADY``, whatever rows stand beside it.
+
+    >>> steady_since("max_horizontal", [pl.Float64()]), steady_since("max_horizontal", [pl.Int64()])
+    ((1, 44), ())
+    """
+    since, concerned = _STEADY[function]
+    return since if any(map(concerned, dtypes)) else ()

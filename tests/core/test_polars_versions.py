@@ -1,0 +1,103 @@
+"""What differs between versions of polars: the same rows in the same order, of the same types, with each of them."""
+
+import ast
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_series_equal
+
+import evercurrent
+from evercurrent.core.columns import polars_versions
+from evercurrent.core.columns.kernels import sorted_by
+
+NESTED: dict[str, tuple[pl.DataType, list[Any]]] = {
+    "lists": (pl.List(pl.Int64), [[2], None, [], [1, None], [1], [None], [2], [1, 0]]),
+    "lists of floats": (pl.List(pl.Float64), [[0.0], [float("nan")], None, [-1.5], [], [None], [9.0], [0.0, 1.0]]),
+    "arrays": (pl.Array(pl.Int64, 2), [[2, 1], None, [1, None], [1, 1], [None, 0], [0, 0], [2, 0], [1, 1]]),
+    "structs": (pl.Struct({"p": pl.List(pl.String)}), [{"p": p} for p in (["b"], None, [], ["a"], ["ß"], [""], ["ab"], ["b"])]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_columns_are_sorted_behind_others(name: str) -> None:
+    """As rows are sorted, which all versions do alike; the order of runs in checkpoints is made of it."""
+    dtype, values = NESTED[name]
+    column = pl.Series("x", values, dtype)
+    words = np.zeros(len(column), np.uint64)
+    for descending, nulls_last in product((False, True), repeat=2):
+        order = sorted_by([words, column], [False, descending], [False, nulls_last])
+        rows = column.to_frame().with_row_index("row")
+        wanted = rows.sort("x", descending=descending, nulls_last=nulls_last, maintain_order=True)
+        assert_series_equal(column.gather(order), wanted["x"])
+        assert sorted(order.tolist()) == list(range(len(column)))
+
+
+def test_a_sum_of_decimals_has_38_digits_in_rows_as_in_the_plan() -> None:
+    engine = evercurrent.Engine()
+    source = engine.source("a", {"k": pl.Int64, "x": pl.Decimal(5, 2)})
+    totals = engine.view("totals", source.group_by("k").agg(s=pl.col("x").sum(), t=pl.col("x").sum() + 1))
+    alone = engine.view("alone", source.group_by("k").agg(pl.col("x").sort_by("x").head(2).sum()))
+    engine.push("a", pl.DataFrame({"k": [1, 1], "x": ["1.25", "998.75"]}).cast({"x": pl.Decimal(5, 2)}))
+    for view in (totals, alone):
+        assert view.read().schema == view.schema
+        assert all(dtype == pl.Decimal(38, 2) for name, dtype in view.schema.items() if name != "k")
+    assert totals.read().select("s").cast(pl.Float64).item() == 1000.0
+
+
+def test_maps_are_types_where_polars_has_them() -> None:
+    assert (polars_versions.MAP is not None) == hasattr(pl, "Map")
+    assert not polars_versions.is_map(pl.List(pl.Int64))
+    if polars_versions.MAP is not None:
+        assert polars_versions.is_map(polars_versions.MAP(pl.String, pl.Int64))
+
+
+def calls_of_explode() -> Iterator[tuple[Path, ast.Call]]:
+    assert evercurrent.__file__ is not None
+    for layer in ("core", "views", "spark_bridge"):
+        for path in (Path(evercurrent.__file__).parent / layer).resolve().rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "explode":
+                    yield path, node
+
+
+def test_every_explode_states_what_becomes_of_empty_lists() -> None:
+    """Its default was another one before polars 2.0."""
+    calls = list(calls_of_explode())
+    assert len(calls) > 5
+    for path, call in calls:
+        assert "empty_as_null" in {each.arg for each in call.keywords}, f"{path.name}:{call.lineno}"
+
+
+def test_rows_without_any_column_are_still_rows() -> None:
+    rows = pl.DataFrame({"k": [1, 2], "x": [3, 4]})
+    assert polars_versions.without(rows, ["k"]).columns == ["x"]
+    assert polars_versions.without(rows, ["k", "x", "z"]).shape == (2, 0)
+
+
+def test_what_gives_a_row_another_value_in_company_is_refused_with_the_polars_that_does_not() -> None:
+    """The maximum of 1.5 and NaN was NaN for a row alone, and either beside other rows."""
+    rows = evercurrent.Engine().source("a", {"x": pl.Float64, "y": pl.Float64, "n": pl.Int64})
+    rows.select(pl.max_horizontal("n", pl.col("n") + 1))
+    expr = pl.max_horizontal("x", "y").alias("most")
+    if polars_versions.VERSION < (1, 44):
+        with pytest.raises(
+            evercurrent.PlanError, match=r"(?s)max_horizontal.*rows beside.*since 1\.44.*use polars 1\.44"
+        ):
+            rows.select(expr)
+    else:
+        assert rows.select(expr).schema == {"most": pl.Float64()}
+
+
+def test_lists_of_no_rows_have_the_elements_of_the_plan() -> None:
+    engine = evercurrent.Engine()
+    source = engine.source("a", {"k": pl.Int64, "x": pl.List(pl.Float64)})
+    view = engine.view("cut", source.select("k", pl.col("x").list.gather([0], null_on_oob=True)))
+    assert view.schema["x"] == pl.List(pl.Float64)
+    for row in ({"k": [1], "x": [None]}, {"k": [2], "x": [[1.5, 2.5]]}):
+        engine.push("a", pl.DataFrame(row, schema=source.schema))
+    assert view.read().sort("k")["x"].to_list() == [None, [1.5]]
