@@ -231,9 +231,9 @@ def test_batches_of_an_epoch_move_their_partitions() -> None:
     [
         ({0: 5, "0": 7}, "the partitions 0 and '0', which are kept as one text"),
         ({"a": {"1": 2, 1: 2}}, "the partitions '1' and 1"),
-        ("\ud800", "a half of a character"),
-        ({"\ud800": 1}, "a half of a character"),
-        (["a", "\udfff"], "a half of a character"),
+        ("\ud800", "half of a character"),
+        ({"\ud800": 1}, "half of a character"),
+        (["a", "\udfff"], "half of a character"),
     ],
 )
 @pytest.mark.parametrize("order", [None, str], ids=["no order", "an order"])
