@@ -10,6 +10,8 @@ RUN_LOCK := requirements-run.lock
 LOCK := requirements.lock
 WORKERS ?= 2
 APP ?= retail
+# Of the run: make test-long SEED=... repeats one.
+SEED := $(shell date +%s)
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 PYTEST := $(PY) -m pytest
 # loadgroup: tests of one group (those of one Spark session) stay in one process.
@@ -34,18 +36,20 @@ run: $(RUNS) ## keep the retail views current over generated orders; APP=visits 
 test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for one process
 	@$(PYTEST) $(PARALLEL) $(ARGS)
 
-test-long: $(READY) ## the same with many more generated cases
-	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) $(ARGS)
+test-long: $(READY) ## the same with many more generated cases, others each time; SEED=... for those of an earlier run
+	@echo "to repeat this run: make test-long SEED=$(SEED)"
+	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) --hypothesis-seed=$(SEED) $(ARGS)
+	@echo "to repeat this run: make test-long SEED=$(SEED)"
 
 test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one
 	@$(PY) -m pip install --quiet uv
 	@$(PY) tests/versions/run_sets.py $(ARGS)
 
-check: $(READY) ## format, lint, types, layers, doctests
+check: $(READY) ## format, lint, types, layers
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PYTEST) -q tests/test_layers.py src
+	$(PYTEST) -q tests/test_layers.py
 
 format: $(READY) ## format the code and mend what ruff can mend
 	$(PY) -m ruff format .

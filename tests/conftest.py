@@ -1,6 +1,10 @@
-"""Two Hypothesis profiles: ``quick`` is the same in every run; ``long`` looks further, for nights. One Spark for all."""
+"""Two Hypothesis profiles: ``quick`` is the same in every run; ``long`` looks further, for nights. One Spark for all.
+
+``make test-long`` chooses a seed, another in every run, and prints it; ``make test-long SEED=...`` repeats that run.
+"""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from evercurrent.core.data.tags import refuse_untagged
 
 refuse_untagged()
 
+TESTS = Path(__file__).resolve().parent
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 settings.register_profile(
@@ -21,9 +26,32 @@ settings.register_profile(
 settings.load_profile(os.environ.get("EVERCURRENT_TEST_PROFILE", "quick"))
 
 
+WAIT_FOR_THE_DISK = ("store/", "durability/test_power_failure.py")
+"""Tests of what is on the disk when it is said to be there."""
+
+
+@pytest.fixture(autouse=True)
+def no_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What dies in tests is a process and not the machine, so nobody waits for the disk: half of what commits cost.
+
+    A file that is no longer open is refused as by the disk. Processes that a test starts wait as they always do.
+    """
+    place = request.path.relative_to(TESTS).as_posix() if request.path.is_relative_to(TESTS) else ""
+    if place.startswith(WAIT_FOR_THE_DISK):
+        return
+    for name in ("fsync", "fdatasync"):
+        if hasattr(os, name):
+            monkeypatch.setattr(os, name, is_open)
+
+
+def is_open(descriptor: int) -> None:
+    """Stand for a write to the disk."""
+    os.fstat(descriptor)
+
+
 WITHOUT_THE_SESSION = (
-    "test_buckets", "test_cases_in_buckets", "test_examples", "test_spark_connect", "test_spark_faults", "test_spark_kill",
-    "test_spark_versions",
+    "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_early_worker", "test_examples",
+    "test_spark_connect", "test_spark_faults", "test_spark_kill", "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 
@@ -45,3 +73,16 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
             return "spark" if shares else str(super()._split_scope(nodeid))
 
     return OneSpark(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line how many tests are skipped in a clone that lacks the folder beside it."""
+    reasons = [
+        str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()) if report.longrepr
+    ]
+    cases, data = (sum(name in reason for reason in reasons) for name in ("shared/cases", "shared/data"))
+    if cases or data:
+        terminalreporter.write_line(
+            f"{cases + data} tests are skipped for want of what lies beside the repository: "
+            f"{cases} of ../shared/cases, {data} of ../shared/data"
+        )

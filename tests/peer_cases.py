@@ -11,9 +11,10 @@ from evercurrent.testing import Transcript, load_transcripts
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "cases"
 
-needs_cases = pytest.mark.skipif(
-    not FOLDER.exists(), reason="the folder shared/cases is not beside the repository"
-)
+NOT_BESIDE = "the folder shared/cases is not beside the repository"
+"""Why a test is skipped in a clone of the repository alone; the end of a run has the number of such tests."""
+
+needs_cases = pytest.mark.skipif(not FOLDER.exists(), reason=NOT_BESIDE)
 
 
 def transcripts(file: str) -> list[Transcript]:

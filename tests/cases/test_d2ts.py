@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from peer_cases import NOT_BESIDE
 
 FILE = Path(__file__).resolve().parents[3] / "shared" / "cases" / "d2ts-operators" / "cases.json"
 CASES: list[dict[str, Any]] = json.loads(FILE.read_text())["cases"] if FILE.exists() else []
@@ -91,7 +92,7 @@ def expected_rows(rows: list[list[Any]], counts: bool) -> list[tuple[Any, ...]]:
     return [(*cells(key), *([value] if counts else cells(value))) for key, value in rows]
 
 
-@pytest.mark.skipif(not CASES, reason="the folder shared/cases is not beside the repository")
+@pytest.mark.skipif(not CASES, reason=NOT_BESIDE)
 def test_all_cases_are_there() -> None:
     assert len(CASES) == 26
 

@@ -205,13 +205,18 @@ def test_whatever_fails_the_log_can_be_read_and_the_next_append_is_clean(
         )
         store = FailingStore(inner, at, when, error=error, lasting=lasting)
         history, log, done = History(at), CommitLog(store, full_every=2), 0
+        failure: BaseException | None = None
         try:
             for _ in range(5):
                 log.append(history.go_on())
                 done += 1
             log.sweep(2, 0)
-        except (CheckpointError, Killed):
-            pass
+        except (CheckpointError, Killed) as raised:
+            failure = raised
+        # Nothing is refused but for what failed, and nobody survives a death.
+        assert store.has_failed or failure is None, failure
+        assert error is Killed or not isinstance(failure, Killed)
+        assert error is InjectedError or not store.has_failed or isinstance(failure, Killed)
         after = CommitLog(inner, full_every=2)
         last = after.last
         assert last in ([None] if done == 0 else []) + history.commits[max(0, done - 1) : done + 1]

@@ -66,6 +66,8 @@ def test_it_is_what_a_merge_makes(
     taken_up = merge(layout, parts)
     monkeypatch.setattr(runs, "_added_to", lambda large, small: None)
     merged = merge(layout, parts)
+    assert merged.keys.first.tolist() == sorted(merged.keys.first.tolist())
+    assert found.keys.first.tolist() == taken_up.keys.first.tolist() == merged.keys.first.tolist()
     same(found, merged)
     same(taken_up, merged)
 

@@ -86,7 +86,7 @@ def test_killed_at_random_times(
     check(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("operation", range(120) if LONG else (0, 3, 5, 13, 21, 34))
+@pytest.mark.parametrize("operation", range(120) if LONG else (0, 5, 13, 34))
 def test_killed_in_the_middle_of_an_operation(
     operation: int, tmp_path: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]]]
 ) -> None:
@@ -94,5 +94,5 @@ def test_killed_in_the_middle_of_an_operation(
     ends = [begin(tmp_path, 1, operation).wait(A_RUN) for _ in range(3)]
     assert ends[0] == -signal.SIGKILL
     assert set(ends) <= {-signal.SIGKILL, 0}
-    assert begin(tmp_path, 1, -1).wait(A_RUN) == 0
+    doomed.main(tmp_path, 1, -1)  # As a process of its own does that nobody kills.
     check(tmp_path, undisturbed)

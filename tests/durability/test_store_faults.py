@@ -45,12 +45,6 @@ SMALL = Case(
 )
 
 
-@pytest.fixture(autouse=True)
-def no_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is killed here is not the machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 WHENS: tuple[When, ...] = ("before", "after", "torn")
 
 

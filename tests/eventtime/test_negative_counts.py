@@ -24,6 +24,7 @@ from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_tak
 from evercurrent.views.dataframe.source import accepted
 from evercurrent.views.epochs.records import EpochInput
 from harness import frame_of_entries, hold_to_contract, summed
+from oracle import freeze
 from spark.twins import WAYS, TwinEngine, TwinRunning, Way
 from strategies import of_profile
 
@@ -37,7 +38,8 @@ Row = tuple[str, int, int]
 
 
 def own_windows(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.select(window_start="t", window_end=pl.col("t") + pl.duration(seconds=GAP))
+    time = pl.col("t" if "t" in rows.columns else "pane_time")
+    return rows.select(window_start=time, window_end=time + pl.duration(seconds=GAP))
 
 
 BY_ROWS = {
@@ -169,12 +171,32 @@ NEVER_BELOW: dict[str, Made] = {
 @pytest.mark.parametrize("window", BY_ROWS.values(), ids=BY_ROWS)
 @pytest.mark.parametrize("made", NEVER_BELOW.values(), ids=NEVER_BELOW)
 def test_what_is_never_below_zero_has_all_windows(window: Any, made: Made) -> None:
-    total(made(*two()).window(window))
+    engine = ec.Engine()
+    a, b = sources(engine, "a", "b")
+    rows = made(a, b)
+    view = engine.view("v", total(rows.window(window)))
+    behind = engine.view("rows", rows)
+    hold_to_contract(engine)
+    engine.push("b", plus(("x", 1, 0)))
+    engine.push("a", plus(("x", 1, 0), ("x", 2, 5), ("y", 8, 30)))
+    engine.push("a", minus(("x", 2, 5)))
+    assert all(count > 0 for count in summed(behind.deltas()).values())
+    assert bool(view.read().height) == bool(behind.read().height)
+    assert Counter(summed(view.deltas())) == Counter(map(cells, view.read().rows()))
+
+
+def cells(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(freeze, row))
 
 
 def test_late_rows_that_nobody_takes_back_have_all_windows() -> None:
-    rows = ec.Engine().source("rows", COLUMNS, event_time="t")
-    total(rows.window(ec.fixed("10s")).lateness("0s").late_rows().window(ec.sessions("10s")))
+    engine = ec.Engine()
+    rows = engine.source("rows", COLUMNS, event_time="t")
+    late = rows.window(ec.fixed("10s")).lateness("0s").late_rows()
+    view = engine.view("late", total(late.window(ec.sessions("10s"))))
+    engine.push("rows", [("x", 1, at(0))], watermark=AT + timedelta(seconds=60))
+    engine.push("rows", [("x", 2, at(5)), ("x", 3, at(8))])
+    assert view.read().select("k", "n", "v").rows() == [("x", 2, 5)]
 
 
 def test_late_rows_do_stand_less_than_zero_times() -> None:

@@ -31,6 +31,7 @@ from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_o
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.views.dataframe.windows import custom_windows
 from harness import frame_of_entries, hold_to_contract, summed
+from peer_cases import NOT_BESIDE
 
 FIGURES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "dataflow-paper" / "figures.json"
 NOW = Now(Epoch(1), datetime(2026, 1, 1, tzinfo=UTC))
@@ -279,7 +280,7 @@ def minus(*rows: Row) -> list[Entry]:
 def test_a083_tuple_windows_are_time_windows_over_a_logical_clock() -> None:
     """Fig 9: with the number of arrival as event time, windows of two rows and of two ticks give the same five sums."""
     if not FIGURES.exists():
-        pytest.skip("the shared cases are not beside this repository")
+        pytest.skip(NOT_BESIDE)
     figures = json.loads(FIGURES.read_text())
     (figure,) = [case for case in figures["cases"] if case["id"] == "paper/fig9"]
     values = [event["value"] for event in figures["events"]]

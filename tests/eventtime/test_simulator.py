@@ -14,6 +14,7 @@ from eventtime import simulated_windows as where
 from eventtime import simulator as sim
 from eventtime.simulated_windows import END_OF_TIME
 from eventtime.simulator import Pane, Pipeline, Simulator, Told
+from peer_cases import NOT_BESIDE
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "cases"
 FIGURES: dict[str, Any] = {}
@@ -192,7 +193,7 @@ def test_table_1_of_streaming_102() -> None:
     """A140, A141, A142: the second window, in three modes; the totals are 22, 43 and 22."""
     case = next((c for c in FIGURES.get("cases", []) if c["id"] == "s102/fig9"), None)
     if case is None:
-        pytest.skip("the folder shared/cases is not beside the repository")
+        pytest.skip(NOT_BESIDE)
     bounds = tuple(map(seconds, FIGURES["table1"]["window"]))
     for mode, spoken in (("discarding", [7, 7, 8]), ("accumulating", [7, 14, 22])):
         panes = panes_of({**case, "accumulation": mode})
@@ -262,7 +263,7 @@ def test_a_transcript_of_beam(case: dict[str, Any]) -> None:
 def test_an_empty_pane_is_not_spoken_unless_always() -> None:
     case = next((c for c in TRANSCRIPTS if "ruling" in c and "`always`" in c["ruling"]), None)
     if case is None:
-        pytest.skip("the folder shared/cases is not beside the repository")
+        pytest.skip(NOT_BESIDE)
     (missing,) = unlike(case)
     assert missing["window"] == [10, 20]
     assert missing["values"] == []

@@ -27,6 +27,7 @@ from evercurrent.views.dataframe.watermarks import (
     perfect,
     punctuated,
 )
+from peer_cases import NOT_BESIDE
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "apex-windowed-operator" / "cases.json"
 PARTS = {"at": pl.Datetime("us"), "p": pl.String(), "flag": pl.Boolean()}
@@ -120,7 +121,7 @@ def test_bounded_delay_is_the_highest_event_time_less_the_delay(history):
         assert feed.clock.now == (us(max(seen) - 5) if seen else START_OF_TIME)
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="the shared cases are not beside this repository")
+@pytest.mark.skipif(not CASES.exists(), reason=NOT_BESIDE)
 def test_apex_implicit_watermarks():
     (case,) = [
         case for case in json.loads(CASES.read_text())["cases"] if case["id"] == "apex/ImplicitWatermarks"

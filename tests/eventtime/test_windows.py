@@ -41,6 +41,7 @@ from evercurrent.core.eventtime.windows.kinds import (
 from evercurrent.core.eventtime.windows.row_windows import merge_overlapping
 from evercurrent.views.dataframe import windows as made
 from harness import frame_of_entries
+from peer_cases import NOT_BESIDE
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 NOW = Now(Epoch(1), datetime(2026, 1, 1, tzinfo=UTC))
@@ -55,7 +56,7 @@ def read(path: str) -> Any:
     """A file of cases; the test is skipped where the cases are not there."""
     file = CASES / path
     if not file.exists():
-        pytest.skip(f"{path}: the shared cases are not beside this repository")
+        pytest.skip(f"{path}: {NOT_BESIDE}")
     return json.loads(file.read_text())
 
 

@@ -84,9 +84,7 @@ def wrong(damage: Damage, found: Read, expected: Read, verified: list[str]) -> l
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_right_or_refused_by_name(state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda descriptor: None)  # Thousands of times.
+def test_right_or_refused_by_name(state: str, tmp_path: Path) -> None:
     kept = Kept.of(STATES[state](tmp_path))
     numbers = count()
 

@@ -70,7 +70,7 @@ RUNNING = (
 
 
 @contextlib.contextmanager
-def nothing_is_run() -> Iterator[None]:
+def nothing_is_run() -> Iterator[list[str]]:
     """Nothing loads pickles, and what runs or imports something, which Python does for itself, gets no text of the data."""
     calls: list[str] = []
 
@@ -95,7 +95,7 @@ def nothing_is_run() -> Iterator[None]:
             patched.setattr(module, name, refused(f"{module.__name__}.{name}"))
         for module, name in RUNNING:
             patched.setattr(module, name, watched(name, getattr(module, name)))
-        yield
+        yield calls
     assert calls == []
 
 
@@ -170,7 +170,7 @@ def written(folder: Path) -> Path:
     return copy
 
 
-def everything(folder: Path) -> Iterator[Callable[[], object]]:
+def everything(folder: Path) -> Iterator[Callable[[], Any]]:
     """All that can be done to a checkpoint, each for itself."""
     store = store_at(folder)
     yield lambda: verify(store)
@@ -230,9 +230,11 @@ def do_everything(folder: Path) -> None:
 
 def test_nothing_is_run_of_a_checkpoint_as_it_was_written(checkpoint: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint, tmp_path / "copy")
-    with nothing_is_run():
-        for act in everything(folder):
-            act()
+    acts = list(everything(folder))
+    with nothing_is_run() as calls:
+        results = [act() for act in acts]
+    assert calls == []
+    assert [result.exit_code for result in results[-4:]] == [0] * 4
 
 
 def test_nothing_is_run_of_a_pickle_in_the_place_of_any_file(checkpoint: Path, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 import pytest
 
 from evercurrent.core.columns.row_values import has_element_expression
@@ -56,14 +58,13 @@ def calls(dtype: pl.DataType, *, quick: bool) -> Iterator[tuple[str, pl.Expr]]:
             continue
 
 
-def accepted(rows: pl.DataFrame, expr: pl.Expr) -> bool:
-    """Whether the expression can stand in a view over these columns."""
+def accepted(rows: pl.DataFrame, expr: pl.Expr) -> Any:
+    """The columns that the expression is in a view over these columns; None if it cannot stand in one."""
     try:
         rows.clear().select(expr)
-        row_expressions("law", rows.schema, expr)
+        return row_expressions("law", rows.schema, expr)
     except (PlanError, *FAILURES):
-        return False
-    return True
+        return None
 
 
 class Asked:
@@ -88,7 +89,7 @@ class Asked:
         for name in expected.columns:
             if not alike(expected[name], polars[name]):
                 return f"{name}: {expected[name].to_list()} where polars gives {polars[name].to_list()}"
-        if minus := [name for name in expected.columns if has_minus_zero(expected[name])]:
+        if minus := minus_zeros(expected):
             return f"{minus}: a zero below zero"
         for where, frame, places in companies(self.rows, quick=QUICK):
             try:
@@ -97,7 +98,7 @@ class Asked:
                 )  # As an operator does, for what is null throughout.
             except FAILURES as error:
                 return f"{where}: fails, which no row does alone: {str(error).splitlines()[0]}"
-            if minus := [name for name in found.columns if has_minus_zero(found[name])]:
+            if minus := minus_zeros(found):
                 return f"{where}: {minus}: a zero below zero, which is equal to one above and not the same"
             if found.schema != expected.schema:
                 return f"{where}: {found.schema} for {expected.schema}"
@@ -116,6 +117,18 @@ def alike(ours: pl.Series, polars: pl.Series) -> bool:
     return bool(
         ours.is_close(polars, abs_tol=near, rel_tol=near, nans_equal=True).fill_null(True).all()
     ) and bool((ours.is_null() == polars.is_null()).all())
+
+
+def minus_zeros(frame: pl.DataFrame) -> list[str]:
+    """The columns in which a zero at any depth is below zero; plain columns all at once."""
+    schema = frame.schema
+    floats = cs.float().as_expr()
+    flags = frame.select_seq(((floats == 0) & (1 / floats < 0)).any())
+    nested = [name for name, dtype in schema.items() if dtype.is_nested() and "Float" in str(dtype)]
+    return [
+        *(name for name in flags.columns if flags[name][0]),
+        *(name for name in nested if has_minus_zero(frame[name])),
+    ]
 
 
 def has_minus_zero(values: pl.Series) -> bool:
@@ -141,11 +154,11 @@ def difference(rows: pl.DataFrame, places: list[int], found: pl.DataFrame, expec
     return "differs"
 
 
-def fails(rows: pl.DataFrame, expr: pl.Expr) -> bool:
-    """Whether polars raises, for some row, what it is to raise whatever stands beside."""
+def fails(many: pl.DataFrame, columns: Any, expr: pl.Expr) -> bool:
+    """Whether polars raises, for some of many rows, what it is to raise whatever stands beside."""
     try:
-        made = {**output_schema(rows.schema, row_expressions("law", rows.schema, expr)), "__i": pl.Int64()}
-        pl.concat([rows] * (1000 // rows.height)).select_seq(expr, pl.col("i").alias("__i")).cast(made)
+        made = {**output_schema(many.schema, columns), "__i": pl.Int64()}
+        many.select_seq(expr, pl.col("i").alias("__i")).cast(made)
     except FAILURES:
         return True
     return False
@@ -154,14 +167,15 @@ def fails(rows: pl.DataFrame, expr: pl.Expr) -> bool:
 def departures(dtype: pl.DataType, *, quick: bool) -> Iterator[str]:
     """What the law finds over a column of this type, by name of the call."""
     rows = rows_of(dtype)
+    many = pl.concat([rows] * (1000 // rows.height))
     known = [
-        (name, expr)
+        (name, expr, columns)
         for name, expr in calls(dtype, quick=quick)
-        if not (name == "cast" and "Struct" in str(dtype)) and accepted(rows, expr)
+        if not (name == "cast" and "Struct" in str(dtype)) and (columns := accepted(rows, expr)) is not None
     ]  # A struct that is cast to a number is one to polars' types, and a struct of numbers to its rows.
     together: dict[bool, list[tuple[str, pl.Expr]]] = {False: [], True: []}
-    for name, expr in known:
-        if fails(rows, expr):
+    for name, expr, columns in known:
+        if fails(many, columns, expr):
             if quick:
                 continue  # What fails is loud: the long profile looks at what is left of it.
             yield from ((f"{name}: {where}") for where in [failing_alike(rows, expr)] if where)

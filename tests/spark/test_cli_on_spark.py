@@ -66,7 +66,7 @@ def test_retail(spark: Any, tmp_path: Path) -> None:
     assert_same(tmp_path, "tiers", "retail", "--input", f"orders={orders}", "--batch-rows", 600)
 
 
-@pytest.mark.skipif(not LOG.is_file(), reason="the access log is not here")
+@pytest.mark.skipif(not LOG.is_file(), reason="the access log is not here: ../shared/data")
 def test_visits(spark: Any, tmp_path: Path) -> None:
     """A163: sessions over requests that arrive late at recorded processing times, to the end of time."""
     log = tmp_path / "access.log"

@@ -196,8 +196,10 @@ sys.modules |= dict.fromkeys(["pyspark", "py4j", "deltalake", "fsspec", "pandas"
 import evercurrent.spark_bridge
 from evercurrent.spark_bridge import inputs, java, requirements, session, spark_types
 from evercurrent.spark_bridge.examples import delta_lake, relational
+print([name for name in sys.modules if name.split(".")[0] in ("pyspark", "py4j") and sys.modules[name]])
 """
-    subprocess.run([sys.executable, "-c", hidden], check=True)
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_a_session_that_runs_is_taken(spark):

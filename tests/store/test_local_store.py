@@ -143,11 +143,15 @@ def test_a_small_put_costs_two_syncs_and_little_else(tmp_path):
         return sorted(took)[20]
 
     store.put("pieces/first", [data])
-    for turn in range(5):
+    took = []
+    for turn in range(5):  # On a busy machine one of them is enough.
         own = median(lambda i: store.put(f"pieces/{i}", [data]), turn * 100)
-        if own < 3 * median(bare, turn * 100) + 0.0005:
-            return
-    pytest.fail(f"a put of 4 kB takes {own * 1e6:.0f} µs")
+        took.append((own, median(bare, turn * 100)))
+        if own < 3 * took[-1][1] + 0.0005:
+            break
+    assert any(own < 3 * alone + 0.0005 for own, alone in took), (
+        f"seconds of a put of 4 kB, of its syncs: {took}"
+    )
 
 
 # Crashes

@@ -91,20 +91,21 @@ def test_one_of_many_wins(store):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # So that threads meet where Python alone would keep them apart.
     try:
-        _race_for_names(store)
+        winners = [_race_for_a_name(store, f"commits/{turn:012}.json") for turn in range(5)]
     finally:
         sys.setswitchinterval(interval)
+    assert [len(each) for each in winners] == [1] * 5
+    assert names(store) == [f"commits/{turn:012}.json" for turn in range(5)]
 
 
-def _race_for_names(store):
-    for turn in range(5):
-        name = f"commits/{turn:012}.json"
-        results = race(8, lambda i, name=name: store.put(name, [bytes([i]) * 5000]))
-        winners = [i for i, result in enumerate(results) if result is None]
-        assert len(winners) == 1, results
-        assert all(isinstance(result, NameTakenError) for result in results if result is not None), results
-        assert content(store, name) == bytes(winners) * 5000
-    assert len(names(store)) == 5
+def _race_for_a_name(store, name):
+    """Who of eight threads has it; the others are told, and what lies there is the winner's."""
+    results = race(8, lambda i: store.put(name, [bytes([i]) * 5000]))
+    winners = [i for i, result in enumerate(results) if result is None]
+    assert len(winners) == 1, results
+    assert all(isinstance(result, NameTakenError) for result in results if result is not None), results
+    assert content(store, name) == bytes(winners) * 5000
+    return winners
 
 
 def test_threads_put_and_read(store):

@@ -86,13 +86,15 @@ def interrupted_at(line: int, action: Callable[[], object]) -> bool:
 
     before = sys.gettrace()
     sys.settrace(lambda frame, event, argument: local if ours(frame) else None)
+    interrupted = False
     try:
         action()
     except KeyboardInterrupt:
-        pass
+        interrupted = True
     finally:
         sys.settrace(before)
-    return seen >= line
+    assert interrupted == (seen >= line), f"line {line} of {seen}: the interrupt was lost, or came of itself"
+    return interrupted
 
 
 def lines_of_a_push(folder: Path | None) -> int:

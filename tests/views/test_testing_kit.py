@@ -154,6 +154,7 @@ def test_a_dialogue_about_windows() -> None:
         )
         play.expect_contents("pages", [{"ip": "a", "pages": 2}])
         play.end().advance("1h").expect_nothing("pages")
+        assert play.engine.views["pages"].read()["pages"].to_list() == [2]
 
 
 def test_what_was_not_expected_is_said() -> None:
@@ -558,7 +559,7 @@ def pushed(make: Callable[[], ec.Engine], history: testing.History) -> ec.Engine
     return engine
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(testing.histories(everything))
 def test_views_of_every_kind_pass_the_checks(history: testing.History) -> None:
     testing.assert_split_and_order_do_not_matter(everything, history)
@@ -607,7 +608,9 @@ def test_types_without_values_of_their_own_need_cells() -> None:
     engine.source("s", {"x": pl.Array(pl.Int64, 2)})
     with pytest.raises(ec.InputError, match=r"column 'x' is Array.*give cells="):
         testing.histories(engine)
-    testing.histories(engine, cells={"x": st.just([1, 2])})
+    given_cells = testing.histories(engine, cells={"x": st.just([1, 2])})
+    history = find(given_cells, lambda history: any(batch.rows for batch in history), settings=LOOK)
+    assert {tuple(x) for batch in history for frame in batch.rows.values() for x in frame["x"]} <= {(1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -624,12 +627,16 @@ def test_values_of_every_type_are_rows(dtype: Any) -> None:
         engine.view("v", engine.source("s", {"x": dtype}, kind="diffs").unique())
         return engine
 
+    seen: set[pl.DataType] = set()
+
     @settings(max_examples=10)
     @given(testing.histories(make))
     def law(history: testing.History) -> None:
         testing.assert_split_and_order_do_not_matter(make, history)
+        seen.update(frame.schema["x"] for batch in history for frame in batch.rows.values() if frame.height)
 
     law()
+    assert seen == {dtype if isinstance(dtype, pl.DataType) else dtype()}
 
 
 def test_panes_that_depend_on_when_they_are_spoken_are_found() -> None:

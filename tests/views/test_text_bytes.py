@@ -49,6 +49,10 @@ def test_all_other_text_passes() -> None:
     )
     require_utf8("source 's'", frame)
     require_utf8("source 's'", frame.clear())
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", dict(frame.schema)))
+    engine.push("s", frame)
+    assert sorted(view.read()["x"].drop_nulls()) == sorted(texts.drop_nulls())
 
 
 def test_what_stands_behind_a_null_does_not_matter() -> None:
