@@ -8,7 +8,7 @@ from ..columns.grouping import consolidated_rows
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.partitioning import Route
 from ..state.protocol import State
 

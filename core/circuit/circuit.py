@@ -14,7 +14,7 @@ from ..data.delta import Delta
 from ..eventtime.watermarks.holds import HeldWatermark
 from ..eventtime.watermarks.source_clock import SourceClock
 from ..state.ledger import Ledger
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.protocol import State
 from .placement import ANYWHERE, Placement
 

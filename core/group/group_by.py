@@ -27,7 +27,7 @@ from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
 from ..data.schema import DIFF, listed
 from ..data.tags import tagged
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.purge import Expiry, payload_of, sums_gone
 from ..state.run import Layout, Run, empty_run, run_of_groups

@@ -12,7 +12,7 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import Expiry, entries_gone
 from ..state.run import Layout, empty_run, make_run, run_of_rows

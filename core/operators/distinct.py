@@ -13,7 +13,7 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups
 from ..state.spine import Spine

@@ -16,7 +16,7 @@ from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..data.tags import tagged
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.run import Run
 from ..state.spine import Spine
 

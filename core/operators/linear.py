@@ -16,7 +16,7 @@ from ..data.delta import Delta
 from ..data.errors import InputError, first_line
 from ..data.schema import DIFF
 from ..data.tags import tagged
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 

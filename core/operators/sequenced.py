@@ -14,7 +14,7 @@ from ..data.delta import Delta
 from ..data.schema import DIFF, Order, with_diff
 from ..data.tags import tagged
 from ..state.lookup import first_rows
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.protocol import State
 from ..state.run import Layout, Run, make_run, run_of_groups, run_of_rows

@@ -18,7 +18,7 @@ from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
 from ..state.lookup import first_rows
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups, run_of_rows
 from ..state.spine import Spine

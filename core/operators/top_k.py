@@ -11,7 +11,7 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.tags import tagged
 from ..state.lookup import first_rows_change
-from ..state.operator import Operator
+from ..state.operator_contract import Operator
 from ..state.spine import Spine
 
 

@@ -15,7 +15,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
 from evercurrent.core.state.ledger import Ledger
-from evercurrent.core.state.operator import Operator
+from evercurrent.core.state.operator_contract import Operator
 from evercurrent.views.dataframe.watermarks import (
     BY_HAND,
     ascending,

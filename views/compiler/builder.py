@@ -43,7 +43,7 @@ from evercurrent.core.operators.distinct import Distinct as DistinctRows
 from evercurrent.core.operators.linear import FrameFunction, Linear
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.ledger import Ledger
-from evercurrent.core.state.operator import Operator
+from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.purge import Expiry

@@ -16,7 +16,7 @@ from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
-from evercurrent.core.state.operator import Operator
+from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run, make_run
 from evercurrent.core.state.snapshot import NOTHING, Saved

@@ -12,7 +12,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.lookup import Found, all_rows
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
 from ...state.purge import entries_gone

@@ -12,7 +12,7 @@ from ...data.clock import Clock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
 from ...state.negative_counts import NeverBelowZero
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 from ...state.partitioning import Route
 from ...state.protocol import State
 from ...state.run import Run, empty_run

@@ -18,7 +18,7 @@ from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
 from ...state.merge_policy import to_merge
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 from ...state.partitioning import ONE, Route
 from ...state.run import Layout, run_of_groups
 from ...state.snapshot import INSTANT, PAYLOAD, SPENT, Saved

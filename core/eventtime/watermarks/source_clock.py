@@ -16,7 +16,7 @@ from ...data.errors import InputError
 from ...data.instants import can_hold, column_of_instants, instants_in, resolution, shown, spelled
 from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 from ...state.partitioning import ONE, Route
 from ...state.snapshot import Saved
 from .kinds import Arrived, IngressTime, Perfect, Watermark

@@ -21,7 +21,7 @@ from ...data.errors import InputError, first_line
 from ...data.instants import instants_in, shown
 from ...data.schema import DIFF, listed
 from ...data.tags import tagged
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 """The columns that hold the window of a row."""

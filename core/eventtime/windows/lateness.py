@@ -18,7 +18,7 @@ from ...data.instants import instants_in, shown
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.ledger import MISSED, Ledger, Refused
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 
 LastEnd = Callable[[Ints], Ints]
 """Where the last window of a row ends, given its instant: of rows that may stand in several."""

@@ -17,7 +17,7 @@ from ...data.schema import Order
 from ...data.tags import tagged
 from ...state.lookup import Found, all_rows_change, first_rows_change
 from ...state.negative_counts import NeverBelowZero, counts_of_taken_back
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 from ...state.run import Layout
 from ...state.spine import Spine
 from .kinds import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows, bounds_by_function

@@ -13,7 +13,7 @@ from ...columns.kernels import Index, Ints, Keys, Mask, physical
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
-from ...state.operator import Operator
+from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
 from ...state.run import Layout, run_of_groups
