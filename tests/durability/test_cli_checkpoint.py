@@ -132,6 +132,14 @@ counts = engine.view("counts", words.group_by("word").agg(n=pl.len()))
 '''
 
 
+IN_ORDER = """
+
+def arrivals(batches, batch_rows):
+    everything = pl.concat(frame for _, frame in batches).sort("word")
+    return ((("words", frame)) for frame in everything.iter_slices(batch_rows))
+"""
+
+
 def put(path: Path, words: str) -> None:
     """Write a file of one-letter words; into those that are there, behind them."""
     path.parent.mkdir(exist_ok=True)
@@ -141,9 +149,9 @@ def put(path: Path, words: str) -> None:
         file.writelines(f"{word}\n" for word in words)
 
 
-def tally(folder: Path, *inputs: Path) -> tuple[Result, dict[str, int]]:
+def tally(folder: Path, *inputs: Path, text: str = TALLY) -> tuple[Result, dict[str, int]]:
     """A run over inputs, and what the view holds after it."""
-    (folder / "tally.py").write_text(TALLY)
+    (folder / "tally.py").write_text(text)
     given = [word for path in inputs for word in ("--input", f"words={path}")]
     kept = ["--checkpoint", str(folder / "kept"), "--output", str(folder / "out"), "--batch-rows", "2"]
     result = CliRunner().invoke(app, ["run", str(folder / "tally.py"), *given, *kept])
@@ -205,6 +213,21 @@ def test_files_that_cannot_be_told_apart_are_refused_by_name(tmp_path: Path) -> 
     assert result.exit_code == 1
     assert "a.csv: has 2 rows, and 3 were taken of it before" in result.output.replace("\n", " ")
     assert "to a file with a new name" in result.output.replace("\n", " ")
+
+
+def test_with_other_files_an_order_of_arrival_is_another_one_and_no_row_is_skipped_for_that(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path / "in" / "a.csv", "mmm")
+    put(tmp_path / "in" / "b.csv", "z")
+    for _ in range(2):
+        result, counts = tally(tmp_path, tmp_path / "in", text=TALLY + IN_ORDER)
+        assert result.exit_code == 0, result.output
+        assert counts == {"m": 3, "z": 1}
+    put(tmp_path / "in" / "c.csv", "aa")
+    result, _ = tally(tmp_path, tmp_path / "in", text=TALLY + IN_ORDER)
+    assert result.exit_code == 1
+    assert "taken rows of other files than these (3 now)" in " ".join(result.output.split())
 
 
 def test_a_folder_in_the_place_of_one_file_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +32,8 @@ class Chunk:
     """The file that they are consecutive rows of; None where they are not of one file."""
     is_only_file: bool = False
     """Whether the source was given this file and nothing else."""
+    mixed_files: tuple[str, ...] = ()
+    """The names of several files of which an application has put the rows in an order of its own."""
 
 
 class Feed(Protocol):
@@ -93,6 +95,11 @@ class FileFeed:
                     )
 
     @property
+    def names_where_several(self) -> dict[str, tuple[str, ...]]:
+        """The names of the files of each source that was not given just one."""
+        return {name: reader.names for name, reader in self._readers.items() if not reader.is_one_file}
+
+    @property
     def share(self) -> float | None:
         total = sum(reader.total_bytes for reader in self._readers.values())
         done = sum(reader.done_bytes for reader in self._readers.values())
@@ -124,6 +131,7 @@ class ArrivingFeed:
         self._files = files
         self._arrivals = arrivals
         self._batch_rows = batch_rows
+        self._mixed_files = files.names_where_several
         self._rows_read = 0
         self._rows = 0
 
@@ -131,7 +139,7 @@ class ArrivingFeed:
         arriving = self._arrivals(self._read(), self._batch_rows)
         for chunk in _chunks(arriving, "batch {} in the order of arrival"):
             self._rows += chunk.frame.height
-            yield chunk
+            yield replace(chunk, mixed_files=self._mixed_files.get(chunk.source, ()))
 
     def _read(self) -> Iterator[tuple[str, pl.DataFrame]]:
         for chunk in self._files.chunks():

@@ -1,10 +1,12 @@
 """How far the input of a run was taken, as positions of its sources.
 
 The position of files is a map of their names to the rows that were taken of each. New rows of one of them and files with new
-names are then taken once, wherever the name stands among the others. The position of a source that was given one file, or
-whose rows come from elsewhere, is the number of rows.
+names are then taken once, wherever the name stands among the others. Where an application puts the rows of several files in
+an order of its own, they are counted together, under a name of these files: with others among them, no count says which
+rows are new. The position of a source that was given one file, or whose rows come from elsewhere, is the number of rows.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,7 @@ from ..connectors.positions import Position
 from .feeds import Chunk
 
 Stretch = tuple[str, str | None]
-"""A source, and one of its files as it is named in the position; None where all rows are counted together."""
+"""A source, and one of its files, or all together, as they are named in the position; None where there is one count."""
 
 
 class InputPlaces:
@@ -73,14 +75,31 @@ class InputPlaces:
 
 def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
     """The name of a chunk's file in the position, None where all rows of the source are counted together."""
-    if chunk.file is None or (chunk.is_only_file and not isinstance(taken, Mapping)):
+    is_one_input = chunk.file is None or chunk.is_only_file
+    if is_one_input and not chunk.mixed_files and not isinstance(taken, Mapping):
         return None
     if taken is not None and not isinstance(taken, Mapping):
         raise InputError(
             f"source {chunk.source!r}: an earlier run has taken {taken:,} rows of one input, and which of the files now these "
-            f"are cannot be known ({chunk.file} is one of several); give the file that was given then, or begin another checkpoint"
+            f"are cannot be known ({chunk.file or chunk.where} is of several); give the file that was given then, or begin "
+            "another checkpoint"
         )
+    if chunk.file is None:
+        return _name_together(chunk, taken or {})
     return quote(os.fsencode(chunk.file.name), safe=" ")  # A name may be no text.
+
+
+def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
+    """The name of the files of which the rows were put in one order."""
+    names = sorted(map(os.fsencode, chunk.mixed_files))
+    name = f"{len(names)} files in order of arrival, {hashlib.sha256(b'/'.join(names)).hexdigest()[:16]}"
+    if taken and name not in taken:
+        raise InputError(
+            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(names)} now), and the "
+            "application puts the rows of all of them in an order of its own: which of them are new cannot be known; give the "
+            "files of the earlier run, follow the folder (--follow), which takes rows as they come, or begin another checkpoint"
+        )
+    return name
 
 
 def _rows_taken(taken: Position | None, file: str | None) -> int:

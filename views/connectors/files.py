@@ -121,6 +121,11 @@ class Reader:
         return len(self._paths) == 1 and not self._paths[0].is_dir()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the files that there are to be read."""
+        return tuple(path.name for path in self._inputs)
+
+    @property
     def rows(self) -> int:
         """How many rows were read so far."""
         return sum(file.rows for file in self._inputs.values())
