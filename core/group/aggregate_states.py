@@ -14,6 +14,7 @@ import polars as pl
 from ..columns.grouping import Groups
 from ..columns.kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..columns.row_values import twice
+from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import Found, all_rows, all_rows_change, first_rows, first_rows_change
 from ..state.partitioning import WORDS, Route
@@ -26,6 +27,10 @@ from .user_states import PICKLED, StateForm
 
 OWNER = "__owner"
 STATE = "state"
+
+
+MOST_WRITTEN_OUT = 1 << 26
+"""An aggregate that looks at each row takes so many at the most, where rows stand several times."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -359,6 +364,7 @@ def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:
     """Each row as often as its diff says, and the number of the group of each."""
     if (found.diffs == 1).all():
         return pl.DataFrame(found.payload.get_columns()), found.owners
+    _require_few(found.diffs)
     every = np.repeat(np.arange(len(found.owners)), found.diffs)
     return gather(found.payload, every), found.owners[every]
 
@@ -367,7 +373,23 @@ def _at(values: pl.Series, positions: Index) -> pl.Series:
     return values if len(positions) == len(values) else values[positions]
 
 
+def _require_few(times: Ints) -> None:
+    """Check that rows which stand many times are not so many that memory ends.
+
+    Raises:
+        ArithmeticRefusedError: they are.
+    """
+    rows = float(times.sum(dtype=np.float64))  # No integer wraps.
+    if rows > MOST_WRITTEN_OUT:
+        raise ArithmeticRefusedError(
+            f"looks at each row as often as it stands, and here that is {rows:,.0f} times, one row {int(times.max()):,} times; "
+            f"at most {MOST_WRITTEN_OUT:,}: correct the _diff of the rows, or use an aggregate that counts, as len, sum, mean, "
+            "std, min, max or n_unique do"
+        )
+
+
 def _repeated(values: pl.Series, times: Ints) -> pl.Series:
+    _require_few(times)
     return values[np.repeat(np.arange(len(values)), times)]
 
 
