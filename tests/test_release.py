@@ -87,7 +87,7 @@ WHERE_IT_IS_DECIDED = {"core/data/release.py"}
 
 def test_pages_and_errors_say_what_can_be_typed_today():
     """On the day of publication ``PUBLISHED`` changes, and this names the pages that go with it."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     code = [
         path for layer in ("core", "views", "spark_bridge", "src") for path in ROOT.glob(f"{layer}/**/*.py")
     ]

@@ -19,7 +19,7 @@ from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.record_packs import content_of, pack_name
 from evercurrent.views.store import LocalStore
 
-GUIDE = Path(__file__).parents[2] / "docs" / "architecture.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "architecture" / "views.md"
 
 
 @pytest.fixture(scope="module")
