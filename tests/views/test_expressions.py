@@ -199,13 +199,13 @@ def test_len():
 @pytest.mark.parametrize("name", [*ORDERED, "nothing"])
 def test_min_and_max(name, keys):
     for expr in (pl.col(name).min(), pl.col(name).max()):
-        assert kinds(check(expr, keys=keys)) == (["Pick"] if name != "nothing" else [])
+        assert kinds(check(expr, keys=keys)) == (["FirstBy"] if name != "nothing" else [])
 
 
 @pytest.mark.parametrize("name", ["x", "y", "small"])
 def test_min_and_max_with_nan(name):
     for expr in (pl.col(name).nan_min(), pl.col(name).nan_max()):
-        assert kinds(check(expr)) == ["Pick"]
+        assert kinds(check(expr)) == ["FirstBy"]
 
 
 @pytest.mark.parametrize("name", ["b", "x", "y", "nothing"])
@@ -219,13 +219,13 @@ def test_any_and_all(name, ignore_nulls):
 
 @pytest.mark.parametrize("name", [*NUMBERS, *TIMES])
 def test_median(name):
-    assert kinds(check(pl.col(name).median())) == ["Whole"]
+    assert kinds(check(pl.col(name).median())) == ["RecomputedAggregate"]
 
 
 @pytest.mark.parametrize("name", [*(name for name in NUMBERS if name != "b"), *TIMES])
 @pytest.mark.parametrize("interpolation", ["nearest", "lower", "higher", "midpoint", "linear"])
 def test_quantile(name, interpolation):
-    assert kinds(check(pl.col(name).quantile(0.3, interpolation))) == ["Whole"]
+    assert kinds(check(pl.col(name).quantile(0.3, interpolation))) == ["RecomputedAggregate"]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_quantile(name, interpolation):
     ids=str,
 )
 def test_of_whole_groups(expr):
-    assert "Whole" in kinds(check(expr))
+    assert "RecomputedAggregate" in kinds(check(expr))
 
 
 # Filters, sorts, orders.
@@ -309,7 +309,7 @@ def test_filtered(name, filtered):
         held.sort().implode(),
     ):
         made = check(expr)
-        assert "implode" in str(expr) or "Whole" not in kinds(made)
+        assert "implode" in str(expr) or "RecomputedAggregate" not in kinds(made)
     check(held.median())
     check(held.quantile(0.2))
 
@@ -319,7 +319,7 @@ def test_filtered(name, filtered):
 def test_filtered_of_other_types(name, filtered):
     held = FILTERS[filtered](pl.col(name))
     for expr in (held.min(), held.max(), held.len(), held.count(), held.null_count(), held.n_unique()):
-        assert "Whole" not in kinds(check(expr))
+        assert "RecomputedAggregate" not in kinds(check(expr))
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -328,10 +328,10 @@ def test_filtered_of_other_types(name, filtered):
 def test_sorted(name, descending, nulls_last):
     # `z` has no ties; `j` has.
     held = pl.col(name).sort_by(["j", "z"], descending=[descending, True], nulls_last=nulls_last)
-    assert kinds(check(held.first())) == ["Pick"]
-    assert kinds(check(held.last())) == ["Pick"]
+    assert kinds(check(held.first())) == ["FirstBy"]
+    assert kinds(check(held.last())) == ["FirstBy"]
     made = check(held.implode())
-    assert kinds(made) == ["Whole"]
+    assert kinds(made) == ["RecomputedAggregate"]
     assert len(made.aggregates[0].order) == 2
 
 
@@ -345,21 +345,21 @@ def test_order_with_nulls():
 
 def test_sorted_and_filtered():
     held = S.sort_by("z")
-    assert kinds(check(held.drop_nulls().first())) == ["Pick"]
-    assert kinds(check(held.drop_nulls().last())) == ["Pick"]
-    assert kinds(check(held.first(ignore_nulls=True))) == ["Pick"]
-    assert kinds(check(held.last(ignore_nulls=True))) == ["Pick"]
-    assert kinds(check(S.filter(B).sort_by(Z.filter(B)).last())) == ["Pick"]
-    assert kinds(check(S.filter(B).sort_by(Z.filter(B)).implode())) == ["Whole"]
-    assert kinds(check(X.sort().first())) == ["Pick"]
-    assert kinds(check(X.sort(descending=True).implode())) == ["Whole"]
-    assert kinds(check(S.sort_by("z").str.join("-"))) == ["Whole"]
-    assert kinds(check(S.drop_nulls().sort().str.join("-"))) == ["Whole"]
+    assert kinds(check(held.drop_nulls().first())) == ["FirstBy"]
+    assert kinds(check(held.drop_nulls().last())) == ["FirstBy"]
+    assert kinds(check(held.first(ignore_nulls=True))) == ["FirstBy"]
+    assert kinds(check(held.last(ignore_nulls=True))) == ["FirstBy"]
+    assert kinds(check(S.filter(B).sort_by(Z.filter(B)).last())) == ["FirstBy"]
+    assert kinds(check(S.filter(B).sort_by(Z.filter(B)).implode())) == ["RecomputedAggregate"]
+    assert kinds(check(X.sort().first())) == ["FirstBy"]
+    assert kinds(check(X.sort(descending=True).implode())) == ["RecomputedAggregate"]
+    assert kinds(check(S.sort_by("z").str.join("-"))) == ["RecomputedAggregate"]
+    assert kinds(check(S.drop_nulls().sort().str.join("-"))) == ["RecomputedAggregate"]
 
 
 def test_first_and_last_by_event_time():
     by_time = S.sort_by("at", "s", nulls_last=True)
-    assert kinds(check(S.first(), expected=by_time.first(), order="at")) == ["Pick"]
+    assert kinds(check(S.first(), expected=by_time.first(), order="at")) == ["FirstBy"]
     check(Z.last(), expected=Z.sort_by("at", "z").last(), order="at")
     check(
         Z.filter(Z < 60).last(),
@@ -378,7 +378,7 @@ def test_ties_of_first_and_last():
 
 def test_implode_goes_by_value():
     made = check(S.implode(), expected=S.sort().implode())
-    assert kinds(made) == ["Whole"]
+    assert kinds(made) == ["RecomputedAggregate"]
     assert made.aggregates[0].order == ()
     check(S.drop_nulls().str.join("-"), expected=S.drop_nulls().sort().str.join("-"))
 
@@ -389,15 +389,15 @@ def test_extreme_by(by):
     rows = ROWS.sort("z")
     for expr in (Z.max_by(by), Z.min_by(by), Z.get(pl.col(by).arg_max()), Z.get(pl.col(by).arg_min())):
         made = compiled(expr, rows=rows)
-        assert kinds(made) == ["Pick"]
+        assert kinds(made) == ["FirstBy"]
         truth = rows.group_by("k").agg(expr)
         for shuffled in (rows, rows.reverse()):
             assert_frame_equal(interpreted(made, shuffled, ["k"]), truth, check_row_order=False)
 
 
 def test_extreme_by_of_filtered_rows():
-    assert kinds(check(Z.filter(B).max_by(pl.col("at").filter(B)))) == ["Pick"]
-    assert kinds(check(Z.drop_nulls().max_by(pl.col("at").filter(Z.is_not_null())))) == ["Pick"]
+    assert kinds(check(Z.filter(B).max_by(pl.col("at").filter(B)))) == ["FirstBy"]
+    assert kinds(check(Z.drop_nulls().max_by(pl.col("at").filter(Z.is_not_null())))) == ["FirstBy"]
 
 
 def test_null_of_the_extreme_row_is_given():
@@ -462,7 +462,7 @@ def test_equal_parts_are_one():
     assert [column.copies for column in made.finished][1:] == ["__a2", "__a3", "__a0", "__a1"]
     made = compiled(a=(X + 1).sum(), b=(X + 1).max(), c=Z.median(), d=Z.median() * 2)
     assert len(made.prepared) == 2
-    assert kinds(made) == ["sum", "Pick", "Whole"]
+    assert kinds(made) == ["sum", "FirstBy", "RecomputedAggregate"]
     made = compiled(a=X.alias("p").sum(), b=X.sum())
     assert len(made.aggregates) == 1
 
