@@ -274,6 +274,8 @@ def in_words(trigger: Trigger) -> str:
             return f"sequence({', '.join(map(in_words, parts))})"
         case Until(part, end):
             return f"until({in_words(part)}, {in_words(end)})"
+        case _:
+            return str(trigger)
 
 
 def _column(where: str, column: Any) -> str:
