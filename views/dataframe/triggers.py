@@ -33,6 +33,27 @@ from evercurrent.core.eventtime.triggers.kinds import (
     finishes,
 )
 
+__all__ = [
+    "after_bytes",
+    "after_count",
+    "after_percentile",
+    "after_watermark",
+    "all_of",
+    "any_of",
+    "at_period",
+    "custom_trigger",
+    "each_row",
+    "every",
+    "every_epoch",
+    "pattern",
+    "punctuation",
+    "repeat",
+    "sequence",
+    "signal",
+    "until",
+]
+"""What users call by its name in the package."""
+
 Length = str | timedelta
 
 KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
