@@ -8,6 +8,7 @@ them. The state of a group is these columns and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -50,6 +51,9 @@ DIGITS = 38
 
 Sums = Mapping[str, Ints]
 
+RowPart = Callable[[str, pl.Series, Ints], dict[str, Ints]]
+"""What each row of an input, by its name, adds to additive columns that are called after it."""
+
 
 def contributions(aggregates: Sequence[Additive], rows: pl.DataFrame, diffs: Ints) -> dict[str, Ints]:
     """The additive columns of each row: what it adds to its group, its diff included."""
@@ -58,10 +62,10 @@ def contributions(aggregates: Sequence[Additive], rows: pl.DataFrame, diffs: Int
         (aggregate.input, part)
         for aggregate in aggregates
         if aggregate.input
-        for part in _PARTS[aggregate.kind]
+        for part in KINDS[aggregate.kind].parts
     )
     for name, part in wanted:
-        added |= _ROW_PARTS[part](name, rows.get_column(name), diffs)
+        added |= part(name, rows.get_column(name), diffs)
     return added
 
 
@@ -121,24 +125,18 @@ def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
     return np.stack([lower, upper.to_numpy().view(np.uint64)], axis=1)
 
 
-_ROW_PARTS: dict[str, Callable[[str, pl.Series, Ints], dict[str, Ints]]] = {
-    "nulls": _nulls,
-    "sum": _sum,
-    "squares": _squares,
-    "trues": _trues,
-    "falses": _falses,
-}
-_PARTS: dict[AdditiveKind, tuple[str, ...]] = {
-    "len": (),
-    "count": ("nulls",),
-    "null_count": ("nulls",),
-    "sum": ("sum",),
-    "mean": ("nulls", "sum"),
-    "var": ("nulls", "sum", "squares"),
-    "std": ("nulls", "sum", "squares"),
-    "any": ("trues",),
-    "all": ("falses",),
-}
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """An additive aggregate: what its rows add to their group, and what is made of the sums.
+
+    ``parts`` are functions of the name of the input, its column and the diffs; kinds that have one in common keep it once.
+    ``finish`` takes the aggregate, the type of its input, the sums and the number of groups.
+    """
+
+    parts: tuple[RowPart, ...]
+    finish: Callable[[Additive, pl.DataType | None, Sums, int], pl.Series]
+    is_sum: bool = False
+    """Whether the result adds up itself: then a difference of results is the result for what came and went."""
 
 
 def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
@@ -147,30 +145,32 @@ def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: i
     Raises:
         ArithmeticRefusedError: a value does not fit the type that polars gives the aggregate.
     """
-    match aggregate.kind:
-        case "len":
-            return _whole_numbers(aggregate, sums.get(LENGTH, np.zeros(height, np.int64)))
-        case "count":
-            return _whole_numbers(aggregate, _values(aggregate, sums, height))
-        case "null_count":
-            return _whole_numbers(aggregate, sums.get(f"nulls:{aggregate.input}", np.zeros(height, np.int64)))
-        case "any":
-            return pl.Series(
-                aggregate.output, sums.get(f"true:{aggregate.input}", np.zeros(height, np.int64)) > 0
-            )
-        case "all":
-            return pl.Series(
-                aggregate.output, sums.get(f"false:{aggregate.input}", np.zeros(height, np.int64)) <= 0
-            )
-    assert dtype is not None, "all other kinds have an input"
-    if dtype == pl.Null:
-        return pl.Series(aggregate.output, [None]).new_from_index(0, height)
-    if aggregate.kind == "sum":
-        return _finish_sum(aggregate, dtype, sums, height)
-    values = _values(aggregate, sums, height)
-    if aggregate.kind == "mean":
-        return _finish_mean(aggregate, dtype, sums, values)
-    return _finish_variance(aggregate, dtype, sums, values)
+    return KINDS[aggregate.kind].finish(aggregate, dtype, sums, height)
+
+
+def _sum_of(name: str, sums: Sums, height: int) -> Ints:
+    """An additive column; zeros where no row has had anything to add to it."""
+    return sums.get(name, np.zeros(height, np.int64))
+
+
+def _finish_len(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    return _whole_numbers(aggregate, _sum_of(LENGTH, sums, height))
+
+
+def _finish_count(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    return _whole_numbers(aggregate, _values(aggregate, sums, height))
+
+
+def _finish_null_count(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    return _whole_numbers(aggregate, _sum_of(f"nulls:{aggregate.input}", sums, height))
+
+
+def _finish_any(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    return pl.Series(aggregate.output, _sum_of(f"true:{aggregate.input}", sums, height) > 0)
+
+
+def _finish_all(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    return pl.Series(aggregate.output, _sum_of(f"false:{aggregate.input}", sums, height) <= 0)
 
 
 def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
@@ -217,7 +217,10 @@ def _has_too_many_digits(decimals: pl.Series) -> bool:
     return bool(((decimals > above) | (decimals < below)).any())
 
 
-def _finish_sum(aggregate: Additive, dtype: pl.DataType, sums: Sums, height: int) -> pl.Series:
+def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    assert dtype is not None, "a sum has an input"
+    if dtype == pl.Null:
+        return _nothing(aggregate, height)
     prefix = f"sum:{aggregate.input}"
     if dtype.is_float():
         return _fitted(aggregate, pl.Series(aggregate.output, nearest(prefix, sums, height)))
@@ -250,7 +253,15 @@ def _of_wide_words(name: str, words: npt.NDArray[np.uint64], dtype: pl.DataType)
     )
 
 
-def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
+def _nothing(aggregate: Additive, height: int) -> pl.Series:
+    return pl.Series(aggregate.output, [None]).new_from_index(0, height)
+
+
+def _finish_mean(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+    assert dtype is not None, "a mean has an input"
+    if dtype == pl.Null:
+        return _nothing(aggregate, height)
+    values = _values(aggregate, sums, height)
     totals = nearest(f"sum:{aggregate.input}", sums, len(values))
     units = 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -265,11 +276,15 @@ def _finish_mean(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: In
     return column.set(pl.Series(values == 0), None) if (values == 0).any() else column
 
 
-def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values: Ints) -> pl.Series:
+def _finish_variance(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
     """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line.
 
     Exponents go beside until the end, as what is above the line may be out of reach where the result is not.
     """
+    assert dtype is not None, "a variance has an input"
+    if dtype == pl.Null:
+        return _nothing(aggregate, height)
+    values = _values(aggregate, sums, height)
     total, squares = f"sum:{aggregate.input}", f"squares:{aggregate.input}"
     degrees = values - aggregate.ddof
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -283,3 +298,17 @@ def _finish_variance(aggregate: Additive, dtype: pl.DataType, sums: Sums, values
         result = np.ldexp(np.sqrt(variance), power // 2) if is_std else np.ldexp(variance, power)
     column = _fitted(aggregate, pl.Series(aggregate.output, result))
     return column.set(pl.Series(degrees <= 0), None) if (degrees <= 0).any() else column
+
+
+KINDS: dict[AdditiveKind, Kind] = {
+    "len": Kind((), _finish_len, is_sum=True),
+    "count": Kind((_nulls,), _finish_count, is_sum=True),
+    "null_count": Kind((_nulls,), _finish_null_count, is_sum=True),
+    "sum": Kind((_sum,), _finish_sum, is_sum=True),
+    "mean": Kind((_nulls, _sum), _finish_mean),
+    "var": Kind((_nulls, _sum, _squares), _finish_variance),
+    "std": Kind((_nulls, _sum, _squares), _finish_variance),
+    "any": Kind((_trues,), _finish_any),
+    "all": Kind((_falses,), _finish_all),
+}
+"""The additive aggregates by name. A function of polars of that name needs no rule in views: it becomes this aggregate."""

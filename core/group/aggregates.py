@@ -6,7 +6,7 @@ those columns, and columns finished from the aggregates of each group.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -14,7 +14,8 @@ from ..data.schema import Order as Order
 from ..data.tags import not_kept, tagged
 from .user_states import Serializer
 
-AdditiveKind = Literal["len", "count", "null_count", "sum", "mean", "var", "std", "any", "all"]
+AdditiveKind = str
+"""The name of a kind of additive aggregate: those that there are stand in ``accumulators.KINDS``."""
 
 
 @tagged("core.aggregates:Column")

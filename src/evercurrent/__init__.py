@@ -22,28 +22,12 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.windows.kinds import Window
 from evercurrent.core.eventtime.windows.row_windows import merge_overlapping
 from evercurrent.views.checkpoint import Checkpoint
+from evercurrent.views.dataframe import triggers as _triggers
+from evercurrent.views.dataframe import windows as _windows
 from evercurrent.views.dataframe.aggregation import aggregate
 from evercurrent.views.dataframe.collection import Collection, GroupedCollection, concat
 from evercurrent.views.dataframe.source import Source
-from evercurrent.views.dataframe.triggers import (
-    after_bytes,
-    after_count,
-    after_percentile,
-    after_watermark,
-    all_of,
-    any_of,
-    at_period,
-    custom_trigger,
-    each_row,
-    every,
-    every_epoch,
-    pattern,
-    punctuation,
-    repeat,
-    sequence,
-    signal,
-    until,
-)
+from evercurrent.views.dataframe.triggers import *  # noqa: F403
 from evercurrent.views.dataframe.watermarks import (
     ascending,
     behind_processing_time,
@@ -55,16 +39,7 @@ from evercurrent.views.dataframe.watermarks import (
     perfect,
     punctuated,
 )
-from evercurrent.views.dataframe.windows import (
-    calendar,
-    count_window,
-    custom_windows,
-    fixed,
-    global_window,
-    last_rows,
-    sessions,
-    sliding,
-)
+from evercurrent.views.dataframe.windows import *  # noqa: F403
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.view import Snapshot, View
 from evercurrent.views.epochs.history import Retain
@@ -97,41 +72,19 @@ __all__ = [
     "View",
     "Watermark",
     "Window",
-    "after_bytes",
-    "after_count",
-    "after_percentile",
-    "after_watermark",
     "aggregate",
-    "all_of",
-    "any_of",
     "ascending",
-    "at_period",
     "behind_processing_time",
     "bounded_delay",
     "by_partition",
-    "calendar",
     "concat",
-    "count_window",
-    "custom_trigger",
     "custom_watermark",
-    "custom_windows",
-    "each_row",
-    "every",
-    "every_epoch",
-    "fixed",
-    "global_window",
     "ingress_time",
-    "last_rows",
     "merge_overlapping",
-    "pattern",
     "percentile_watermark",
     "perfect",
     "punctuated",
-    "punctuation",
-    "repeat",
-    "sequence",
-    "sessions",
-    "signal",
-    "sliding",
-    "until",
 ]
+# What they name is public: a new window or trigger is named in its own file only.
+__all__ += _triggers.__all__
+__all__ += _windows.__all__

@@ -193,7 +193,7 @@ class Simulator:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.watermark = START_OF_TIME
-        self.open: dict[Key, dict[int, Open]] = {}
+        self.open: dict[Key, dict[Any, Open]] = {}
         self.contents: Counter[Output] = Counter()
 
     def step(
@@ -260,17 +260,22 @@ class Simulator:
     def _new(self, key: Key, bounds: Bounds, before: int) -> Open:
         return Open(key, bounds, self.pipeline.trigger.fresh(), is_past_said=bounds[1] <= before)
 
+    def _known_by(self, bounds: Bounds) -> int | Bounds:
+        """What tells a window from the others of its key: of a session, which may become longer, its start."""
+        return bounds[0] if isinstance(self.pipeline.window, Sessions) else bounds
+
     def _put(self, key: Key, bounds: Bounds, held: Held, before: int) -> None:
         windows = self.open.setdefault(key, {})
-        if bounds[0] not in windows:
-            windows[bounds[0]] = self._new(key, bounds, before)
-        windows[bounds[0]].rows.append(held)
-        windows[bounds[0]].put(held)
+        window = windows.setdefault(self._known_by(bounds), self._new(key, bounds, before))
+        window.rows.append(held)
+        window.put(held)
 
     def _take(self, key: Key, bounds: Bounds, row: Row) -> None:
         windows = self.open.get(key, {})
         looked_at = (
-            list(windows.values()) if isinstance(self.pipeline.window, Sessions) else [windows[bounds[0]]]
+            list(windows.values())
+            if isinstance(self.pipeline.window, Sessions)
+            else [windows[self._known_by(bounds)]]
         )
         found = [(window, held) for window in looked_at for held in window.rows if held.row == row]
         assert found, f"{row} is retracted and is not there"
@@ -326,7 +331,7 @@ class Simulator:
             window.trigger.observe(seen.without_rows())
         window.came, window.added, window.is_changed = 0, (), False
         if closes or not (window.rows or window.pending):
-            del self.open[window.key][window.bounds[0]]
+            del self.open[window.key][self._known_by(window.bounds)]
 
     def _speak(self, window: Open, timing: str, seen: Seen, told: Told, *, is_last: bool) -> None:
         said = self._values(window)

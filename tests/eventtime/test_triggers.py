@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.eventtime.triggers import kinds
 from evercurrent.core.eventtime.triggers.combinators import trigger_state
 from evercurrent.core.eventtime.triggers.kinds import (
     Trigger,
@@ -14,7 +15,7 @@ from evercurrent.core.eventtime.triggers.kinds import (
     finishes_on_time,
     waits_for_watermark_only,
 )
-from evercurrent.core.eventtime.triggers.leaves import TriggerContext, TriggerState
+from evercurrent.core.eventtime.triggers.leaves import LEAVES, TriggerContext, TriggerState
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -53,6 +54,14 @@ class Window:
         self.part.fire(moment, ready)
         self.pending &= not ready[0]
         return bool(ready[0])
+
+
+def test_each_kind_without_parts_has_a_state() -> None:
+    """A kind that has none would be refused when the first engine compiles it, and not when it is written."""
+    composed = {kinds.AfterWatermark, kinds.AnyOf, kinds.AllOf, kinds.Sequence, kinds.Repeat, kinds.Until}
+    declared = {each for each in vars(kinds).values() if isinstance(each, type) and issubclass(each, Trigger)}
+    assert declared - composed - {Trigger} <= LEAVES.keys()
+    assert composed.isdisjoint(LEAVES)
 
 
 def test_after_count_counts_since_it_last_spoke() -> None:

@@ -139,7 +139,8 @@ class _Rewriting(ast.NodeTransformer):
             return ast.ImportFrom(parent, [ast.alias(leaf, here)], 0)
         # What a module imports and does not define has its old name there.
         made = self._new(origin, alias.name)
-        return ast.ImportFrom(self._renaming.module(origin), [ast.alias(made, here)], 0)
+        called = None if made == "*" else here
+        return ast.ImportFrom(self._renaming.module(origin), [ast.alias(made, called)], 0)
 
     def _new(self, module: str, name: str) -> str:
         return self._renaming.classes.get((module, name), name)

@@ -12,7 +12,7 @@ import json
 import pkgutil
 from abc import ABC
 from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -62,7 +62,7 @@ def line_of(thing: Any, tag: Tag) -> dict[str, object]:
 def sample_of(kind: Any) -> object:
     """An object whose fields hold the names by which they are kept; fields that came later their defaults."""
     sample = object.__new__(kind)
-    for each in kind.__dataclass_fields__.values():
+    for each in fields(kind):
         kept = str(each.metadata.get("evercurrent.kept_as", each.name))
         later = "evercurrent.added_later" in each.metadata
         object.__setattr__(sample, each.name, each.default if later else kept)
@@ -103,9 +103,11 @@ def operators() -> Iterator[type]:
 
 
 def subclasses(kind: type) -> Iterator[type]:
+    """All classes under this one; not those that a dataclass with slots has taken the place of."""
     for each in kind.__subclasses__():
         yield from subclasses(each)
-        yield each
+        if getattr(importlib.import_module(each.__module__), each.__name__, None) is each:
+            yield each
 
 
 def digested() -> set[Any]:
@@ -113,8 +115,8 @@ def digested() -> set[Any]:
     found: set[Any] = {
         *get_args(Operation),
         *get_args(Window),
-        *get_args(Trigger),
         *operators(),
+        *subclasses(Trigger),
         *subclasses(Watermark),
     }
     found |= {
@@ -133,7 +135,7 @@ def digested() -> set[Any]:
 
 
 def compared(kind: Any) -> list[str]:
-    return [each.name for each in kind.__dataclass_fields__.values() if each.compare]
+    return [each.name for each in fields(kind) if each.compare]
 
 
 def classes_in(hint: Any) -> Iterator[type]:

@@ -11,6 +11,7 @@ import pytest
 
 from evercurrent.core.data.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.store import store_at
+from evercurrent.views.store.opening import OPENERS, opens
 
 # The store without exclusive writes says so; that it does is tested with the remote ones.
 pytestmark = pytest.mark.filterwarnings("ignore::evercurrent.core.data.errors.CheckpointWarning")
@@ -281,3 +282,13 @@ def test_url_leads_back(store):
         store.put("pieces/a", [b"x"])
         assert content(store_at(store.url), "pieces/a") == b"x"
     assert store_at(store) is store
+
+
+def test_a_store_opens_the_urls_of_its_scheme(tmp_path, monkeypatch):
+    """No other file names it: what is in the table goes before fsspec, and other schemes stay what they were."""
+    opened = []
+    monkeypatch.setitem(OPENERS, "elsewhere", None)  # Taken out again at the end.
+    opens("elsewhere")(lambda url: opened.append(url) or store_at(tmp_path))
+    assert store_at("elsewhere://host/a").url == str(tmp_path)
+    assert opened == ["elsewhere://host/a"]
+    assert store_at("memory://a").url.startswith("memory://")

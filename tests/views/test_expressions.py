@@ -14,6 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from evercurrent.core.data.errors import PlanError
+from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import (
     Additive,
     Aggregate,
@@ -873,3 +874,16 @@ def test_properties_of_expressions():
     assert "\n" not in str(Expression(pl.when(X > 1).then(Z).otherwise(0)))
     with pytest.raises(PlanError, match="no name of its own"):
         Expression(pl.all()).output_name  # noqa: B018
+
+
+def test_a_function_that_is_called_as_an_additive_aggregate_becomes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So an aggregate that adds up is told of in one place, the table of the core."""
+    expr = {"parity": pl.col("x").filter(pl.col("z") > 0).bitwise_xor()}
+    (whole,) = aggregation("v", ROWS.schema, ("k",), (), expr, None).aggregates
+    assert isinstance(whole, RecomputedAggregate)
+    monkeypatch.setitem(KINDS, "bitwise_xor", KINDS["sum"])
+    (kept,) = aggregation("v", ROWS.schema, ("k",), (), expr, None).aggregates
+    assert isinstance(kept, Additive)
+    assert (kept.kind, kept.dtype) == ("bitwise_xor", pl.Int64)

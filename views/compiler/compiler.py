@@ -19,9 +19,7 @@ from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.operators.arrange import KeyCounts, Materialize
 from evercurrent.core.operators.join import Join as JoinOperator
 from evercurrent.core.operators.join import JoinSide
-from evercurrent.core.operators.linear import Concat as ConcatOperator
-from evercurrent.core.operators.linear import FrameFunction, Linear, MapBatches
-from evercurrent.core.operators.linear import Negate as NegateOperator
+from evercurrent.core.operators.linear import FrameFunction, Linear
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.operators.source_rows import Append, CheckRetractions, Upsert
 from evercurrent.core.operators.top_k import TopK
@@ -34,7 +32,6 @@ from ..expressions.elementwise import elementwise, elementwise_columns
 from ..expressions.equalities import only_value
 from ..plan.nodes import (
     Assign,
-    Concat,
     Explode,
     Filter,
     Group,
@@ -43,8 +40,6 @@ from ..plan.nodes import (
     Join,
     LastPanes,
     LateRows,
-    Mapped,
-    Negate,
     PlanId,
     PlanNode,
     Select,
@@ -127,6 +122,8 @@ class Compiler(Builder):
 
     def _operators(self, node: PlanNode, inputs: list[NodeId]) -> NodeId:
         where = self.plan.name_of(self.place)
+        if (made := node.operation.made(where, node.schema)) is not None:
+            return self.add(node.label, made.operator, *inputs, states=made.states, placement=made.placement)
         match node.operation:
             case Input():
                 return self._input(node, node.operation)
@@ -152,12 +149,6 @@ class Compiler(Builder):
                 return self._linear(
                     where, node, inputs, lambda frame: _plain(frame.unnest(names)), False, passes
                 )
-            case Mapped(function=function):
-                return self.add(node.label, MapBatches(where, node.schema, function), *inputs)
-            case Concat():
-                return self.add(node.label, ConcatOperator(node.schema), *inputs, placement=_passing(node))
-            case Negate():
-                return self.add(node.label, NegateOperator(node.schema), *inputs, placement=_passing(node))
             case Unique():
                 return self.distinct(inputs[0], node.schema)
             case Group() as grouped:
@@ -171,6 +162,8 @@ class Compiler(Builder):
                 arranged, spine = self.arranged(inputs[0], node.schema, keys, layout)
                 placement = Placement(reads=(arranged,), passes=frozenset(node.schema))
                 return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
+            case _:
+                raise AssertionError(node.operation)
 
     def _input(self, node: PlanNode, source: Input) -> NodeId:
         place = self._rows_of(node, source)

@@ -15,13 +15,12 @@ from evercurrent.core.eventtime.triggers.kinds import AfterPercentile, every_par
 from evercurrent.core.eventtime.watermarks.percentile import Percentile
 from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
-from evercurrent.core.eventtime.windows.kinds import AssignWindows, Global, Sliding, end_of_last_window
+from evercurrent.core.eventtime.windows.kinds import AssignWindows, Global, last_end_of
 from evercurrent.core.eventtime.windows.kinds import Sessions as SessionWindows
 from evercurrent.core.eventtime.windows.lateness import (
     DropLate,
     HoldAt,
     KeepLateRows,
-    LastEnd,
     Lateness,
     RequireInTime,
 )
@@ -79,7 +78,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
             return builder.add(node.label, release, source, states=states, placement=placement)
         case LateRows(windowing, event_time, each_window):
             lateness = _lateness(builder, where, windowing, event_time, upstream)
-            last_end = None if each_window else _last_end_of(windowing)
+            last_end = None if each_window else last_end_of(windowing.window)
             late = KeepLateRows(node.schema, lateness, builder.clock_of(upstream), last_end)
             return builder.add(node.label, late, source, placement=_passing(builder, source))
         case LastPanes():
@@ -119,14 +118,6 @@ def _lateness(
     return Lateness(
         where, ", ".join(names), windowing.lateness, event_time=event_time.column, shift=event_time.shift
     )
-
-
-def _last_end_of(windowing: Windowing) -> LastEnd | None:
-    """What tells where the last window of a row ends, where it may stand in several."""
-    window = windowing.window
-    if not isinstance(window, Sliding):
-        return None
-    return lambda times: end_of_last_window(window, times)
 
 
 class _WindowedGroup:
@@ -175,7 +166,7 @@ class _WindowedGroup:
         if known.lateness is not None and not self._is_global:
             lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
             drop = DropLate(
-                builder.schema_of(source), lateness, self._clock, builder.ledger, _last_end_of(known)
+                builder.schema_of(source), lateness, self._clock, builder.ledger, last_end_of(known.window)
             )
             placement = _passing(builder, source)
             source = builder.add("drop late rows", drop, source, states=[builder.ledger], placement=placement)

@@ -33,6 +33,27 @@ from evercurrent.core.eventtime.triggers.kinds import (
     finishes,
 )
 
+__all__ = [
+    "after_bytes",
+    "after_count",
+    "after_percentile",
+    "after_watermark",
+    "all_of",
+    "any_of",
+    "at_period",
+    "custom_trigger",
+    "each_row",
+    "every",
+    "every_epoch",
+    "pattern",
+    "punctuation",
+    "repeat",
+    "sequence",
+    "signal",
+    "until",
+]
+"""What users call by its name in the package."""
+
 Length = str | timedelta
 
 KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
@@ -274,6 +295,8 @@ def in_words(trigger: Trigger) -> str:
             return f"sequence({', '.join(map(in_words, parts))})"
         case Until(part, end):
             return f"until({in_words(part)}, {in_words(end)})"
+        case _:
+            return str(trigger)
 
 
 def _column(where: str, column: Any) -> str:

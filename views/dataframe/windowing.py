@@ -29,6 +29,7 @@ from evercurrent.core.eventtime.windows.kinds import (
     Window,
 )
 from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
+from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import Additive, Aggregation, Column
 
 from ..expressions import Expression, output_schema
@@ -349,7 +350,7 @@ def _check_differences(
     linear = {
         aggregate.output
         for aggregate in compiled.aggregates
-        if isinstance(aggregate, Additive) and aggregate.kind in ("len", "count", "null_count", "sum")
+        if isinstance(aggregate, Additive) and KINDS[aggregate.kind].is_sum
     }
     if others := [column.name for column in compiled.finished if column.copies not in linear]:
         raise PlanError(

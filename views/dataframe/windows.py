@@ -25,6 +25,18 @@ from evercurrent.core.eventtime.windows.kinds import (
     Window,
 )
 
+__all__ = [
+    "calendar",
+    "count_window",
+    "custom_windows",
+    "fixed",
+    "global_window",
+    "last_rows",
+    "sessions",
+    "sliding",
+]
+"""What users call by its name in the package."""
+
 Length = str | timedelta
 """A length of time: "2m", "1h30m", "500ms", or a timedelta."""
 

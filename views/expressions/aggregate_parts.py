@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
+from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import (
     Additive,
     AdditiveKind,
@@ -120,7 +121,14 @@ class AggregateCompiler:
     def _aggregate(self, node: Node) -> pl.Expr:
         rule = self.rules.get(node.name)
         result = rule(self, node) if rule else None
+        if result is None:
+            result = self._additive(node)
         return self._whole(node) if result is None else result
+
+    def _additive(self, node: Node) -> pl.Expr | None:
+        """An additive aggregate of the core that is called as polars calls it, where it has one input, row by row."""
+        rows = self.rows(node.inputs[0]) if node.name in KINDS and len(node.inputs) == 1 else None
+        return None if rows is None else self.additive(node.name, rows.masked, self.group_dtype(node))
 
     def _whole(self, node: Node) -> pl.Expr:
         """An aggregate of all rows of the group, which come sorted by its inputs."""

@@ -154,6 +154,11 @@ def _waits(trigger: Trigger, place: str, state: Mapping[str, int], known: Circum
             return ["for all of", *_below(left, state, known)]
         case AnyOf() | Until():
             return ["for the first of", *_below(parts, state, known)]
+        case _:
+            columns = {
+                name.removeprefix(place): value for name, value in state.items() if name.startswith(place)
+            }
+            return [trigger.waits_for(columns)]
 
 
 def _around_watermark(

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NewType, TypeVar
 
 import polars as pl
 
+from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.data.schema import Order
 from evercurrent.core.data.tags import added_later, tagged
 from evercurrent.core.eventtime.panes.panes import Mode
@@ -15,7 +16,10 @@ from evercurrent.core.eventtime.triggers.kinds import EveryEpoch, Trigger
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.windows.kinds import Window
 from evercurrent.core.group.aggregates import Aggregation, Column
+from evercurrent.core.operators import linear
 from evercurrent.core.operators.join import JoinColumn, JoinKind
+from evercurrent.core.state.operator_contract import Operator
+from evercurrent.core.state.protocol import State
 
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
@@ -36,6 +40,15 @@ class EventTime:
 Place = TypeVar("Place")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The one operator that an operation becomes, the states that it keeps for itself, and where it may run."""
+
+    operator: Operator
+    states: Sequence[State] = ()
+    placement: Placement = ANYWHERE
+
+
 class Traits:
     """What follows from an operation for its rows. The answers here are those of one that computes row by row."""
 
@@ -46,6 +59,13 @@ class Traits:
 
     keeps_last: ClassVar[bool] = False
     """Whether it keeps, of the rows of its input, the last of each key and window."""
+
+    def made(self, where: str, schema: pl.Schema) -> Made | None:
+        """The operator that it becomes, whose rows have this schema; ``where`` is what messages begin with.
+
+        None: the compiler has more to do, such as arranging rows by a key, which others may share.
+        """
+        return None
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
         """The columns of this schema that tell its rows apart, or the last of them; none where rows have no keys."""
@@ -141,17 +161,29 @@ class Mapped(Traits):
 
     function: Callable[[pl.DataFrame], pl.DataFrame]
 
+    def made(self, where: str, schema: pl.Schema) -> Made:
+        """The function over frames."""
+        return Made(linear.MapBatches(where, schema, self.function))
+
 
 @tagged("views.plan:Concat")
 @dataclass(frozen=True, slots=True)
 class Concat(Traits):
     """All rows of all inputs."""
 
+    def made(self, where: str, schema: pl.Schema) -> Made:
+        """The sum of all changes."""
+        return Made(linear.Concat(schema), placement=Placement(passes=frozenset(schema)))
+
 
 @tagged("views.plan:Negate")
 @dataclass(frozen=True, slots=True)
 class Negate(Traits):
     """Every row with the opposite diff."""
+
+    def made(self, where: str, schema: pl.Schema) -> Made:
+        """The opposite change."""
+        return Made(linear.Negate(schema), placement=Placement(passes=frozenset(schema)))
 
     def may_retract(self, inputs_do: bool) -> bool:
         """Rows may be retracted whatever the inputs do."""

@@ -2,7 +2,9 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote
 
 from evercurrent.core.data.errors import CheckpointError
@@ -15,9 +17,27 @@ A_FILE = re.compile(r"^(file|local)://(localhost(?=/))?", re.IGNORECASE)
 A_URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 A_URL_AS_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")
 
+Opener = TypeVar("Opener", bound=Callable[[str], Store])
+
+OPENERS: dict[str, Callable[[str], Store]] = {}
+"""What opens urls, by their scheme: see ``opens``."""
+
+
+def opens(scheme: str) -> Callable[[Opener], Opener]:
+    """Name the scheme of the urls that a store, or a function that makes one, opens; they are no longer fsspec's.
+
+    It holds in each process that imports the store: an application does, beside which the command line runs.
+    """
+
+    def remember(opener: Opener) -> Opener:
+        OPENERS[scheme] = opener
+        return opener
+
+    return remember
+
 
 def store_at(where: str | Path | Store) -> Store:
-    """The store at a path, at a ``file://`` url, or at any url that fsspec knows; a store is returned as it is.
+    """The store at a path, at a ``file://`` url, or at a url that a store ``opens`` or fsspec knows; a store is itself.
 
     Nothing is made or opened yet, but what is there must be a folder.
 
@@ -43,4 +63,6 @@ def store_at(where: str | Path | Store) -> Store:
         )
     if A_FILE.match(where):
         return LocalStore(unquote(A_FILE.sub("", where)))
+    if (opener := OPENERS.get(where.partition("://")[0])) is not None:
+        return opener(where)
     return FsspecStore(where) if A_URL.match(where) else LocalStore(where)

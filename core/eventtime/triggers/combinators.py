@@ -5,36 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...columns.kernels import Mask
-from .kinds import (
-    AfterCount,
-    AfterPercentile,
-    AfterSum,
-    AfterWatermark,
-    AllOf,
-    AnyOf,
-    AtPeriod,
-    Custom,
-    EveryEpoch,
-    Pattern,
-    Punctuation,
-    Repeat,
-    Sequence,
-    Signal,
-    Trigger,
-    Until,
-    parts_of,
-)
-from .leaves import (
-    AtPeriodState,
-    CountingState,
-    CustomState,
-    EveryEpochState,
-    PatternState,
-    PercentileState,
-    SignalState,
-    TriggerContext,
-    TriggerState,
-)
+from .kinds import AfterWatermark, AllOf, AnyOf, Repeat, Sequence, Trigger, Until, parts_of
+from .leaves import LEAVES, TriggerContext, TriggerState
 
 
 class _AfterWatermark(TriggerState):
@@ -200,33 +172,19 @@ _COMPOSED: dict[type, type[TriggerState]] = {
     Sequence: _Sequence,
     Repeat: _Repeat,
     Until: _Until,
-    EveryEpoch: EveryEpochState,
-    Signal: SignalState,
 }
 
 
 def trigger_state(trigger: Trigger, place: str = "t") -> TriggerState:
     """The trigger as parts that read and move columns."""
+    if (leaf := LEAVES.get(type(trigger))) is not None:
+        return leaf(place, trigger)
     below = [trigger_state(part, f"{place}.{number}") for number, part in enumerate(parts_of(trigger))]
     match trigger:
         case AfterWatermark(early, late):
             return _AfterWatermark(
                 place, below[0] if early is not None else None, below[-1] if late is not None else None
             )
-        case AfterCount(count):
-            return CountingState(place, count, None)
-        case AfterSum(input, limit):
-            return CountingState(place, limit, input)
-        case Punctuation(input):
-            return CountingState(place, 1, input)
-        case AtPeriod():
-            return AtPeriodState(place, trigger)
-        case Pattern():
-            return PatternState(place, trigger)
-        case AfterPercentile():
-            return PercentileState(place, trigger)
-        case Custom():
-            return CustomState(place, trigger)
         case _:
             part = _COMPOSED[type(trigger)](place)
             part.parts = tuple(below)

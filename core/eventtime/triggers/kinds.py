@@ -7,7 +7,7 @@ time, for rows or for a word from outside, composed by any, all, sequence, repea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,15 +15,30 @@ import polars as pl
 from ...data.tags import tagged
 
 
+@tagged("core.eventtime.triggers:Trigger")
+class Trigger:
+    """What all triggers are.
+
+    A new one is a frozen dataclass under this class, beside the ``Leaf`` that keeps its state (``leaves.state_of``).
+    What is known of triggers here holds of one that waits for something other than the watermark, and then finishes.
+    """
+
+    __slots__ = ()
+
+    def waits_for(self, state: Mapping[str, int]) -> str:
+        """What a window waits for whose trigger has these state columns, in words; each is called as its leaf calls it."""
+        return f"for {self}"
+
+
 @tagged("core.eventtime.triggers:EveryEpoch")
 @dataclass(frozen=True, slots=True)
-class EveryEpoch:
+class EveryEpoch(Trigger):
     """Speak at the end of every epoch that brought rows. Never finishes."""
 
 
 @tagged("core.eventtime.triggers:AfterWatermark")
 @dataclass(frozen=True, slots=True)
-class AfterWatermark:
+class AfterWatermark(Trigger):
     """Speak when the watermark passes the end of the window; with ``early`` also before, with ``late`` also after.
 
     ``early`` and ``late`` start again whenever they have finished. Without ``late`` it finishes on time.
@@ -35,7 +50,7 @@ class AfterWatermark:
 
 @tagged("core.eventtime.triggers:AtPeriod")
 @dataclass(frozen=True, slots=True)
-class AtPeriod:
+class AtPeriod(Trigger):
     """Speak when processing time reaches the first multiple of a period after rows came. Finishes.
 
     Multiples count from ``aligned_to``; both in microseconds.
@@ -47,7 +62,7 @@ class AtPeriod:
 
 @tagged("core.eventtime.triggers:AfterCount")
 @dataclass(frozen=True, slots=True)
-class AfterCount:
+class AfterCount(Trigger):
     """Speak after at least so many rows since the last time. Finishes."""
 
     count: int
@@ -55,7 +70,7 @@ class AfterCount:
 
 @tagged("core.eventtime.triggers:AfterSum")
 @dataclass(frozen=True, slots=True)
-class AfterSum:
+class AfterSum(Trigger):
     """Speak when a column of the rows since the last time adds up to a limit: bytes, say. Finishes."""
 
     input: str
@@ -64,7 +79,7 @@ class AfterSum:
 
 @tagged("core.eventtime.triggers:Punctuation")
 @dataclass(frozen=True, slots=True)
-class Punctuation:
+class Punctuation(Trigger):
     """Speak when a row comes in which a Boolean column is true. Finishes."""
 
     input: str
@@ -72,7 +87,7 @@ class Punctuation:
 
 @tagged("core.eventtime.triggers:Pattern")
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Trigger):
     """Speak when a row with ``start`` has come and after it one with ``stop``, in order of arrival. Finishes."""
 
     start: str
@@ -81,7 +96,7 @@ class Pattern:
 
 @tagged("core.eventtime.triggers:AfterPercentile")
 @dataclass(frozen=True, slots=True)
-class AfterPercentile:
+class AfterPercentile(Trigger):
     """Speak when a watermark that waits for this share of the rows only passes the end of the window. Finishes."""
 
     share: float
@@ -89,13 +104,13 @@ class AfterPercentile:
 
 @tagged("core.eventtime.triggers:Signal")
 @dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Trigger):
     """Speak when told to from outside. Finishes."""
 
 
 @tagged("core.eventtime.triggers:Custom")
 @dataclass(frozen=True, slots=True)
-class Custom:
+class Custom(Trigger):
     """A user's trigger: four hooks over frames with a row per window that something has happened to.
 
     The frame has the columns of ``state`` (Int64, 0 at first) and ``rows``, ``end``, ``watermark`` and
@@ -113,7 +128,7 @@ class Custom:
 
 @tagged("core.eventtime.triggers:AnyOf")
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Trigger):
     """Speak when one of the parts would; that finishes it."""
 
     parts: tuple[Trigger, ...]
@@ -121,7 +136,7 @@ class AnyOf:
 
 @tagged("core.eventtime.triggers:AllOf")
 @dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Trigger):
     """Speak when each of the parts would or would have; that finishes it."""
 
     parts: tuple[Trigger, ...]
@@ -129,7 +144,7 @@ class AllOf:
 
 @tagged("core.eventtime.triggers:Sequence")
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(Trigger):
     """The parts one after the other, each until it finishes."""
 
     parts: tuple[Trigger, ...]
@@ -137,7 +152,7 @@ class Sequence:
 
 @tagged("core.eventtime.triggers:Repeat")
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Trigger):
     """The part again and again. Never finishes."""
 
     part: Trigger
@@ -145,30 +160,11 @@ class Repeat:
 
 @tagged("core.eventtime.triggers:Until")
 @dataclass(frozen=True, slots=True)
-class Until:
+class Until(Trigger):
     """The part until ``end`` would speak, which then does, and that finishes both."""
 
     part: Trigger
     end: Trigger
-
-
-Trigger = (
-    EveryEpoch
-    | AfterWatermark
-    | AtPeriod
-    | AfterCount
-    | AfterSum
-    | Punctuation
-    | Pattern
-    | AfterPercentile
-    | Signal
-    | Custom
-    | AnyOf
-    | AllOf
-    | Sequence
-    | Repeat
-    | Until
-)
 
 
 def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:

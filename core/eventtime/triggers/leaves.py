@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,20 @@ import polars as pl
 from ...columns.kernels import Ints, Mask
 from ...data.clock import START_OF_TIME
 from ...data.errors import InputError, first_line
-from .kinds import AfterPercentile, AtPeriod, Custom, Pattern
+from .kinds import (
+    AfterCount,
+    AfterPercentile,
+    AfterSum,
+    AtPeriod,
+    Custom,
+    EveryEpoch,
+    Pattern,
+    Punctuation,
+    Signal,
+    Trigger,
+)
+
+Maker = TypeVar("Maker", bound="LeafMaker")
 
 NO_TIMER = 0
 """A timer that is not set. One that is set is kept as its instant less ``START_OF_TIME``, which is positive."""
@@ -133,6 +147,23 @@ class TriggerState(ABC):
         moment.put(f"{self.place}done", on, 1)
 
 
+LeafMaker = Callable[[str, Any], TriggerState]
+"""Makes the state of a trigger from its place in the tree and the trigger."""
+
+LEAVES: dict[type[Trigger], LeafMaker] = {}
+"""What keeps the state of each kind of trigger that has no parts: see ``state_of``."""
+
+
+def state_of(kind: type[Trigger]) -> Callable[[Maker], Maker]:
+    """Name the kind of trigger whose state a class, or a function, makes."""
+
+    def remember(made_by: Maker) -> Maker:
+        LEAVES[kind] = made_by
+        return made_by
+
+    return remember
+
+
 class Leaf(TriggerState):
     """A part that waits for one thing, and speaks once."""
 
@@ -180,6 +211,7 @@ class CountingState(Leaf):
         return enough & ~self.finished(moment)
 
 
+@state_of(AtPeriod)
 class AtPeriodState(Leaf):
     """Speaks when its timer has come, which rows have set."""
 
@@ -204,6 +236,7 @@ class AtPeriodState(Leaf):
         return reached & ~self.finished(moment)
 
 
+@state_of(Pattern)
 class PatternState(Leaf):
     """Speaks when a stop has come after a start."""
 
@@ -238,6 +271,7 @@ class PatternState(Leaf):
         return ready
 
 
+@state_of(AfterPercentile)
 class PercentileState(Leaf):
     """Speaks when the watermark of a share of the rows has passed."""
 
@@ -256,6 +290,7 @@ class SignalState(Leaf):
         return moment.signalled & ~self.finished(moment)
 
 
+@state_of(Custom)
 class CustomState(Leaf):
     """Speaks when a user's hooks say so."""
 
@@ -341,3 +376,14 @@ class CustomState(Leaf):
             if not column.dtype.is_integer() or column.has_nulls():
                 found = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
                 raise TypeError(f"state column {name!r} is {found} and not Int64 without nulls")
+
+
+LEAVES.update(
+    {
+        EveryEpoch: lambda place, _: EveryEpochState(place),
+        Signal: lambda place, _: SignalState(place),
+        AfterCount: lambda place, trigger: CountingState(place, trigger.count, None),
+        AfterSum: lambda place, trigger: CountingState(place, trigger.limit, trigger.input),
+        Punctuation: lambda place, trigger: CountingState(place, 1, trigger.input),
+    }
+)

@@ -151,9 +151,16 @@ def last_window(window: Window, times: Ints, starts: Ints) -> Mask:
     return np.ones(len(times), np.bool_)
 
 
-def end_of_last_window(window: Sliding, times: Ints) -> Ints:
-    """Where the last window of each instant ends: when it is closed, all windows of the row are."""
-    return times - _since_start(window, times, None) + window.size
+def last_end_of(window: Window) -> Callable[[Ints], Ints] | None:
+    """What tells where the last window of each instant ends; None where an instant is in one window at most.
+
+    When the last window is closed, all windows of the row are.
+    """
+    match window:
+        case Sliding(size):
+            return lambda times: times - _since_start(window, times, None) + size
+        case _:
+            return None
 
 
 def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
