@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
 
 from ..columns.grouping import consolidated_rows
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
+from ..state.channels import Channel, Finding
 from ..state.operator_contract import Operator
 from ..state.partitioning import Route
 from ..state.protocol import State
@@ -17,12 +21,41 @@ class ContractError(AssertionError):
     """An operator broke its contract: a bug of ours, never of a user."""
 
 
+_READER: ContextVar[tuple[Checked, Now] | None] = ContextVar("_READER", default=None)
+"""The operator that steps now, with the epoch for which it does; None between steps."""
+
+
+@dataclass(slots=True, eq=False)
+class _Guard:
+    """Holds readers of a channel to what they declared; of a finding, to the epoch in which it was ``found_in``."""
+
+    giver: str
+    channel: Channel
+    found_in: int | None = None
+
+    def __call__(self) -> None:
+        """Check whoever steps now and reads the channel; who reads between steps is no operator."""
+        reading = _READER.get()
+        if reading is None:
+            return
+        reader, now = reading
+        what = f"{self.channel.kind} of node {self.giver!r}"
+        declared = (*reader.looks_at, *reader.gives)
+        reader.require(
+            any(each is self.channel for each in declared), f"reads {what} and does not look at it"
+        )
+        if isinstance(self.channel, Finding) and self.channel.is_set:
+            reader.require(self.found_in == now.epoch, f"reads {what} in epoch {now.epoch}, found in another")
+
+
 class Checked(Operator):
     """An operator that behaves as the one it wraps, or raises ``ContractError``.
 
     Asserted of every step: the output has the operator's schema and non-null diffs; an output that claims to
-    be consolidated is; no input, no output (after epoch 0), unless it ``emits_without_rows``; the states show the last commit until they are
-    committed. Exactness and bounds are laws over whole histories and have tests of their own.
+    be consolidated is; no input, no output (after epoch 0), unless it ``emits_without_rows``; the states show the last
+    commit until they are committed. Asserted of what it gives: a finding is gone when its epoch is over, and only
+    operators that look at it read it, or a look-up, as far as they are wrapped too. Exactness and bounds are laws over
+    whole histories and have tests of their own.
     """
 
     def __init__(self, name: str, operator: Operator, states: Sequence[State]) -> None:
@@ -32,32 +65,50 @@ class Checked(Operator):
         self.may_wake, self.has_timers = operator.may_wake, operator.has_timers
         self.may_combine, self.is_replayable = operator.may_combine, operator.is_replayable
         self.role = operator.role
+        self.gives, self.looks_at = operator.gives, operator.looks_at
         self._name = name
         self._states = tuple(states)
+        self._guards = [_Guard(name, channel) for channel in operator.gives]
+        for guard in self._guards:
+            guard.channel.guard = guard
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The wrapped step, checked."""
+        for finding in self._findings:
+            self.require(not finding.is_set, f"still has {finding.kind} of an epoch before")
         before = [state.entries for state in self._states]
-        delta = self.operator.step(now, *deltas)
-        self._require(
-            before == [state.entries for state in self._states], "changed a state before the commit"
-        )
+        delta = self._stepped(now, deltas)
+        self.require(before == [state.entries for state in self._states], "changed a state before the commit")
         expected = with_diff(self.schema)
-        self._require(delta.frame.schema == expected, f"gave {delta.frame.schema}, its schema is {expected}")
-        self._require(not delta.frame.get_column(DIFF).has_nulls(), "gave a null diff")
+        self.require(delta.frame.schema == expected, f"gave {delta.frame.schema}, its schema is {expected}")
+        self.require(not delta.frame.get_column(DIFF).has_nulls(), "gave a null diff")
         if now.epoch > 0 and not self.operator.emits_without_rows and not any(map(len, deltas)):
-            self._require(not len(delta), "gave rows without any input")
+            self.require(not len(delta), "gave rows without any input")
         if delta.is_consolidated and len(delta):
             kept, _ = consolidated_rows(delta.rows, delta.diffs)
-            self._require(kept is None, "claims to be consolidated and is not")
+            self.require(kept is None, "claims to be consolidated and is not")
         return delta
 
+    @property
+    def _findings(self) -> list[Finding[Any]]:
+        return [channel for channel in self.gives if isinstance(channel, Finding)]
+
+    def _stepped(self, now: Now, deltas: Sequence[Delta]) -> Delta:
+        """The wrapped step; what it reads meanwhile of other nodes is read by this one, what it finds is of this epoch."""
+        for guard in self._guards:
+            guard.found_in = now.epoch
+        reading = _READER.set((self, now))
+        try:
+            return self.operator.step(now, *deltas)
+        finally:
+            _READER.reset(reading)
+
     def wakes_on_time(self, now: Now) -> bool:
-        """What the wrapped operator says of itself."""
+        """See the wrapped operator."""
         return self.operator.wakes_on_time(now)
 
     def is_due(self, now: Now) -> bool:
-        """What the wrapped operator says of itself."""
+        """See the wrapped operator."""
         return self.operator.is_due(now)
 
     @property
@@ -67,17 +118,22 @@ class Checked(Operator):
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """What the wrapped operator says of itself."""
+        """See the wrapped operator."""
         return self.operator.kept_sums
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
-        """What the wrapped operator says of itself."""
+        """See the wrapped operator."""
         return self.operator.route_of_states(columns)
 
     def combine(self, delta: Delta) -> Delta | None:
         """The rows as the wrapped operator adds them up."""
         return self.operator.combine(delta)
 
-    def _require(self, holds: bool, complaint: str) -> None:
+    def require(self, holds: bool, complaint: str) -> None:
+        """Check something of the operator.
+
+        Raises:
+            ContractError: it does not hold: names the node.
+        """
         if not holds:
             raise ContractError(f"node {self._name!r} {complaint}")

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import NewType
+from typing import Any, NewType
 
 from ..columns.key_hash import KeyHash, hashing_by, in_force
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..eventtime.watermarks.holds import HeldWatermark
 from ..eventtime.watermarks.source_clock import SourceClock
+from ..state.channels import Channel, Finding, Lookup
 from ..state.ledger import Ledger
 from ..state.operator_contract import Operator
 from ..state.protocol import State
@@ -21,11 +22,21 @@ from .placement import ANYWHERE, Placement
 NodeId = NewType("NodeId", int)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One thing that a node looks at: what it is in a word or two, and the node that gives it."""
+
+    what: str
+    node: NodeId
+
+
 @dataclass(slots=True)
 class Node:
     """A place in the circuit: an operator, the nodes whose deltas it takes, and what was measured there.
 
-    ``identity`` says what it computes, from the sources on; empty where nobody asked.
+    ``looks`` are all things that its operator ``looks_at``, ``reads`` the nodes whose states or findings that comes to:
+    who gives it and, behind a look-up, what is read to answer it. ``findings`` are what it finds in an epoch itself.
+    ``identity`` says what it computes, from the sources on; empty if that was not given.
     A node without inputs takes what arrived from outside under its name. ``only`` is a column and a value: of a change
     in which no row has it there, the node, which has one input, would make nothing and stage nothing. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
@@ -38,13 +49,16 @@ class Node:
     placement: Placement = ANYWHERE
     identity: str = ""
     only: tuple[str, int | str] | None = None
+    looks: tuple[Look, ...] = ()
+    reads: tuple[NodeId, ...] = ()
+    findings: tuple[Finding[Any], ...] = ()
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
 
 
 MOST_LOOKED_UP = 4_096
-"""Of a change of more rows it is not asked which values are in it."""
+"""In a change of more rows no values are looked for."""
 
 
 class Deltas(dict[NodeId, Delta]):
@@ -75,22 +89,28 @@ class PlacementMissingError(AssertionError):
     """A node with state does not say where its rows have to meet: a bug of ours, never of a user."""
 
 
-def _require_placement(name: str, operator: Operator, states: Sequence[State], placement: Placement) -> None:
+class NotGivenError(AssertionError):
+    """A node looks at something that no node before it gives: a bug of ours, never of a user."""
+
+
+def _require_placement(
+    name: str, operator: Operator, states: Sequence[State], placement: Placement, reads: Sequence[NodeId]
+) -> None:
     """Check that it is known which rows have to meet where the state of a node is.
 
     What buckets find for a ledger or a clock is put together by whoever runs them. Any other state is by some columns:
-    rows that are equal in these have to meet (``by``), or the node runs where one is that it reads (``reads``).
+    rows that are equal in these have to meet (``by``), or the node runs where one is that it ``reads``.
     Forgotten, the node would be right in one bucket and wrong in several.
 
     Raises:
         PlacementMissingError: naming the node.
     """
-    if placement.by is not None or placement.reads:
+    if placement.by is not None or reads:
         return
     if not all(isinstance(state, Ledger | SourceClock | HeldWatermark) for state in states):
         raise PlacementMissingError(
             f"node {name!r} ({type(operator).__name__}) has state and no placement: with several buckets its rows would "
-            "not meet; add it with Placement(by=...), the columns by which its state is kept, or with reads=..."
+            "not meet; add it with Placement(by=...), the columns by which its state is kept, or have it look at the state of another node"
         )
 
 
@@ -122,7 +142,7 @@ class _Links:
                 else:
                     column, value = node.only
                     self.chosen[source].setdefault(column, {}).setdefault(value, []).append(place)
-            for read in dict.fromkeys(node.placement.reads):
+            for read in node.reads:
                 self.readers[read].append(place)
             if not node.inputs:
                 self.entrances.setdefault(node.name, []).append(place)
@@ -151,21 +171,23 @@ class Circuit:
     deltas; then all states commit, and a commit cannot fail. So a self-join needs no special case, and a
     failure anywhere leaves no trace.
 
-    A node is visited in an epoch that brings it rows, in which a node that it reads (``Placement.reads``) is visited,
+    A node is visited in an epoch that brings it rows, in which a node that it ``reads`` is visited,
     or in which it wakes by itself (``may_wake``); so an epoch costs the nodes that it touches, and not those that
     there are. In epoch 0 all are visited, and whenever ``visits_all``, which changes no delta and no state.
-    ``key_hash`` is what the keys in its states are hashed by: what is in force where it is made, if nothing else is said.
+    ``key_hash`` is what the keys in its states are hashed by: what is in force where it is made, if nothing else is given.
     """
 
     nodes: list[Node] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     visits_all: bool = False
     key_hash: KeyHash = field(default_factory=in_force)
-    _known_states: set[int] = field(default_factory=set)
+    _givers: dict[int, NodeId] = field(default_factory=dict)
+    """Which node gives each state and channel, by their ids: the first one of those that share it."""
+    _findings: list[Finding[Any]] = field(default_factory=list)
     _links: _Links = field(default_factory=_Links)
     _nothing: dict[NodeId, Delta] = field(default_factory=dict)
     _found: set[NodeId] | None = None
-    """The waking nodes that had something to do in the last epoch: what they found then is there until they are visited again."""
+    """The waking nodes that had something to do in the last epoch: they and their readers are visited in the next one too."""
 
     def add(
         self,
@@ -176,15 +198,45 @@ class Circuit:
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
     ) -> NodeId:
-        """Add a node behind its inputs."""
+        """Add a node behind its inputs, and behind all that its operator looks at.
+
+        Raises:
+            NotGivenError: no node gives what the operator looks at.
+            PlacementMissingError: the node has state, and it is not known which rows have to meet there.
+        """
         assert all(node < len(self.nodes) for node in inputs), (name, inputs)
-        _require_placement(name, operator, states, placement)
-        self.nodes.append(Node(name, operator, inputs, tuple(states), placement, only=only))
-        for state in states:
-            if id(state) not in self._known_states:
-                self._known_states.add(id(state))
-                self.states.append(state)
-        return NodeId(len(self.nodes) - 1)
+        looks = tuple(Look(_kind(each), self._giver(name, operator, each)) for each in operator.looks_at)
+        reads = self._read(operator, looks)
+        _require_placement(name, operator, states, placement, reads)
+        made = NodeId(len(self.nodes))
+        self.states += [state for state in dict.fromkeys(states) if id(state) not in self._givers]
+        for given in (*states, *operator.gives):
+            self._givers.setdefault(id(given), made)
+        findings = tuple(each for each in operator.gives if isinstance(each, Finding))
+        self._findings += findings
+        looks = tuple(dict.fromkeys(looks))
+        self.nodes.append(
+            Node(name, operator, inputs, tuple(states), placement, "", only, looks, reads, findings)
+        )
+        return made
+
+    def _giver(self, name: str, operator: Operator, given: State | Channel) -> NodeId:
+        """The node that gives something that a new node looks at."""
+        if id(given) not in self._givers:
+            raise NotGivenError(
+                f"node {name!r} ({type(operator).__name__}) looks at {_kind(given)} that no node before it gives; add "
+                "the node that gives it first, with it among its states or in what its operator gives"
+            )
+        return self._givers[id(given)]
+
+    def _read(self, operator: Operator, looks: Sequence[Look]) -> tuple[NodeId, ...]:
+        """The nodes that a node reads when it looks at these, each once."""
+        found: dict[NodeId, None] = {}
+        for given, look in zip(operator.looks_at, looks, strict=True):
+            found[look.node] = None
+            if isinstance(given, Lookup):
+                found |= dict.fromkeys(self.nodes[look.node].reads)
+        return tuple(found)
 
     def evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> EpochDeltas:
         """The first phase of an epoch: the nodes' deltas, with what outlives the epoch staged.
@@ -227,7 +279,7 @@ class Circuit:
         due = {
             place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
         }
-        # These have nothing to do but to forget what they found, and so do their readers: one visit, and no more.
+        # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is not known which they are.
         stale = set(links.waking if before is None else before)
         waiting = [*(due | stale | links.waking)]
@@ -256,19 +308,38 @@ class Circuit:
         deltas = evaluated.deltas
         for place in deltas:
             node = self.nodes[place]
-            for read in node.placement.reads:
+            for read in node.reads:
                 if read not in deltas:  # What was read in vain is noted there.
-                    self._commit_states(NodeId(read))
+                    self._commit_states(read)
             self._commit_states(place)
             node.seconds += evaluated.seconds[place]
             node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
             node.rows_out += len(deltas[place])
 
     def _commit_states(self, place: NodeId) -> None:
-        for state in self.nodes[place].states:
+        node = self.nodes[place]
+        for state in node.states:
             state.commit()
+        for finding in node.findings:
+            finding.clear()
+
+    def settle(self) -> None:
+        """Commit an epoch of which only some nodes were stepped, and not by ``evaluate``. Cannot fail."""
+        for state in self.states:
+            state.commit()
+        self._clear_findings()
 
     def discard(self) -> None:
         """Leave everything as it was before ``evaluate``."""
         for state in self.states:
             state.discard()
+        self._clear_findings()
+
+    def _clear_findings(self) -> None:
+        for finding in self._findings:
+            finding.clear()
+
+
+def _kind(given: State | Channel) -> str:
+    """What a node looks at, in a word or two."""
+    return given.kind if isinstance(given, Channel) else "state"

@@ -124,17 +124,17 @@ class _Cutter:
         return [self.level[place] + 1 for clock in read for place in self.movers.get(clock, ())]
 
     def _with_what_it_reads(self, node: NodeId) -> list[int]:
-        return [self.level[NodeId(read)] for read in self.nodes[node].placement.reads]
+        return [self.level[read] for read in self.nodes[node].reads]
 
     def _all_read(self, node: NodeId) -> list[NodeId]:
         """What has to be in the same task: what it reads, what that reads, and so on."""
         found: list[NodeId] = []
-        wanted = [NodeId(read) for read in self.nodes[node].placement.reads]
+        wanted = list(self.nodes[node].reads)
         while wanted:
             read = wanted.pop()
             if read not in found:
                 found.append(read)
-                wanted += [NodeId(deeper) for deeper in self.nodes[read].placement.reads]
+                wanted += self.nodes[read].reads
         return found
 
     def _bring(self, read: NodeId, level: int) -> None:

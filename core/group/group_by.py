@@ -27,9 +27,10 @@ from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
 from ..data.schema import DIFF, listed
 from ..data.tags import tagged
+from ..state.channels import Finding, Lookup
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
-from ..state.purge import Expiry, payload_of, sums_gone
+from ..state.purge import payload_of, sums_gone
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
 from .accumulators import LENGTH, Sums, contributions
@@ -64,10 +65,11 @@ class GroupBy(Operator):
     The first input is the collection with its aggregates' inputs prepared as columns; every further one is the
     ``Distinct`` of (key, value) pairs whose values are counted, or tells a number by key. State: the additive
     columns by key; what cannot be inverted is read from arrangements. For every touched key the row before is
-    retracted and the row after added, where they differ; unless ``emits_on_request``: then nothing is said here, and
-    who wants to know asks for ``rows``. ``discarding``: groups hold what came less what went, and are there while
-    any of it, or the number of rows, is not zero. ``by`` are the first of the keys, if only these tell where rows are kept. Without key columns there is one row, also of no rows. Keys that expire
-    are forgotten when the epoch is over, without a word.
+    retracted and the row after added, where they differ; unless ``emits_on_request``: then it emits nothing, and rows
+    of groups are read with the look-up ``groups``. ``discarding``: groups hold what came less what went, and are there
+    while any of it, or the number of rows, is not zero. ``by`` are the first of the keys, if only these tell where rows
+    are kept. Without key columns there is one row, also of no rows. Keys that are ``expired`` are purged when the epoch
+    is over, and nothing is emitted for that.
     Cost: the delta and the touched groups, plus what the arrangements say.
     """
 
@@ -77,16 +79,16 @@ class GroupBy(Operator):
         schema: pl.Schema,
         parts: Sequence[AggregateState],
         *,
-        expiry: Expiry | None = None,
+        expired: Finding[Keys] | None = None,
         emits_on_request: bool = False,
         discarding: bool = False,
         by: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema
         self._keyed = KeyColumns.of(tuple(spec.keys), by)
-        self._of_differences = discarding
-        self._expiry = expiry
-        self._is_asked = emits_on_request
+        self._discarding = discarding
+        self._expired = expired
+        self._emits_on_request = emits_on_request
         self._spec = spec
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
@@ -106,12 +108,17 @@ class GroupBy(Operator):
             *(part.reads for part in self._parts if isinstance(part, ReadAggregateState)),
         )
         """The states from which ``contents`` are made."""
+        own = {part.spine for part in self.inverted}
+        arranged = [spine for spine in self.reads[1:] if spine not in own]
+        self.looks_at = (*([] if expired is None else [expired]), *arranged)
+        self.groups = Lookup("groups", self.rows)
+        self.gives = (self.groups,)
         self._nothing = Delta.empty(schema)
 
     @property
     def forgets(self) -> bool:
-        """Whether keys expire, so that the state no longer holds all rows that were said."""
-        return self._expiry is not None
+        """Whether keys expire, so that the state no longer holds all rows that were emitted."""
+        return self._expired is not None
 
     @property
     def key_columns(self) -> KeyColumns:
@@ -145,7 +152,7 @@ class GroupBy(Operator):
         self._require_room(after)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
-        if self._is_asked:
+        if self._emits_on_request:
             return self._nothing
         change = Change.of(
             groups.keys,
@@ -166,10 +173,10 @@ class GroupBy(Operator):
         sums = self._contributions(delta)
         return added_up(delta.frame, tuple(self._spec.keys), self._groups(delta.frame), sums)
 
-    def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
+    def rows(self, keys: Keys, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
         """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
 
-        Of the groups in ``even`` also the rows of no rows, if they are not there. Cost: the groups asked for.
+        Of the groups in ``even`` also the rows of no rows, if they are not there. Cost: these groups.
         """
         sums = self.spine.totals(keys, with_delta=True)
         exists = self._exists(sums, len(keys))
@@ -178,13 +185,13 @@ class GroupBy(Operator):
         values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         names = self._key_columns(keys.take(change.groups), self.spine)
         rows = self._finished(names, values, len(change))
-        if self._of_differences:
-            says = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
+        if self._discarding:
+            has_any = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
             for column in rows[len(names) :]:
-                says |= (column.fill_null(0) != 0).to_numpy()
-            says |= False if even is None else even[exists]
-            exists[exists] = says
-            return exists, keep(pl.DataFrame(rows), says)
+                has_any |= (column.fill_null(0) != 0).to_numpy()
+            has_any |= False if even is None else even[exists]
+            exists[exists] = has_any
+            return exists, keep(pl.DataFrame(rows), has_any)
         return exists, pl.DataFrame(rows)
 
     def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
@@ -271,11 +278,11 @@ class GroupBy(Operator):
 
     @property
     def _has_first_row(self) -> bool:
-        """Whether there is a row also of no rows: of all rows, unless panes decide what is said."""
-        return not self._spec.keys and not self._is_asked
+        """Whether there is a row also of no rows: of all rows, unless panes decide what is emitted."""
+        return not self._spec.keys and not self._emits_on_request
 
     def _stage(self, run: Run) -> None:
-        expired = None if self._expiry is None else self._expiry.expired
+        expired = None if self._expired is None else self._expired.value
         if expired is None or not len(expired):
             self.spine.stage(run)
             return
@@ -303,7 +310,7 @@ class GroupBy(Operator):
     def _exists(self, sums: Sums, height: int) -> Mask:
         if self._has_first_row:
             return np.ones(height, np.bool_)
-        if self._of_differences:
+        if self._discarding:
             changed = np.zeros(height, np.bool_)
             for column in sums.values():
                 changed |= column != 0
@@ -371,18 +378,18 @@ class GroupBy(Operator):
         if isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException) or isinstance(
             aggregate, Custom
         ):
-            said = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
-            return InputError(self._refusal(aggregate, said))
+            complaint = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
+            return InputError(self._refusal(aggregate, complaint))
         return error
 
-    def refusal_of(self, part: AggregateState, said: str) -> str:
+    def refusal_of(self, part: AggregateState, complaint: str) -> str:
         """What an error says of the state of a part: which column of which view it is, and what is wrong with it."""
-        return next(self._refusal(aggregate, said) for one, aggregate in self._aggregates if one is part)
+        return next(self._refusal(aggregate, complaint) for one, aggregate in self._aggregates if one is part)
 
-    def _refusal(self, aggregate: Aggregate, said: str) -> str:
+    def _refusal(self, aggregate: Aggregate, complaint: str) -> str:
         finished = self._spec.finished
         shown = [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
-        return f"{self._spec.where}: column {listed(shown)}: {said}; nothing has changed"
+        return f"{self._spec.where}: column {listed(shown)}: {complaint}; nothing has changed"
 
     def _first_row(self) -> Delta:
         """The row of no rows, there from the start where there are no keys."""

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import gather, key_words
+from ..columns.kernels import Keys, gather, key_words
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
+from ..state.channels import Finding
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns, Route
-from ..state.purge import Expiry, entries_gone
+from ..state.purge import entries_gone
 from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
@@ -24,8 +25,8 @@ class Arrange(Operator):
     """The collection by key: writes the spine that others read, and hands its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
-    null in their key are not kept, as they match nothing. Rows of keys that expire are forgotten when the epoch
-    is over. ``by`` are the first of the keys, if only these tell where rows are kept.
+    null in their key are not kept, as they match nothing. Rows of keys that are ``expired`` (ascending, distinct) are
+    purged when the epoch is over. ``by`` are the first of the keys, if only these tell where rows are kept.
     """
 
     role = "rows"
@@ -38,13 +39,14 @@ class Arrange(Operator):
         *,
         where: str | None = None,
         skip_null_keys: bool = False,
-        expiry: Expiry | None = None,
+        expired: Finding[Keys] | None = None,
         by: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema
         self._key_columns = KeyColumns.of(keys, by)
         self.spine = Spine(layout, self._key_columns.route)
-        self._expiry = expiry
+        self._expired = expired
+        self.looks_at = () if expired is None else (expired,)
         self._keys = tuple(keys)
         self._where = where
         self._skip_null_keys = skip_null_keys
@@ -64,7 +66,7 @@ class Arrange(Operator):
             frame = frame.drop_nulls(self._keys)
         layout = self.spine.layout
         run = run_of_rows(layout, self._key_columns, frame) if frame.height else empty_run(layout)
-        expired = None if self._expiry is None else self._expiry.expired
+        expired = None if self._expired is None else self._expired.value
         gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
         self.spine.stage(run, gone)
         return delta

@@ -35,7 +35,7 @@ class JoinSide:
 
     @property
     def counted(self) -> Spine:
-        """The sums of diffs by key; asked for by outer, semi and anti joins only."""
+        """The sums of diffs by key; read by outer, semi and anti joins only."""
         assert self.counts is not None, "this kind of join does not count keys"
         return self.counts
 
@@ -80,13 +80,17 @@ class Join(Operator):
         self._kind = kind
         self._left, self._right = left, right
         self._columns = tuple(columns)
+        # The right rows of a semi or anti join are never shown: only whether a key is there.
+        shown = (left,) if kind in ("semi", "anti") else (left, right)
+        spines = (*(side.rows for side in shown), left.counts, right.counts)
+        self._spines = tuple(spine for spine in spines if spine is not None)
+        self.looks_at = self._spines
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change of the joined rows."""
         left, right = self._left.rows, self._right.rows
-        states = (left, right, self._left.counts, self._right.counts)
-        if not any(len(state.delta) for state in states if state is not None):
+        if not any(len(spine.delta) for spine in self._spines):
             return self._nothing
         parts: list[pl.DataFrame] = []
         if self._kind in ("inner", "left", "right", "full"):

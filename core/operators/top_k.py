@@ -30,6 +30,7 @@ class TopK(Operator):
     def __init__(self, schema: pl.Schema, arrangement: Spine, count: int) -> None:
         self.schema = schema
         self._arrangement = arrangement
+        self.looks_at = (arrangement,)
         self._count = count
         self._nothing = Delta.empty(schema)
 

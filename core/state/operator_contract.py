@@ -6,7 +6,9 @@ import polars as pl
 
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
+from .channels import Channel
 from .partitioning import Route
+from .protocol import State
 
 
 class Operator:
@@ -35,8 +37,8 @@ class Operator:
     """Whether it may have something to do in an epoch that brings it no rows: then ``wakes_on_time`` is called.
 
     An operator that does not is visited only in epochs that bring it rows, or in which a node that it reads is visited.
-    What a waking one has found in an epoch, for those that read it, counts for that epoch alone: if it had anything to
-    do, it is visited in the epoch after as well, once.
+    A waking one that had anything to do is visited in the epoch after as well, once, and so are those that read it:
+    these may have to retract then what was emitted.
     """
 
     has_timers: bool = False
@@ -50,6 +52,15 @@ class Operator:
 
     may_combine: bool = False
     """Whether rows of its first input may be added up by ``combine`` before they are sent to it."""
+
+    gives: tuple[Channel, ...] = ()
+    """What other operators may look at, beside its rows and its states."""
+
+    looks_at: tuple[State | Channel, ...] = ()
+    """All that it reads of other operators: their states, what they found in the epoch, look-ups.
+
+    The nodes that give these step before this one, in the same place, and where one of them is visited, this one is too.
+    """
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change of the output that the changes of the inputs cause."""

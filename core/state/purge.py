@@ -1,8 +1,6 @@
-"""Forgetting what belongs to keys that are over, in the epoch that they are read for the last time."""
+"""Purging what belongs to keys that are over, in the epoch in which they are read for the last time."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -12,15 +10,6 @@ from ..columns.kernels import Keys, expand, gather, stack
 from ..data.schema import DIFF
 from .run import Run, empty_run, make_run, run_of_groups
 from .spine import Spine
-
-
-class Expiry(Protocol):
-    """Who knows which keys are over with this epoch."""
-
-    @property
-    def expired(self) -> Keys:
-        """Ascending, distinct keys whose state goes when the epoch is committed."""
-        ...
 
 
 def entries_gone(spine: Spine, delta: Run, keys: Keys) -> Run:

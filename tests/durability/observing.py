@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
+from driven import value_bytes
 
 
 def frame_bytes(frame: pl.DataFrame) -> bytes:
@@ -25,7 +26,7 @@ def said(engine: ec.Engine, since: int | None = None) -> dict[str, list[bytes]]:
 
 def held(engine: ec.Engine) -> dict[str, bytes]:
     """The contents of every view."""
-    return {name: frame_bytes(view.read()) for name, view in engine.views.items()}
+    return {name: value_bytes(view.read()) for name, view in engine.views.items()}
 
 
 def why(view: Any) -> str:

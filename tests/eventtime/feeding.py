@@ -13,7 +13,6 @@ from evercurrent.core.circuit.circuit import Circuit
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.durations import instant
-from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
 from evercurrent.core.operators.source_rows import Append
 from evercurrent.core.state.ledger import Ledger
@@ -94,10 +93,7 @@ class Feed:
     def evaluate(self, frame: pl.DataFrame, at: float) -> Any:
         """The first phase of an epoch."""
         for node in self.circuit.nodes[self._checked :]:
-            if not isinstance(
-                node.operator, ReleaseInOrder
-            ):  # It speaks without input: time alone releases rows.
-                node.operator = Checked(node.name, node.operator, node.states)
+            node.operator = Checked(node.name, node.operator, node.states)
         self._checked = len(self.circuit.nodes)
         now = Now(Epoch(self.epoch + 1), NOON + timedelta(minutes=at))
         return self.circuit.evaluate(now, {"s": Delta(frame)})

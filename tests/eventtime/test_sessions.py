@@ -31,6 +31,7 @@ from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
+from evercurrent.core.eventtime.triggers.firing import Moves
 
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -135,12 +136,13 @@ class Running:
         self.sessions = Sessions(
             self.types, list(self.keys), gap, lateness=lateness, clock=self.clock, may_retract=may_retract
         )
-        self.ends = SessionEnds(self.sessions)
+        self.ends = SessionEnds(self.sessions.ids, self.sessions.changes)
         self.states = self.sessions.states
         self.nodes = Checked("sessions", self.sessions, self.states), Checked("ends", self.ends, self.states)
         self.epoch = 0
         self.rows: Counter[tuple[Row, int]] = Counter()
         self.totals: Counter[Id] = Counter()
+        self.last_moves: Moves | None = None
 
     def frame(self, entries: Sequence[tuple[Row, int]]) -> Delta:
         columns = [
@@ -158,17 +160,33 @@ class Running:
         out = self.nodes[0].step(now, self.frame(entries))
         return out, self.nodes[1].step(now, out)
 
+    def commit(self) -> None:
+        """Make what was staged the state."""
+        for state in self.states:
+            state.commit()
+        self.last_moves = self.sessions.merging.value.moves
+        self.clear()
+
+    def discard(self) -> None:
+        """Leave everything as it was before the step."""
+        for state in self.states:
+            state.discard()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was found: the epoch is over."""
+        self.sessions.changes.clear()
+        self.sessions.merging.clear()
+
     def push(self, entries: Sequence[tuple[Row, int]], watermark: int | None = None) -> tuple[Delta, Delta]:
         """One epoch, tried and forgotten first: that must leave no trace."""
         self.clock.now = self.clock.before if watermark is None else watermark
         tried = self.step(entries)
-        for state in self.states:
-            state.discard()
+        self.discard()
         out = self.step(entries)
         for once, again in zip(tried, out, strict=True):
             assert once.frame.equals(again.frame)
-        for state in self.states:
-            state.commit()
+        self.commit()
         self.epoch += 1
         self.clock.before = self.clock.now
         for row, start, diff in self.moved_rows(out[0]):
@@ -196,7 +214,7 @@ class Running:
 
     def moves(self, ids: Sequence[Id]) -> dict[Id, Id]:
         """The moves of the last epoch, told apart by the words of these ids."""
-        moves = self.sessions.moves
+        moves = self.last_moves
         if moves is None:
             return {}
         words = self.words(ids)
@@ -661,8 +679,7 @@ def spent(running: Running, entries: Sequence[tuple[Row, int]], watermark: int |
     before = running.touched
     running.clock.now = running.clock.before if watermark is None else watermark
     running.step(entries)
-    for state in running.states:
-        state.discard()
+    running.discard()
     return running.touched - before
 
 
@@ -752,8 +769,7 @@ def test_many_rows_as_polars_has_them(may_retract: bool) -> None:
         out = running.nodes[0].step(now, delta)
         ends.append(running.nodes[1].step(now, out).frame)
         outs.append(out.frame)
-        for state in running.states:
-            state.commit()
+        running.commit()
         if number % 4 == 3:
             assert_as_polars(ins, outs, ends, gap)
 

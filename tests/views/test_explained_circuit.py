@@ -35,17 +35,23 @@ def engine() -> ec.Engine:
 def test_every_operator_has_a_line_with_what_it_takes_and_reads() -> None:
     title, head, *lines = engine().explain(circuit=True).splitlines()
     assert re.fullmatch(rf"circuit at epoch 1: {len(lines)} operators in 3 stages", title)
-    places = [(head.index(name), name) for name in ("node", "operator", "rows of", "reads", "rows meet by")]
+    places = [
+        (head.index(name), name) for name in ("node", "operator", "rows of", "looks at", "rows meet by")
+    ]
     starts = [start for start, _ in places]
     cells = [
         [line[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
         for line in lines
     ]
-    by_operator = {operator: (node, of, reads) for node, operator, of, reads, _ in cells}
+    by_operator = {operator: (node, of, looks) for node, operator, of, looks, _ in cells}
     numbers = {operator: str(number) for number, (_, operator, *_) in enumerate(cells)}
     assert by_operator["Panes"][0] == "panes, retracting"
-    assert numbers["TrackWindows"] in by_operator["Arrange"][2].split(", ")
-    assert by_operator["SessionEnds"][1:] == (numbers["Sessions"], numbers["Sessions"])
+    tracker, sessions = numbers["TrackWindows"], numbers["Sessions"]
+    assert by_operator["Arrange"][2] == f"expired of {tracker}"
+    assert by_operator["Panes"][2] == f"firing of {tracker}, groups of {by_operator['Panes'][1]}"
+    assert by_operator["TrackWindows"][2] == f"moves of {sessions}"
+    assert by_operator["SessionEnds"][1:] == (sessions, f"ends of {sessions}")
+    assert by_operator["Materialize"][2] == ""
     assert by_operator["Append"][1:] == ("", "")
     assert cells[-1][4].split("  ")[0].startswith("user, window_start")
 
@@ -58,7 +64,7 @@ def test_the_drawing_has_every_operator_in_the_box_of_its_stage_and_an_arrow_for
     full = [line for line in lines if "-->" in line]
     dotted = [line for line in lines if "-.->" in line]
     assert all(re.fullmatch(r'n\d+ -- "[\d,]+ rows" --> n\d+', line) for line in full)
-    assert all(re.fullmatch(r"n\d+ -\.-> n\d+", line) for line in dotted)
+    assert all(re.fullmatch(r"n\d+ -\.->\|[a-z]+\| n\d+", line) for line in dotted)
     named = {line.split("[")[0] for line in boxes}
     assert len(named) == len(boxes)
     assert {end for line in full + dotted for end in (line.split()[0], line.split()[-1])} == named

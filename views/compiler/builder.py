@@ -11,7 +11,7 @@ import polars as pl
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
-from evercurrent.core.columns.kernels import with_plain_zeros
+from evercurrent.core.columns.kernels import Keys, with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
@@ -42,11 +42,11 @@ from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
 from evercurrent.core.operators.linear import FrameFunction, Linear
 from evercurrent.core.operators.sequenced import SequencedUpsert
+from evercurrent.core.state.channels import Finding
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.protocol import State
-from evercurrent.core.state.purge import Expiry
 from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine, Version
 
@@ -97,7 +97,7 @@ class Compiled:
     retained: dict[str, RetainedRows] = field(default_factory=dict)
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
     asked: dict[PlanId, list[NodeId]] = field(default_factory=dict)
-    """The nodes with states that each plan node asked for, shared ones too, in the order in which it did."""
+    """The nodes with states that each plan node needs, shared ones too, in the order in which they were added for it."""
     views: dict[NodeId, list[tuple[int, str]]] = field(default_factory=dict)
     """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
     allow_pickle: bool = False
@@ -236,17 +236,16 @@ class Builder:
         where: str | None = None,
         *,
         skip_null_keys: bool = False,
-        expiry: Expiry | None = None,
+        expired: Finding[Keys] | None = None,
         by: tuple[str, ...] | None = None,
     ) -> tuple[NodeId, Spine]:
         def make() -> tuple[NodeId, Spine]:
             arrange = Arrange(
-                schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expiry=expiry, by=by
+                schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expired=expired, by=by
             )
             order = "".join(f", order {part.column}" for part in layout.order)
             name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
-            reads = () if expiry is None else (source,)
-            placement = Placement(by=tuple(keys) if by is None else by, reads=reads, passes=frozenset(schema))
+            placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
             return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange.spine
 
         return self.once("arrange", source, (KeyColumns.of(keys, by), layout, where, skip_null_keys), make)
@@ -274,20 +273,20 @@ class Builder:
         types: pl.Schema,
         keys: tuple[str, ...],
         where: str,
-        expiry: Expiry | None = None,
+        expired: Finding[Keys] | None = None,
         *,
         of_nothing: bool = False,
         by: tuple[str, ...] | None = None,
     ) -> tuple[NodeId, AggregateState]:
         """What keeps one aggregate, and the last node that was made for it.
 
-        ``of_nothing``: groups of no rows are asked for too. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
+        ``of_nothing``: groups of no rows are needed too. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
         a user's aggregate is computed from them.
         """
-        if expiry is not None and isinstance(aggregate, Distinct):
+        if expired is not None and isinstance(aggregate, Distinct):
             counted = pl.col(aggregate.input).n_unique()
             aggregate = RecomputedAggregate(aggregate.output, aggregate.dtype, (aggregate.input,), counted)
-        if expiry is not None and isinstance(aggregate, Custom):
+        if expired is not None and isinstance(aggregate, Custom):
             aggregate = replace(aggregate, remove=None)
         match aggregate:
             case SuppliedValue():
@@ -302,15 +301,17 @@ class Builder:
                 schema = self.schema_of(projected)
                 return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
             case FirstBy(input=name, order=order):
-                node, spine = self._ordered(prepared, types, keys, [name], order, aggregate.where, expiry, by)
+                node, spine = self._ordered(
+                    prepared, types, keys, [name], order, aggregate.where, expired, by
+                )
                 return node, FirstByState(aggregate, spine)
             case RecomputedAggregate(inputs=names, order=order):
-                node, spine = self._ordered(prepared, types, keys, names, order, None, expiry, by)
+                node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
                 aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
                 return node, RecomputedState(aggregate, spine, keyless=keyless, twice=twice)
             case Custom(input=name, remove=None):
-                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expiry, by)
+                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expired, by)
                 return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)
             case Custom():
                 route = KeyColumns.of(keys, by).route
@@ -326,14 +327,14 @@ class Builder:
         names: Sequence[str],
         order: tuple[Order, ...],
         where: str | None,
-        expiry: Expiry | None,
+        expired: Finding[Keys] | None,
         by: tuple[str, ...] | None,
     ) -> tuple[NodeId, Spine]:
         """An arrangement of these columns by group, in this order and then by the columns themselves."""
         payload = {name: types[name] for name in (*(part.column for part in order), *names)}
         implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
         layout = Layout(pl.Schema(payload), by_row=True, order=implied)
-        return self.arranged(prepared, types, keys, layout, where, expiry=expiry, by=by)
+        return self.arranged(prepared, types, keys, layout, where, expired=expired, by=by)
 
 
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:

@@ -106,7 +106,7 @@ class Compiler(Builder):
         return self.once("keep", output, (), make)
 
     def _retain(self, node: PlanNode, source: Input, output: NodeId) -> None:
-        """Take note of where the rows of a source are state; see to it that they are, if that is asked for."""
+        """Take note of where the rows of a source are state; see to it that they are, if that is declared."""
         if source.kind == "upsert":
             operators = [
                 self.compiled.circuit.nodes[part].operator for part in self.compiled.parts[self.place]
@@ -160,7 +160,7 @@ class Compiler(Builder):
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)
                 arranged, spine = self.arranged(inputs[0], node.schema, keys, layout)
-                placement = Placement(reads=(arranged,), passes=frozenset(node.schema))
+                placement = Placement(passes=frozenset(node.schema))
                 return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
             case _:
                 raise AssertionError(node.operation)
@@ -229,18 +229,16 @@ class Compiler(Builder):
         prepared = self.projected(source, where, schema, (*grouped.key_columns, *aggregation.prepared))
         types = self.schema_of(prepared)
         key_types = pl.Schema({key: types[key] for key in keys})
-        inputs, parts, reads = [prepared], [], []
+        inputs, parts = [prepared], []
         for aggregate in aggregation.aggregates:
             before, part = self.part(aggregate, prepared, types, keys, where)
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(before)
-            elif before != prepared:
-                reads.append(before)
         spec = GroupSpec(where, key_types, aggregation.aggregates, elementwise_columns(aggregation.finished))
         operator = GroupBy(spec, node.schema, parts)
         states = [operator.spine, *(part.spine for part in operator.inverted)]
-        placement = Placement(by=keys, reads=tuple(reads), passes=frozenset(keys))
+        placement = Placement(by=keys, passes=frozenset(keys))
         return self.add(node.label, operator, *inputs, states=states, placement=placement)
 
     def _join(self, node: PlanNode, inputs: list[NodeId], join: Join) -> NodeId:
@@ -265,8 +263,7 @@ class Compiler(Builder):
         keeps_left = join.kind in ("inner", "left", "semi", "anti")
         copied = {column.name for column in join.columns if column.name == column.left}
         meets_by = join.left_keys if keeps_left and copied.issuperset(join.left_keys) else None
-        placement = Placement(reads=tuple(behind), meets_by=meets_by)
-        return self.add(node.label, operator, *behind, placement=placement)
+        return self.add(node.label, operator, *behind, placement=Placement(meets_by=meets_by))
 
     def _counted(
         self, source: NodeId, schema: pl.Schema, keys: tuple[str, ...], skip: bool

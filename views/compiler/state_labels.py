@@ -1,6 +1,6 @@
 """What the states of a circuit are, in words for people: what keeps them, and which views and sources they serve.
 
-Labels are for reading: whether two states are the same is said by ``node_identities`` alone.
+Labels are for reading: whether two states are the same follows from ``node_identities`` alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
             elif isinstance(declared.operation, Input):
                 whom = [[], [declared.operation.name]]
             else:
-                # A clock that a trigger asks is no input of anything: it serves what it was made for.
+                # A clock that a trigger reads is no input of anything: it serves what it was made for.
                 whom = [sorted(served[number] or served[compiled.outputs[place]]), []]
             for state in node.states:
                 if id(state) in names:
@@ -54,7 +54,7 @@ def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
         found[compiled.outputs[place]].add(name)
         found[compiled.kept_at[name]].add(name)
     for number in range(len(nodes) - 1, -1, -1):
-        for before in {*nodes[number].inputs, *nodes[number].placement.reads} - outputs:
+        for before in {*nodes[number].inputs, *nodes[number].reads} - outputs:
             found[before] |= found[number]
     return found
 
@@ -64,6 +64,6 @@ def _kept_by(declared: PlanNode, node: Node) -> str:
     if isinstance(operation, Input) or isinstance(node.operator, Materialize):
         return role or "rows"
     label = declared.label
-    if isinstance(operation, Group):  # What it computes is told by the columns.
+    if isinstance(operation, Group):  # What it computes can be seen by the columns.
         label = f"group by {', '.join(operation.keys) or 'nothing'}"
     return label if role is None or isinstance(operation, Top | Unique) else f"{label}: {role}"

@@ -84,10 +84,10 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
         case LastPanes():
             panes = builder.compiled.circuit.nodes[source].operator
             assert isinstance(panes, Panes), (
-                "panes that take back what they replace are the last ones themselves"
+                "panes that retract what they replace are the last ones themselves"
             )
-            latest = LatestPanes(panes)
-            placement = Placement(reads=(source,), passes=frozenset(panes.spec.keys))
+            latest = LatestPanes(panes.schema, panes.spec, builder.compiled.trackers[upstream].firing)
+            placement = Placement(passes=frozenset(panes.spec.keys))
             return builder.add(node.label, latest, source, states=latest.states, placement=placement)
         case WindowedGroup() as grouped:
             return _WindowedGroup(builder, where, node, grouped).compile(source)
@@ -141,10 +141,10 @@ class _WindowedGroup:
         is_tracked = not self._known.is_refined_only or self._known.lateness is not None
         if not is_tracked:
             return self._aggregated(rows, ends, None)[0]
-        return self._spoken(*self._tracker(rows, ends), ends)
+        return self._in_panes(*self._tracker(rows, ends), ends)
 
     def _with_keys(self, source: NodeId) -> NodeId:
-        """The rows with the columns of their keys, where windows can only be told once the key is known."""
+        """The rows with the columns of their keys, where windows can only be assigned once the key is known."""
         schema, keys = self._builder.schema_of(source), self._grouped.key_columns
         own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
         return self._builder.projected(source, self._where, schema, [*own, *keys])
@@ -161,7 +161,7 @@ class _WindowedGroup:
         return self._builder.add("shift windows by key", assign, keyed, placement=placement)
 
     def _in_time(self, source: NodeId) -> NodeId:
-        """The rows that do not come too late, and where they hold the watermark if that is asked for."""
+        """The rows that do not come too late, and where they hold the watermark if that is declared."""
         known, builder = self._known, self._builder
         if known.lateness is not None and not self._is_global:
             lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
@@ -188,7 +188,7 @@ class _WindowedGroup:
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
         place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
-        placement = Placement(reads=(place,), passes=frozenset(types) - frozenset(BOUNDS))
+        placement = Placement(passes=frozenset(types) - frozenset(BOUNDS))
         made = rewindow(self._where, window, keys)
         operator = WindowByKey(types, spine, made, self._never_below_zero)
         return builder.add(self._node.label, operator, place, placement=placement)
@@ -219,8 +219,9 @@ class _WindowedGroup:
         rows = builder.add(
             self._node.label, self._sessions, prepared, states=self._sessions.states, placement=placement
         )
-        ends = Placement(reads=(rows,), passes=frozenset(keys))
-        return rows, builder.add("ends of sessions", SessionEnds(self._sessions), rows, placement=ends)
+        ends = SessionEnds(self._sessions.ids, self._sessions.changes)
+        passing = Placement(passes=frozenset(keys))
+        return rows, builder.add("ends of sessions", ends, rows, placement=passing)
 
     @property
     def _never_below_zero(self) -> NeverBelowZero | None:
@@ -262,14 +263,13 @@ class _WindowedGroup:
             builder.schema_of(rows),
             tracking,
             self._clock,
-            self._sessions if self._are_sessions else None,
+            self._sessions.merging if self._are_sessions else None,
             self._percentiles(),
         )
         builder.compiled.trackers[self._place] = tracker
         inputs = [rows] if ends is None else [rows, ends]
         placement = Placement(
             by=self._meets_by,
-            reads=(rows,) if self._are_sessions else (),
             clocks=(self._clock, *tracker.percentiles.values()),
             passes=frozenset(builder.schema_of(rows)),
         )
@@ -304,48 +304,46 @@ class _WindowedGroup:
     def _aggregated(
         self, rows: NodeId, ends: NodeId | None, tracker: TrackWindows | None
     ) -> tuple[NodeId, GroupBy]:
-        """The grouping by key and window; it speaks for itself where nothing but refinement is asked for."""
+        """The grouping by key and window; it emits by itself where nothing but refinement is declared."""
         builder, grouped, known = self._builder, self._grouped, self._known
         types, keys = builder.schema_of(rows), self._window_keys
-        forgets = tracker is not None and (
-            known.lateness is not None or (known.mode == "discarding" and not self._are_sessions)
-        )
-        expiry = tracker if forgets else None
+        purges = known.lateness is not None or (known.mode == "discarding" and not self._are_sessions)
+        expired = tracker.expired if tracker is not None and purges else None
         aggregates, finished = list(grouped.aggregation.aggregates), list(grouped.aggregation.finished)
         if self._are_sessions:
             aggregates.append(SuppliedValue(BOUNDS[1], self._node.schema[BOUNDS[1]]))
             finished.insert(0, Column(BOUNDS[1], pl.col(BOUNDS[1]), copies=BOUNDS[1]))
-        inputs, parts, reads = [rows], [], [] if tracker is None else [rows]
+        inputs, parts = [rows], []
         for aggregate in aggregates:
             before, part = builder.part(
-                aggregate, rows, types, keys, self._where, expiry,
+                aggregate, rows, types, keys, self._where, expired,
                 of_nothing=known.always and known.mode == "discarding", by=self._meets_by,
             )  # fmt: skip
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(ends if isinstance(aggregate, SuppliedValue) and ends is not None else before)
-            elif before != rows:
-                reads.append(before)
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
         emits_on_request = not known.is_refined_only
         differences = known.mode == "discarding" and builder.plan.may_retract(self._upstream)
         operator = GroupBy(
             spec, self._rows_schema, parts,
-            expiry=expiry, emits_on_request=emits_on_request, discarding=differences, by=self._meets_by,
+            expired=expired, emits_on_request=emits_on_request, discarding=differences, by=self._meets_by,
         )  # fmt: skip
         states = [operator.spine, *(part.spine for part in operator.inverted)]
-        placement = Placement(by=self._meets_by, reads=tuple(reads), passes=frozenset(keys))
+        placement = Placement(by=self._meets_by, passes=frozenset(keys))
         grouping = builder.add(self._node.label, operator, *inputs, states=states, placement=placement)
         return grouping, operator
 
     def _pending(self, tracked: NodeId, tracker: TrackWindows) -> NodeId:
-        """Of the rows those that were not spoken yet: sessions take theirs along when they merge."""
+        """Of the rows those that were not emitted yet: sessions take theirs along when they merge."""
         schema = self._builder.schema_of(tracked)
-        pending = PendingRows(schema, self._window_keys, BOUNDS[0], tracker, self._sessions, self._meets_by)
-        placement = Placement(reads=(tracked,), passes=frozenset(self._grouped.keys))
+        pending = PendingRows(
+            schema, self._window_keys, BOUNDS[0], tracker.firing, self._sessions.merging, self._meets_by
+        )
+        placement = Placement(passes=frozenset(self._grouped.keys))
         return self._builder.add(
-            "rows not spoken yet", pending, tracked, states=pending.states, placement=placement
+            "rows not emitted yet", pending, tracked, states=pending.states, placement=placement
         )
 
     @property
@@ -364,7 +362,7 @@ class _WindowedGroup:
     def _watermark_column(self) -> str | None:
         return self._grouped.event_time.column if self._known.stamp == "watermark" else None
 
-    def _spoken(self, tracked: NodeId, tracker: TrackWindows, ends: NodeId | None) -> NodeId:
+    def _in_panes(self, tracked: NodeId, tracker: TrackWindows, ends: NodeId | None) -> NodeId:
         known, builder = self._known, self._builder
         if known.mode == "discarding" and self._are_sessions:
             tracked = self._pending(tracked, tracker)
@@ -381,6 +379,8 @@ class _WindowedGroup:
             stamp=self._watermark_column,
             dated=self._grouped.event_time.column if known.stamp in ("earliest", "latest") else None,
         )
-        panes = Panes(self._rows_schema, self._node.schema, spec, tracker, operator, self._clock)
-        placement = Placement(reads=(node,), clocks=(self._clock,), passes=frozenset(self._window_keys))
+        panes = Panes(
+            self._rows_schema, self._node.schema, spec, tracker.firing, operator.groups, self._clock
+        )
+        placement = Placement(clocks=(self._clock,), passes=frozenset(self._window_keys))
         return builder.add(f"panes, {known.mode}", panes, node, states=panes.states, placement=placement)

@@ -27,7 +27,7 @@ from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
 
 Kept = Callable[[], Delta]
-"""Gives all that a node has said so far, added up."""
+"""Gives all that a node has emitted so far, added up."""
 
 
 def fill(
@@ -54,10 +54,10 @@ def fill(
     filling = _Filling(plan, compiled, match, retained)
     filling.require_fillable()
     fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
-    said = filling.run(fresh.circuit)
-    filling.require_same(said)
+    emitted = filling.run(fresh.circuit)
+    filling.require_same(emitted)
     _take(compiled, fresh, match, filling.stepped)
-    return {name: said[compiled.outputs[plan.views[name]]] for name in match.to_fill}
+    return {name: emitted[compiled.outputs[plan.views[name]]] for name in match.to_fill}
 
 
 def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[NodeId]) -> None:
@@ -123,7 +123,7 @@ class _Filling:
         Raises:
             CheckpointError: some of it cannot be.
         """
-        said = []
+        complaints = []
         for name in self._match.to_fill:
             reasons: dict[str, None] = {}
             place = self._plan.views[name]
@@ -131,11 +131,11 @@ class _Filling:
             is_empty = all(source.name in self._match.new_sources for source in self._plan.sources_of(place))
             for node in (self._compiled.kept_at[name], self._compiled.outputs[place]):
                 self._need(node, reasons, is_empty=is_empty)
-            said += [f"- view {name!r} cannot be filled: {reason}" for reason in reasons]
-        if said and self._match.evolution is not None:
-            raise CheckpointError("\n".join(lost_states("the checkpoint", said, self._match)))
-        if said:
-            raise CheckpointError("\n".join(["views are new to the checkpoint:", *said]))
+            complaints += [f"- view {name!r} cannot be filled: {reason}" for reason in reasons]
+        if complaints and self._match.evolution is not None:
+            raise CheckpointError("\n".join(lost_states("the checkpoint", complaints, self._match)))
+        if complaints:
+            raise CheckpointError("\n".join(["views are new to the checkpoint:", *complaints]))
         nodes = {name: NodeId(at) for at in range(len(self._circuit.nodes)) for name in self._states_of(at)}
         missing = [
             line for name, what in self._match.lost.items() for line in self._recompute(nodes[name], what)
@@ -155,11 +155,11 @@ class _Filling:
             reasons[_depends_on_time(node.name)] = None
         else:
             self.stepped.add(number)
-            for source in (*node.inputs, *(NodeId(read) for read in node.placement.reads)):
+            for source in (*node.inputs, *node.reads):
                 self._need(source, reasons, is_empty=False)
         return [f"- {what} is not there and cannot be computed: {reason}" for reason in reasons]
 
-    def require_same(self, said: Mapping[NodeId, Delta]) -> None:
+    def require_same(self, emitted: Mapping[NodeId, Delta]) -> None:
         """Check that what was computed anew gives the rows that are kept, where these are.
 
         Raises:
@@ -170,7 +170,7 @@ class _Filling:
             if name in self._match.to_fill or output not in self.stepped or kept_at not in self._known:
                 continue
             kept = self._known[kept_at]()
-            if len(_sum(said[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
+            if len(_sum(emitted[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
                 missing = [f"- view {name!r}: the rows that are kept are not those that are computed anew"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
@@ -191,15 +191,15 @@ class _Filling:
             else:
                 self.stepped.add(number)
                 node = self._circuit.nodes[number]
-                waiting += (*node.inputs, *(NodeId(read) for read in node.placement.reads))
+                waiting += (*node.inputs, *node.reads)
 
     def run(self, circuit: Circuit) -> dict[NodeId, Delta]:
-        """Compute what is needed in a circuit that holds nothing; what each node has said in all.
+        """Compute what is needed in a circuit that holds nothing; what each node has emitted in all.
 
         The first epoch is the one before any input, in which a group of nothing has its row.
         """
         given = {number: self._known[number]() for number in self._given}
-        said: dict[NodeId, Delta] = {}
+        emitted: dict[NodeId, Delta] = {}
         for epoch in (Epoch(0), Epoch(1)):
             now = Now(epoch, datetime.fromtimestamp(0, UTC))
             deltas: dict[NodeId, Delta] = {}
@@ -209,11 +209,10 @@ class _Filling:
                     deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))
                 else:
                     deltas[number] = given[number] if epoch else Delta.empty(node.operator.schema)
-            for state in circuit.states:
-                state.commit()
+            circuit.settle()
             for number, delta in deltas.items():
-                said[number] = _sum(said[number], delta) if number in said else delta
-        return {number: delta.consolidate() for number, delta in said.items()}
+                emitted[number] = _sum(emitted[number], delta) if number in emitted else delta
+        return {number: delta.consolidate() for number, delta in emitted.items()}
 
 
 def _rows_of(grouping: GroupBy) -> Delta:

@@ -122,9 +122,7 @@ class Past:
         compiled = compile_plan(self._plan, ledger, allow_pickle=self._allow_pickle)
         saver = Saver(self._pieces)
         node, states = compiled.kept_at[view], state_ids(compiled)
-        self._require_states(
-            view, commit, [node, *compiled.circuit.nodes[node].placement.reads], compiled, states
-        )
+        self._require_states(view, commit, [node, *compiled.circuit.nodes[node].reads], compiled, states)
         stage = compiled.cut.stages[compiled.cut.stage_of[node]]
         parts = [self._plan[self._plan.views[view]].schema.to_frame()]
         for bucket in range(commit.buckets):

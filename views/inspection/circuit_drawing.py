@@ -1,8 +1,8 @@
-"""The whole circuit in words and as a drawing: the operators that run, in their stages, and what each reads of others."""
+"""The whole circuit in words and as a drawing: the operators that run, in their stages, and what each looks at of others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from evercurrent.core.circuit.circuit import Node, NodeId
 
@@ -15,7 +15,7 @@ HEAD = (
     "node",
     "operator",
     "rows of",
-    "reads",
+    "looks at",
     "rows meet by",
     "views",
     "rows out",
@@ -27,14 +27,14 @@ RIGHT = {0, 1, 8, 9, 10}
 
 
 def circuit_text(compiled: Compiled, epoch: int) -> str:
-    """A line per operator in the order of work: where its rows come from, whose state it reads, what was measured."""
+    """A line per operator in the order of work: where its rows come from, what it looks at of others, what was measured."""
     nodes, stages = compiled.circuit.nodes, compiled.cut.stages
     title = f"circuit at epoch {epoch}: {len(nodes)} operators in {len(stages)} stages"
     return "\n".join([title, *aligned([HEAD, *_rows(compiled)], RIGHT)])
 
 
 def circuit_mermaid(compiled: Compiled) -> str:
-    """A Mermaid flowchart with a box per stage: rows along full arrows, what is read of other operators along dotted ones."""
+    """A Mermaid flowchart with a box per stage: rows along full arrows, what is looked at of others along dotted ones."""
     nodes = compiled.circuit.nodes
     lines = ["flowchart TD"]
     for stage in compiled.cut.stages:
@@ -44,7 +44,7 @@ def circuit_mermaid(compiled: Compiled) -> str:
             lines.append("  end")
     for number, node in enumerate(nodes):
         lines += [f'  n{source} -- "{nodes[source].rows_out:,} rows" --> n{number}' for source in node.inputs]
-        lines += [f"  n{read} -.-> n{number}" for read in node.placement.reads]
+        lines += [f"  n{look.node} -.->|{look.what}| n{number}" for look in node.looks]
     return "\n".join(lines)
 
 
@@ -56,8 +56,8 @@ def _rows(compiled: Compiled) -> Iterator[tuple[str, ...]]:
             str(compiled.cut.stage_of[place]),
             node.name,
             type(node.operator).__name__,
-            _numbers(node.inputs),
-            _numbers(node.placement.reads),
+            ", ".join(map(str, node.inputs)),
+            ", ".join(f"{look.what} of {look.node}" for look in node.looks),
             "" if by is None else ", ".join(by) or "one place",
             ", ".join(compiled.named(place)),
             f"{node.rows_out:,}",
@@ -79,7 +79,3 @@ def _box(compiled: Compiled, place: NodeId) -> str:
 
 def _entries(node: Node) -> int:
     return sum(state.entries for state in node.states)
-
-
-def _numbers(places: Sequence[int]) -> str:
-    return ", ".join(map(str, places))

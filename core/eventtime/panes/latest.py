@@ -11,6 +11,7 @@ from ...data.clock import Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
+from ...state.channels import Finding
 from ...state.lookup import Found, all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
@@ -19,7 +20,7 @@ from ...state.purge import entries_gone
 from ...state.run import Layout, Run, empty_run, make_run
 from ...state.spine import Spine
 from ..triggers.firing import Firing, places_among
-from .panes import Panes
+from .panes import PaneSpec
 
 
 @tagged("core.eventtime.latest:LatestPanes")
@@ -27,7 +28,7 @@ class LatestPanes(Operator):
     """Of the panes of each window the last one; of accumulating panes, so, what retracting ones would be.
 
     A pane replaces the one before, and those of the windows that merged into its window. A window that has lost all its
-    rows has no accumulating pane; a discarding one stands, as it says what came and went.
+    rows has no accumulating pane; a discarding one stands, as it is about what came and went.
     State: the last pane of every window that may emit another. A window that is closed is purged from it: its last pane
     stays where it was emitted to. Cost: the windows that emit, close or merge.
     """
@@ -36,12 +37,14 @@ class LatestPanes(Operator):
     role = "last panes that are kept"
     is_replayable = False
 
-    def __init__(self, panes: Panes) -> None:
-        self.schema = panes.schema
-        self._panes = panes
-        self._keys = KeyColumns.of(panes.spec.keys, panes.spec.by)
-        self.spine = Spine(Layout(panes.schema, by_row=True), self._keys.route)
-        self._nothing = Delta.empty(panes.schema)
+    def __init__(self, schema: pl.Schema, spec: PaneSpec, firing: Finding[Firing]) -> None:
+        self.schema = schema
+        self._mode = spec.mode
+        self._firing = firing
+        self.looks_at = (firing,)
+        self._keys = KeyColumns.of(spec.keys, spec.by)
+        self.spine = Spine(Layout(schema, by_row=True), self._keys.route)
+        self._nothing = Delta.empty(schema)
 
     @property
     def states(self) -> list[State]:
@@ -51,7 +54,7 @@ class LatestPanes(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Minus the panes that are replaced, plus those that came."""
         (delta,) = deltas
-        firing = self._panes.firing
+        firing = self._firing.value
         if not (len(delta) or len(firing.keys) or len(firing.closed) or firing.moves is not None):
             return self._nothing
         came = self._keys.words(delta.frame)
@@ -75,7 +78,7 @@ class LatestPanes(Operator):
 
     def _replaced(self, firing: Firing, came: Keys) -> Keys:
         """The windows, ascending, whose last pane is another one now, or none."""
-        if self._panes.spec.mode != "accumulating":
+        if self._mode != "accumulating":
             return group(came).keys
         emptied = firing.keys.take(np.flatnonzero(~firing.holds_rows))
         return group(Keys.concat([came, emptied])).keys

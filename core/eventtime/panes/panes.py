@@ -1,10 +1,10 @@
-"""Panes: what is said of a window when it speaks, and what is taken back."""
+"""Panes: what a window emits when its trigger fires, and what it retracts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
+from ...state.channels import Finding, Lookup
 from ...state.lookup import Found, all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
@@ -39,24 +40,14 @@ PANE_INFO = pl.Schema(
         "pane_watermark": pl.Datetime("us", "UTC"),
     }
 )
-"""What a pane may say of itself."""
+"""What may be written on a pane about itself."""
 
 PANES, ON_TIME_PANES, BOUND = "panes", "on time", "end"
 """What is counted of a window: its panes, those of them that are not early, and the end they were counted for."""
 
 
-class Grouped(Protocol):
-    """Who knows the row of a group as it is now."""
-
-    def rows(self, keys: Keys, *, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
-        """Which of these ascending, distinct groups are there, or are in ``even``, and their rows."""
-        ...
-
-
-class Fired(Protocol):
-    """Who knows which windows speak in this epoch."""
-
-    firing: Firing
+GroupLookup = Lookup[[Keys, Mask | None], tuple[Mask, pl.DataFrame]]
+"""Which of some ascending, distinct groups are there now, or are in the mask, and the rows of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +72,12 @@ class PaneSpec:
 
 @tagged("core.eventtime.panes:Panes")
 class Panes(Operator):
-    """Speak for the windows that fire.
+    """Emit the panes of the windows that fire.
 
     Discarding: the row of what came since the last pane. Accumulating: the row as it is now. Retracting: the
     row as it is now, after minus every row that it replaces: the last pane of the window, and those of all the
-    windows that merged into it. A row that has not changed is not said again, unless ``always``.
-    State: what was last said of every open window, by window; discarding keeps none of it, nor does accumulating ``always``.
+    windows that merged into it. A row that has not changed is not emitted again, unless ``always``.
+    State: what was last emitted of every open window, by window; discarding keeps none of it, nor does accumulating ``always``.
     Cost: the windows that fire, close or merge.
     """
 
@@ -95,102 +86,104 @@ class Panes(Operator):
     is_replayable = False
 
     def __init__(
-        self, rows: pl.Schema, schema: pl.Schema, spec: PaneSpec, fired: Fired, grouped: Grouped, clock: Clock
+        self,
+        rows: pl.Schema,
+        schema: pl.Schema,
+        spec: PaneSpec,
+        firing: Finding[Firing],
+        groups: GroupLookup,
+        clock: Clock,
     ) -> None:
         self.schema = schema
         self._rows = rows
         self.spec = spec
-        self._fired = fired
-        self._grouped = grouped
+        self._firing = firing
+        self._groups = groups
+        self.looks_at = (firing, groups)
         self._clock = clock
         route = KeyColumns.of(spec.keys, spec.by).route
-        self.spoken = Spine(Layout(schema, by_row=True), route)
+        self.emitted = Spine(Layout(schema, by_row=True), route)
         self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})), route)
         self._nothing = Delta.empty(schema)
-        # A session may be filed under its words and have begun elsewhere when it last spoke.
+        # A session may be filed under its words and have begun elsewhere when it last emitted.
         fixed = spec.keys if spec.window_end is None else spec.keys[:-1]
         self._compared = [name for name in rows if name not in fixed]
         self._is_counted = spec.info or spec.always
-        # Where nothing is taken back and nothing is left unsaid, it does not matter what was said before.
+        # Where nothing is retracted and nothing is left out, it does not matter what was emitted before.
         self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always)
 
     @property
     def states(self) -> list[State]:
         """All that outlives the epoch."""
-        return [self.spoken, self.counts]
-
-    @property
-    def firing(self) -> Firing:
-        """What becomes of windows in this epoch."""
-        return self._fired.firing
+        return [self.emitted, self.counts]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The panes of the windows that fire in this epoch."""
-        firing = self.firing
+        firing = self._firing.value
         if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
             return self._nothing
         is_log = self._is_log
-        # A window that holds rows speaks, even of no rows since the last time.
+        # A window that holds rows emits, even if no rows came since the last time.
         even = firing.holds_rows if self.spec.mode == "discarding" and self.spec.always else None
-        exists, rows = self._grouped.rows(firing.keys, even=even)
+        exists, rows = self._groups(firing.keys, even)
         if even is not None:
             rows = self._dated(self._with_known_names(firing.keys.take(np.flatnonzero(exists)), rows))
-        said = _LastPanes.none(self._rows) if is_log else self._said(firing)
-        speaks = exists.copy() if is_log else self._speaks(firing, exists, rows, said)
+        last = _LastPanes.none(self._rows) if is_log else self._last_panes(firing)
+        emits = exists.copy() if is_log else self._emits(firing, exists, rows, last)
         if self.spec.always:
-            speaks |= exists
-        # The place of each speaking window that has a row among the rows, which are of those that exist.
+            emits |= exists
+        # The place of each emitting window that has a row among the rows, which are of those that exist.
         place = np.cumsum(exists) - 1
-        new = gather(rows, place[speaks & exists])
-        panes = self._written(now, firing, np.flatnonzero(speaks & exists), new)
+        new = gather(rows, place[emits & exists])
+        panes = self._written(now, firing, np.flatnonzero(emits & exists), new)
         if is_log:
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
-        return self._spoken(firing, speaks, speaks & exists, said, panes)
+        return self._change(firing, emits, emits & exists, last, panes)
 
-    # What was said before
+    # What was emitted before
 
-    def _said(self, firing: Firing) -> _LastPanes:
+    def _last_panes(self, firing: Firing) -> _LastPanes:
         """The last panes of the windows that fire or close, and of those that became part of others."""
-        own = all_rows(self.spoken, firing.keys)
+        own = all_rows(self.emitted, firing.keys)
         moves = firing.moves
         if moves is None or not len(moves.old):
             return _LastPanes(
                 own, own.owners, Keys(np.zeros(0, np.uint64)), _nobody(own), np.zeros(0, np.intp)
             )
         olds = group(moves.old)
-        moved = all_rows(self.spoken, olds.keys)
+        moved = all_rows(self.emitted, olds.keys)
         of = moves.new.take(olds.first_entries[moved.owners])
         return _LastPanes(
             own, own.owners, olds.keys.take(moved.owners), moved, places_among(of, firing.keys), of
         )
 
-    def _speaks(self, firing: Firing, exists: Mask, rows: pl.DataFrame, said: _LastPanes) -> Mask:
-        """Which of the firing windows have something new to say: another row, or none where there was one."""
+    def _emits(self, firing: Firing, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
+        """Which of the firing windows have something new to emit: another row, or none where there was one."""
         size = len(firing.keys)
-        count = np.bincount(said.places, minlength=size) + np.bincount(
-            said.moved_places[said.moved_places >= 0], minlength=size
+        count = np.bincount(last.places, minlength=size) + np.bincount(
+            last.moved_places[last.moved_places >= 0], minlength=size
         )
-        speaks: Mask = np.where(exists, count != 1, count != 0).astype(np.bool_)
+        emits: Mask = np.where(exists, count != 1, count != 0).astype(np.bool_)
         once = np.flatnonzero(exists & (count == 1))
         if not len(once):
-            return speaks
+            return emits
         entry = np.full(size, -1)
-        entry[said.places] = np.arange(len(said.places))
+        entry[last.places] = np.arange(len(last.places))
         alone = once[entry[once] >= 0]
         # Of a window that was moved and is alone, the bounds have changed.
-        speaks[np.setdiff1d(once, alone)] = True
+        emits[np.setdiff1d(once, alone)] = True
         place = np.cumsum(exists) - 1
         before, after = entry[alone], place[alone]
         for name in self._compared:
-            column, now = said.own.payload.get_column(name), rows.get_column(name)
+            column, now = last.own.payload.get_column(name), rows.get_column(name)
             differs = column.gather(before).ne_missing(now.gather(after)).to_numpy()
-            speaks[alone[differs]] = True
-        return speaks
+            emits[alone[differs]] = True
+        return emits
 
-    # What is said now
+    # What is emitted now
 
     def _written(self, now: Now, firing: Firing, places: Index, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows as panes: with the watermark and what they say of themselves, where that is asked for."""
+        """The rows as panes: with the watermark and what is written on them about themselves, where that is declared."""
         columns = rows.get_columns()
         if self.spec.stamp is not None:
             columns.append(self._stamp(self.spec.stamp, rows))
@@ -223,36 +216,36 @@ class Panes(Operator):
         ]
 
     def _counted(self, firing: Firing, places: Index, rows: pl.DataFrame) -> dict[str, Ints]:
-        """How many panes the speaking windows had before, with these bounds; counts the ones of now."""
+        """How many panes the emitting windows had before, with these bounds; counts the ones of now."""
         moves = firing.moves
         gone = [firing.over] if moves is None else [firing.over, moves.old]
         keys = group(Keys.concat([firing.keys, *gone])).keys
         before = self.counts.totals(keys)
         nothing = np.zeros(len(keys), np.int64)
         after = {name: before.get(name, nothing).copy() for name in (PANES, ON_TIME_PANES, BOUND)}
-        speaking = places_among(firing.keys.take(places), keys)
-        ends = nothing[: len(speaking)]
+        emitting = places_among(firing.keys.take(places), keys)
+        ends = nothing[: len(emitting)]
         if self.spec.window_end is not None:
             ends = physical(rows.get_column(self.spec.window_end))
-        other = speaking[after[BOUND][speaking] != ends]
+        other = emitting[after[BOUND][emitting] != ends]
         after[PANES][other] = after[ON_TIME_PANES][other] = 0
-        counted = {name: after[name][speaking] for name in (PANES, ON_TIME_PANES)}
-        after[BOUND][speaking] = ends
-        after[PANES][speaking] += 1
-        after[ON_TIME_PANES][speaking] += firing.timing[places] != EARLY
+        counted = {name: after[name][emitting] for name in (PANES, ON_TIME_PANES)}
+        after[BOUND][emitting] = ends
+        after[PANES][emitting] += 1
+        after[ON_TIME_PANES][emitting] += firing.timing[places] != EARLY
         for over in gone:
             ended = places_among(over, keys)
             for column in after.values():
                 column[ended] = 0
-        names = self._names(keys, speaking, rows)
+        names = self._names(keys, emitting, rows)
         change = {name: column - before.get(name, nothing) for name, column in after.items()}
         self.counts.stage(run_of_groups(group(keys), names, change))
         return counted
 
-    def _names(self, keys: Keys, speaking: Index, rows: pl.DataFrame) -> pl.DataFrame:
+    def _names(self, keys: Keys, emitting: Index, rows: pl.DataFrame) -> pl.DataFrame:
         known = payload_of(self.counts, self.counts.delta, keys)
         place = np.arange(len(keys))
-        place[speaking] = len(keys) + np.arange(len(speaking))
+        place[emitting] = len(keys) + np.arange(len(emitting))
         fresh = pl.DataFrame([rows.get_column(name) for name in self.spec.keys])
         return gather(stack([known, fresh]), place) if known.width else known
 
@@ -263,7 +256,7 @@ class Panes(Operator):
         return rows.with_columns(pl.col(name).fill_null(pl.col("window_end") - pl.duration(microseconds=1)))
 
     def _with_known_names(self, keys: Keys, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the key columns of windows that have spoken, which the grouping has forgotten."""
+        """The rows with the key columns of windows that have emitted, which the grouping has purged."""
         names = [rows.get_column(name) for name in self.spec.keys]
         if not names:
             return rows
@@ -272,15 +265,15 @@ class Panes(Operator):
         place = np.arange(len(keys)) + np.where(counted, 0, len(keys))
         return rows.with_columns(gather(stack([known, pl.DataFrame(names)]), place).get_columns())
 
-    def _spoken(
-        self, firing: Firing, speaks: Mask, has_row: Mask, said: _LastPanes, panes: pl.DataFrame
+    def _change(
+        self, firing: Firing, emits: Mask, has_row: Mask, last: _LastPanes, panes: pl.DataFrame
     ) -> Delta:
         """Minus what is replaced, plus what stands now; and the same in the state, for windows that stay open."""
-        own, moved = said.own, said.moved
-        replaced = np.flatnonzero(speaks[said.places])
-        joined = np.flatnonzero(said.moved_places >= 0)
-        joined = joined[speaks[said.moved_places[joined]]]
-        self._keep(firing, speaks, has_row, said, panes, joined)
+        own, moved = last.own, last.moved
+        replaced = np.flatnonzero(emits[last.places])
+        joined = np.flatnonzero(last.moved_places >= 0)
+        joined = joined[emits[last.moved_places[joined]]]
+        self._keep(firing, emits, has_row, last, panes, joined)
         if self.spec.mode == "accumulating":
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
         parts = [gather(own.payload, replaced), gather(moved.payload, joined), panes]
@@ -291,23 +284,23 @@ class Panes(Operator):
     def _keep(
         self,
         firing: Firing,
-        speaks: Mask,
+        emits: Mask,
         has_row: Mask,
-        said: _LastPanes,
+        last: _LastPanes,
         panes: pl.DataFrame,
         joined: Index,
     ) -> None:
-        """Stage what was last said: by window, and nothing of a window that is over."""
-        own, moved = said.own, said.moved
-        over = np.flatnonzero(speaks[said.places] | firing.is_over[said.places])
+        """Stage what was last emitted: by window, and nothing of a window that is over."""
+        own, moved = last.own, last.moved
+        over = np.flatnonzero(emits[last.places] | firing.is_over[last.places])
         stays = np.flatnonzero(~firing.is_over[has_row])
         carried = np.setdiff1d(np.arange(len(moved.owners)), joined)
         quiet = _quiet_ends(firing)
-        silent = all_rows(self.spoken, quiet) if len(quiet) else _nobody(own)
+        silent = all_rows(self.emitted, quiet) if len(quiet) else _nobody(own)
         entries = [
             (firing.keys.take(own.owners[over]), gather(own.payload, over), -own.diffs[over]),
-            (said.moved_keys, moved.payload, -moved.diffs),
-            (said.moved_to.take(carried), gather(moved.payload, carried), moved.diffs[carried]),
+            (last.moved_keys, moved.payload, -moved.diffs),
+            (last.moved_to.take(carried), gather(moved.payload, carried), moved.diffs[carried]),
             (quiet.take(silent.owners), silent.payload, -silent.diffs),
             (
                 firing.keys.take(np.flatnonzero(has_row)[stays]),
@@ -322,7 +315,7 @@ class Panes(Operator):
         words = Keys.concat([keys for keys, _, _ in entries])
         diffs = np.concatenate([diffs for _, _, diffs in entries])
         rows = key_words(payload.get_columns(), payload.height)
-        self.spoken.stage(make_run(self.spoken.layout, words, payload, {DIFF: diffs}, rows))
+        self.emitted.stage(make_run(self.emitted.layout, words, payload, {DIFF: diffs}, rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -342,7 +335,7 @@ class _LastPanes:
 
     @staticmethod
     def none(schema: pl.Schema) -> _LastPanes:
-        """Nothing was said, or it does not matter."""
+        """Nothing was emitted, or it does not matter."""
         nobody = Found(np.zeros(0, np.intp), schema.to_frame(), np.zeros(0, np.int64))
         return _LastPanes(nobody, nobody.owners, Keys(np.zeros(0, np.uint64)), nobody, nobody.owners)
 

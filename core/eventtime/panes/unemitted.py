@@ -1,4 +1,4 @@
-"""Rows that have not been spoken yet, by window: what discarding panes of merging windows are made of."""
+"""Rows that have not been emitted yet, by window: what discarding panes of merging windows are made of."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...data.clock import Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
+from ...state.channels import Finding
 from ...state.lookup import all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import WORDS, KeyColumns, Route
@@ -22,8 +23,7 @@ from ...state.purge import entries_gone
 from ...state.run import Layout, make_run
 from ...state.snapshot import KEY, SECOND, Saved
 from ...state.spine import Spine
-from ..triggers.firing import NO_KEYS, Merging, places_among
-from .panes import Fired
+from ..triggers.firing import NO_KEYS, Firing, Merging, places_among
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -34,7 +34,7 @@ class _Windows:
 
 
 class EmittedWindows:
-    """The windows that spoke in the epoch before: their rows are no longer pending."""
+    """The windows that emitted in the epoch before: their rows are no longer pending."""
 
     def __init__(self, route: Route | None = WORDS) -> None:
         self.route = route
@@ -94,13 +94,13 @@ class EmittedWindows:
 
 @tagged("core.eventtime.pending:PendingRows")
 class PendingRows(Operator):
-    """The rows of each session that came since it last spoke.
+    """The rows of each session that came since it last emitted.
 
-    When sessions become one, so do their pending rows. What was spoken is taken back from here in the epoch after:
-    the panes of this epoch are still made of it. Rows of a session that closes are forgotten without a word.
-    Input: rows with the start of their session, those that came in this epoch first. Only ever added to. ``keys``
+    When sessions become one, so do their pending rows. What was emitted is retracted from here in the epoch after:
+    the panes of this epoch are still made of it. Rows of a session that closes are purged, and nothing is emitted for
+    that. Input: rows with the start of their session, those that came in this epoch first. Only ever added to. ``keys``
     are the columns by which a session is known, of which the first, ``by``, tell where it is kept.
-    Cost: the delta, the pending rows of sessions that spoke or merged.
+    Cost: the delta, the pending rows of sessions that emitted or merged.
     """
 
     emits_without_rows = True
@@ -112,45 +112,46 @@ class PendingRows(Operator):
         schema: pl.Schema,
         keys: Sequence[str],
         start: str,
-        fired: Fired,
-        merging: Merging,
+        firing: Finding[Firing],
+        merging: Finding[Merging],
         by: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema
         self._key_columns = KeyColumns.of(keys, by)
         self.spine = Spine(Layout(schema, by_row=True), self._key_columns.route)
-        self.spoken = EmittedWindows(self._key_columns.route)
+        self.emitted = EmittedWindows(self._key_columns.route)
         self._start = start
-        self._fired = fired
+        self._firing = firing
         self._merging = merging
+        self.looks_at = (firing, merging)
         self._nothing = Delta.empty(schema)
 
     @property
     def states(self) -> list[State]:
         """All that outlives the epoch."""
-        return [self.spine, self.spoken]
+        return [self.spine, self.emitted]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change of what is pending."""
         (delta,) = deltas
-        firing = self._fired.firing
-        came = Delta(delta.frame.head(self._merging.arrivals))
+        firing = self._firing.value
+        came = Delta(delta.frame.head(self._merging.value.arrivals))
         parts = [came] if len(came) else []
-        if len(self.spoken.keys):
-            said = all_rows(self.spine, self.spoken.keys)
-            parts.append(Delta.of(said.payload, -said.diffs))
+        if len(self.emitted.keys):
+            emitted_rows = all_rows(self.spine, self.emitted.keys)
+            parts.append(Delta.of(emitted_rows.payload, -emitted_rows.diffs))
         if firing.moves is not None and len(firing.moves.old):
             parts.append(self._moved(delta, firing.moves.old, firing.moves.new))
         self._stage(parts, firing.closed)
         open_still = places_among(firing.keys, firing.closed) < 0
-        self.spoken.stage(firing.keys.take(np.flatnonzero(open_still)))
+        self.emitted.stage(firing.keys.take(np.flatnonzero(open_still)))
         return Delta(stack([part.frame for part in parts])) if parts else self._nothing
 
     def _moved(self, delta: Delta, old: Keys, new: Keys) -> Delta:
         """The pending rows of sessions that became part of others: minus as they were, plus as they are."""
         olds = group(old)
         pending = all_rows(self.spine, olds.keys)
-        own = places_among(olds.keys, self.spoken.keys)[pending.owners] < 0
+        own = places_among(olds.keys, self.emitted.keys)[pending.owners] < 0
         rows, diffs = gather(pending.payload, np.flatnonzero(own)), pending.diffs[own]
         owners = olds.first_entries[pending.owners[own]]
         starts = self._starts(delta, new)[owners]

@@ -8,35 +8,40 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Keys, Mask, gather
+from ...columns.kernels import Index, Ints, Mask, gather
 from ...data.delta import Delta
 from ...state.partitioning import KeyColumns
+from ..triggers.firing import Moves
 from .batches import Batch
 from .cells import Cells
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Moves:
-    """Sessions that went into others: the words of each as it was, and of the one that its rows are in now."""
-
-    old: Keys
-    new: Keys
-
-
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The cells that an epoch had to do with, and what they say of sessions.
+    """The cells that an epoch had to do with, and what follows from them for sessions.
 
     ``ids`` are the columns by which a session is known: those of the key, by which it is kept, and last its start.
+    ``instants`` are the event times of the rows that go out.
     """
 
     batch: Batch
     cells: Cells
     ids: pl.Schema
+    gap: int
+    instants: Ints
+
+    @property
+    def arrivals(self) -> int:
+        """So many leading entries of what goes out are rows that came or went in this epoch; the rest have moved."""
+        return len(self.batch.diffs)
 
     @cached_property
     def moves(self) -> Moves | None:
-        """The sessions that went into others; None if there are none. Cost: the cells of keys whose sessions moved."""
+        """The sessions that went into others in this epoch; None if there are none.
+
+        Of a session that is split, the part with its start is still that session. If no part has it, the session went
+        where the earliest of its rows went. Cost: the cells of keys whose sessions moved.
+        """
         cells = self.cells
         concerned = np.zeros(len(self.batch.keys), np.bool_)
         left = ~cells.now.exists | (cells.now.start != cells.was.start)
@@ -56,9 +61,9 @@ class Changes:
         ids = KeyColumns.of(tuple(self.ids), tuple(self.ids)[:-1])
         return Moves(*(ids.words(self._sessions(keys, at)) for at in (old, new)))
 
-    def ends(self, gap: int) -> Delta:
+    def ends(self) -> Delta:
         """How far the end of each session moved, in microseconds, from 0 where it was not and to 0 where it is not."""
-        cells = self.cells
+        cells, gap = self.cells, self.gap
         # What is and what was, cell by cell, so that most of what belongs to one session stands together.
         tails = np.empty(2 * len(cells), np.bool_)
         tails[::2], tails[1::2] = cells.tails(cells.now, gap), cells.tails(cells.was, gap)

@@ -11,15 +11,17 @@ from ...columns.kernels import Ints, expand, stack
 from ...data.clock import Clock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
+from ...state.channels import Finding
 from ...state.negative_counts import NeverBelowZero
 from ...state.operator_contract import Operator
 from ...state.partitioning import Route
 from ...state.protocol import State
 from ...state.run import Run, empty_run
 from ...state.timers import Timers
+from ..triggers.firing import Merging, NothingMerged
 from .batches import Batch
 from .cells import Cells, CellState
-from .changes import Changes, Moves
+from .changes import Changes
 from .rows import RowState
 
 START, END = "window_start", "window_end"
@@ -38,11 +40,12 @@ class Sessions(Operator):
     a deletion) its rows are taken back and given again.
 
     With ``lateness``, a session is closed when its end and the lateness have been passed by the clock: all that is
-    kept of it is purged, and nothing said. Without, it is kept.
+    kept of it is purged, and nothing is emitted for that. Without, it is kept.
 
     No row stands less than zero times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
 
-    Cost: the delta, and the cells and rows of sessions whose start changes or that close.
+    What an epoch does to sessions is found in ``changes``, and for those who take windows that merge, of whatever kind,
+    in ``merging``. Cost: the delta, and the cells and rows of sessions whose start changes or that close.
     """
 
     may_wake = True
@@ -72,8 +75,9 @@ class Sessions(Operator):
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
         self._timers = Timers(Route("cell timers", gap=gap, lateness=lateness or 0))
         self._nothing = Delta.empty(self.schema)
-        self.instants: Ints = np.zeros(0, np.int64)
-        self._changes: Changes | None = None
+        self.changes = Finding[Changes | None]("ends", None)
+        self.merging = Finding[Merging]("moves", NothingMerged())
+        self.gives = (self.changes, self.merging)
 
     @property
     def states(self) -> list[State]:
@@ -92,7 +96,6 @@ class Sessions(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The rows that came or went, and those whose session starts elsewhere now."""
-        self._changes = None
         delta = self._plain(deltas[0])
         if not len(delta):
             self._stage(None, None)
@@ -106,11 +109,14 @@ class Sessions(Operator):
         cells = batch.touched(self._cells.look_up(words))
         cells = batch.without_retracted(cells, words.first, self._rows, added)
         cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))
-        self._changes = Changes(batch, cells, self.ids)
         run = self._cells.run(batch.keys, cells)
         self._set_timers(batch, cells)
         self._stage(run, added)
-        return self._output(batch, cells, rows)
+        out, instants = self._output(batch, cells, rows)
+        changes = Changes(batch, cells, self.ids, self._gap, instants)
+        self.changes.set(changes)
+        self.merging.set(changes)
+        return out
 
     def _plain(self, delta: Delta) -> Delta:
         """The delta such that rows with positive diffs are there when it is over."""
@@ -120,25 +126,24 @@ class Sessions(Operator):
         assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
         return delta
 
-    def _output(self, batch: Batch, cells: Cells, rows: pl.DataFrame) -> Delta:
-        """The rows that came or went, in their sessions now, and the rows of before that moved."""
+    def _output(self, batch: Batch, cells: Cells, rows: pl.DataFrame) -> tuple[Delta, Ints]:
+        """The rows that came or went, in their sessions now, and the rows of before that moved; with their instants."""
         starts = np.empty(len(batch.segments), np.int64)
         own = cells.touched >= 0
         starts[cells.touched[own]] = cells.now.start[own]
         came = self._with_start(rows, batch.of_rows(starts))
         moved = cells.take(np.flatnonzero(cells.moved))
-        self.instants = batch.instants
         if not len(moved):
-            return Delta.of(came, batch.diffs)
+            return Delta.of(came, batch.diffs), batch.instants
         keys = batch.keys.take(moved.key)
         words = self._cells.words(keys, moved.number)
         found = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
         found = self._rows.standing(found)
         instants = self._rows.instants(found)
-        self.instants = np.concatenate([batch.instants, instants, instants])
         old = self._with_start(found.rows, moved.was.start[found.owners])
         new = self._with_start(found.rows, moved.now.start[found.owners])
-        return Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
+        out = Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
+        return out, np.concatenate([batch.instants, instants, instants])
 
     def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
         column = pl.Series(START, starts).cast(self.schema[START])
@@ -195,26 +200,6 @@ class Sessions(Operator):
         rows = self._rows.read(words.first, keys, number, runs if added is None else (*runs, added))
         return self._cells.purge(words, cells), self._rows.purge(rows)
 
-    # What others read within the epoch
-
-    @property
-    def arrivals(self) -> int:
-        """So many leading entries of the output are rows that came or went in this epoch; the rest have moved."""
-        return 0 if self._changes is None else len(self._changes.batch.diffs)
-
-    @property
-    def moves(self) -> Moves | None:
-        """The sessions that went into others in this epoch; None if there are none.
-
-        Of a session that is split, the part with its start is still that session. If no part has it, the session went
-        where the earliest of its rows went.
-        """
-        return None if self._changes is None else self._changes.moves
-
-    def ends(self) -> Delta:
-        """How far the ends of sessions moved in this epoch: what ``SessionEnds`` says."""
-        return Delta.empty(self.ids) if self._changes is None else self._changes.ends(self._gap)
-
 
 @tagged("core.eventtime.sessions:SessionEnds")
 class SessionEnds(Operator):
@@ -222,14 +207,18 @@ class SessionEnds(Operator):
 
         ends(A)[key, start] = last instant of that session + gap, in microseconds since 1970-01-01 UTC
 
-    Rows are the keys and ``window_start``. Reads what ``Sessions`` found in the same epoch, of which it is given
-    the output for the order of steps. That a session closes is not said. Cost: the sessions whose end moved.
+    Rows are the keys and ``window_start``, ``ids``. They are made of what ``Sessions`` finds in the same epoch; its
+    output, the input here, brings this operator to be visited. That a session closes moves no end.
+    Cost: the sessions whose end moved.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
-        self.schema = sessions.ids
-        self._sessions = sessions
+    def __init__(self, ids: pl.Schema, changes: Finding[Changes | None]) -> None:
+        self.schema = ids
+        self._changes = changes
+        self.looks_at = (changes,)
+        self._nothing = Delta.empty(ids)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change of the ends."""
-        return self._sessions.ends()
+        changes = self._changes.value
+        return self._nothing if changes is None else changes.ends()

@@ -1,4 +1,4 @@
-"""What was decided of windows in an epoch, for the operators that act on it."""
+"""What becomes of windows in an epoch: which of them fire, close or go into others."""
 
 from __future__ import annotations
 
@@ -15,45 +15,49 @@ EARLY, ON_TIME, LATE = 0, 1, 2
 NO_KEYS = Keys(np.zeros(0, np.uint64))
 
 
-class Merges(Protocol):
-    """Windows that became part of others in this epoch: the words of the old ones, and of the new one of each."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Windows that went into others: the words of each as it was, and of the one that its rows are in now."""
 
-    @property
-    def old(self) -> Keys:
-        """The windows that are no more."""
-        ...
-
-    @property
-    def new(self) -> Keys:
-        """What each of them is part of now."""
-        ...
+    old: Keys
+    new: Keys
 
 
 class Merging(Protocol):
-    """What the tracker asks of sessions: which became part of others, and which rows are new."""
-
-    instants: Ints
-    """The event times of the rows of the output, which are not in it."""
-
-    @property
-    def moves(self) -> Merges | None:
-        """The sessions that became part of others in this epoch."""
-        ...
+    """What an epoch did to windows that merge: which became part of others, and which of their rows are new."""
 
     @property
     def arrivals(self) -> int:
-        """So many leading entries of the output are this epoch's rows; the rest were there and have moved."""
+        """So many leading entries of the rows came or went in this epoch; the rest were there and have moved."""
         ...
+
+    @property
+    def instants(self) -> Ints:
+        """The event times of the rows, which are not in them."""
+        ...
+
+    @property
+    def moves(self) -> Moves | None:
+        """The windows that went into others in this epoch; None if there are none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NothingMerged:
+    """``Merging`` of an epoch in which no row came or went."""
+
+    arrivals: int = 0
+    instants: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    moves: Moves | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
     """What becomes of windows at the end of an epoch.
 
-    ``keys`` are those that speak, ascending, with their ``timing``, and whether it ``is_last``. ``closed`` are
-    those that the watermark has closed, ``over`` also those that have lost all their rows and said so; which of those
-    that speak ``holds_rows``, and which ``is_over``. ``expired`` are those whose rows are forgotten: the closed ones and, where panes discard,
-    all that speak.
+    ``keys`` are those whose triggers fire, ascending, with their ``timing``, and whether it ``is_last``; which of these
+    ``holds_rows``, and which ``is_over``. ``closed`` are those that the watermark has closed, ``over`` also those that
+    have lost all their rows and have emitted that. ``moves`` are those that went into others.
     """
 
     keys: Keys = NO_KEYS
@@ -63,8 +67,7 @@ class Firing:
     is_over: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     closed: Keys = NO_KEYS
     over: Keys = NO_KEYS
-    expired: Keys = NO_KEYS
-    moves: Merges | None = None
+    moves: Moves | None = None
 
 
 def places_among(wanted: Keys, among: Keys) -> Index:

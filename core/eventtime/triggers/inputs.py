@@ -1,4 +1,4 @@
-"""What the rows of an epoch say to the trigger of each window: how many came or went, sums of columns, patterns."""
+"""What the trigger of each window sees of the rows of an epoch: how many came or went, sums of columns, patterns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .kinds import Pattern, Trigger, every_part
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """What a trigger is told of the rows of an epoch, an entry for each window: see ``Moment``."""
+    """What a trigger sees of the rows of an epoch, an entry for each window: see ``TriggerContext``."""
 
     rows: Ints
     sums: dict[str, Ints]
@@ -26,21 +26,23 @@ class Inputs:
 class TriggerInputs:
     """Reads what a trigger adds up and looks for out of rows.
 
-    What it adds up of a column is an integer per row, in a column of that name behind ``prefix``. Rows that moved with
-    their session, if there is ``merging``, say nothing; sessions are known by the last of the ``keys``.
+    What it adds up of a column is an integer per row, in a column of that name behind ``prefix``. Windows that merge are
+    known by the last of the ``keys``.
     """
 
-    def __init__(self, trigger: Trigger, prefix: str, keys: tuple[str, ...], merging: Merging | None) -> None:
+    def __init__(self, trigger: Trigger, prefix: str, keys: tuple[str, ...]) -> None:
         parts = list(every_part(trigger))
         self._sums = [name for part in parts if (name := getattr(part, "input", None))]
         self._patterns = [(part.start, part.stop) for part in parts if isinstance(part, Pattern)]
         self._prefix = prefix
         self._keys = keys
-        self._merging = merging
 
-    def of(self, rows: Delta, windows: Index, size: int) -> Inputs:
-        """What these rows say to ``size`` windows; ``windows`` says which is that of each row. Cost: the rows."""
-        entries, diffs = self._news(rows, windows)
+    def of(self, rows: Delta, windows: Index, size: int, merging: Merging | None) -> Inputs:
+        """The inputs of ``size`` windows from these rows; ``windows`` has the window of each row.
+
+        Where windows merge, ``merging`` says which rows have only moved with theirs: these do not count. Cost: the rows.
+        """
+        entries, diffs = self._news(rows, windows, merging)
         came, counts = windows[entries], np.abs(diffs)
         added = np.maximum(diffs, 0)
         return Inputs(
@@ -54,19 +56,19 @@ class TriggerInputs:
     def _column(self, rows: Delta, name: str) -> Ints:
         return physical(rows.frame.get_column(self._prefix + name))
 
-    def _news(self, rows: Delta, windows: Index) -> tuple[Index, Ints]:
+    def _news(self, rows: Delta, windows: Index, merging: Merging | None) -> tuple[Index, Ints]:
         """Which entries are news of a window, and how many rows came or went: not rows that moved with their session.
 
-        Where a session may have been split, these are told by what a window has now and had before.
+        Where a session may have been split, news are what a window has now and did not have before, or the reverse.
         """
-        if self._merging is None:
+        if merging is None:
             return np.arange(len(rows)), rows.diffs
-        arrivals = self._merging.arrivals
+        arrivals = merging.arrivals
         if (rows.diffs[:arrivals] > 0).all():
             return np.arange(arrivals), rows.diffs[:arrivals]
         start = self._keys[-1]
         columns = [column for column in rows.rows.get_columns() if column.name != start]
-        columns += [pl.Series(start, windows), pl.Series("instant", self._merging.instants)]
+        columns += [pl.Series(start, windows), pl.Series("instant", merging.instants)]
         kept, diffs = consolidated_rows(pl.DataFrame(columns), rows.diffs)
         return np.arange(len(rows)) if kept is None else kept, diffs
 

@@ -1,7 +1,7 @@
 """The state of a window as columns: what is known of it beside its trigger, and how states add up where windows merge.
 
 All columns are int64 and zero at first, so that the state of a window is an entry of a spine; those of the trigger
-are called as its parts say (``trigger_parts``).
+are named by its parts (``leaves``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from ...columns.kernels import Index, Ints, Mask
 from .leaves import NO_TIMER, TriggerState
 
-OPEN, END, START, ROWS, PENDING, PAST, SAID = "open", "end", "start", "rows", "pending", "past", "said"
-"""State of a window: it is there; its end; where the watermark is held; its rows; something to say; the watermark's passing has been said; the
-earliest end, above the start of time, of which a session has spoken."""
+OPEN, END, START, ROWS, PENDING, PAST, EMITTED = "open", "end", "start", "rows", "pending", "past", "said"
+"""State of a window: it is there; its end; where the watermark is held; its rows; something to emit; it has emitted since
+the watermark passed its end; the earliest end, above the start of time, with which a session has emitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ def merge_states(
     """Add up the states of windows that are one now, in place.
 
     ``old`` are the places of the windows that are no more, ``new`` those of what each of them is part of. Of what is
-    ``known`` of windows, ``SAID`` and ``PAST`` add up; of the ``state`` of their trigger all, and it leaves the old ones.
+    ``known`` of windows, ``EMITTED`` and ``PAST`` add up; of the ``state`` of their trigger all, and it leaves the old ones.
     """
     if not len(old):
         return
     for name in columns.counters:
         if name in state:
             np.add.at(state[name], new, state[name][old])
-    known[SAID] = _least(known[SAID], old, new, 0)
+    known[EMITTED] = _least(known[EMITTED], old, new, 0)
     for name in columns.timers:
         if name in state:
             state[name] = _least(state[name], old, new, NO_TIMER)

@@ -1,4 +1,4 @@
-"""The watermark behind windows, and what holds it back: the first window that has something to say and has not said it."""
+"""The watermark behind windows, and what holds it back: the first window that has something to emit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...state.partitioning import ONE, Route
 from ...state.snapshot import Saved
 from ...state.spine import Spine
 from ...state.timers import Timers
-from ..triggers.window_columns import END, PENDING, SAID, START
+from ..triggers.window_columns import EMITTED, END, PENDING, START
 
 FIRST_HOLDS = 16
 """So many timers of each run are read at first to find what holds the watermark."""
 
 
 class HeldWatermark:
-    """The clock behind windows: the watermark, held back by what is behind it and has not been spoken yet.
+    """The clock behind windows: the watermark, held back by what is behind it and has not been emitted yet.
 
     Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
     """
@@ -47,7 +47,7 @@ class HeldWatermark:
 
     @property
     def held_at(self) -> int:
-        """The instant at which it was told to hold the watermark last; the end of time if there was nothing to wait for."""
+        """The instant at which the watermark was held last; the end of time if there was nothing to wait for."""
         return self._staged[1]
 
     @property
@@ -67,7 +67,7 @@ class HeldWatermark:
         self._is_found = True
 
     def pin(self, before: int, now: int) -> None:
-        """Say these watermarks in this process until pinned anew: what is behind the clock is known elsewhere only."""
+        """Show these watermarks in this process until pinned anew: what is behind the clock is known elsewhere only."""
         self._pinned = before, now
 
     def commit(self) -> None:
@@ -106,7 +106,7 @@ class WatermarkHolds:
     """Finds where windows hold the watermark back: timers at the earliest event time that a pane of each may have.
 
     That is the end of the window less a microsecond, or its start if panes may be dated as early (``by_start``).
-    ``states`` has the state of the windows: a timer counts as long as its window has something to say and would date it so.
+    ``states`` has the state of the windows: a timer counts as long as its window has something to emit and would date it so.
     """
 
     def __init__(self, held: HeldWatermark, states: Spine, *, by_start: bool) -> None:
@@ -116,15 +116,15 @@ class WatermarkHolds:
         self._by_start = by_start
 
     def set(self, keys: Keys, before: Mapping[str, Ints], after: Mapping[str, Ints], is_open: Mask) -> None:
-        """Take note of windows that have something to say since this epoch, or are dated otherwise."""
+        """Take note of windows that have something to emit since this epoch, or are dated otherwise."""
         stamps, nothing = self._stamps(after), np.zeros(len(keys), np.int64)
-        known = {name: before.get(name, nothing) for name in (PENDING, START, END, SAID)}
+        known = {name: before.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
         same = (known[PENDING] != 0) & (self._stamps(known) == stamps)
         fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
         self.timers.set(stamps[fresh], keys.take(fresh))
 
     def hold(self, *, anew: bool) -> None:
-        """Hold the watermark back for what is behind it and not spoken yet: the first of it is enough.
+        """Hold the watermark back for what is behind it and not emitted yet: the first of it is enough.
 
         That has not changed, unless it is to be found ``anew``, while nothing has happened to any window.
         """
@@ -142,19 +142,19 @@ class WatermarkHolds:
             if held_at is None and not seen:
                 held_at = END_OF_TIME
             take *= 4
-        # What stands before it has been spoken since.
+        # What stands before it has been emitted since.
         self.timers.due(held_at - 1)
         self._held.stage(held_at)
 
     def _first(self, heads: list[tuple[Ints, Keys]], horizon: int) -> int | None:
-        """The first instant, not after the horizon, at which one of these windows still has something to say."""
+        """The first instant, not after the horizon, at which one of these windows still has something to emit."""
         if not heads:
             return None
         instants = np.concatenate([at for at, _ in heads])
         groups = group(Keys.concat([keys for _, keys in heads]))
         state = self._states.totals(groups.keys, with_delta=True)
         nothing = np.zeros(len(groups), np.int64)
-        known = {name: state.get(name, nothing) for name in (PENDING, START, END, SAID)}
+        known = {name: state.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
         window = groups.numbers
         holds = (known[PENDING][window] != 0) & (self._stamps(known)[window] == instants)
         holds &= instants <= horizon
@@ -164,6 +164,6 @@ class WatermarkHolds:
         """The earliest event time that a pane of these windows may have."""
         if self._by_start:
             return state[START]
-        # What a session will take back may be dated before what it will say.
-        said = state[SAID] + START_OF_TIME
-        return np.where((state[SAID] != 0) & (said < state[END]), said, state[END]) - 1
+        # What a session will retract may be dated before what it will emit.
+        emitted_end = state[EMITTED] + START_OF_TIME
+        return np.where((state[EMITTED] != 0) & (emitted_end < state[END]), emitted_end, state[END]) - 1

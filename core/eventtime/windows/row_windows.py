@@ -91,6 +91,7 @@ class WindowByKey(Operator):
     ) -> None:
         self.schema = schema
         self._arrangement = arrangement
+        self.looks_at = (arrangement,)
         self._function = function
         self._never_below_zero = never_below_zero
         self._nothing = Delta.empty(schema)

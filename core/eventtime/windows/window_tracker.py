@@ -1,4 +1,4 @@
-"""Which windows are open, which of them speak in this epoch, and which are closed by it."""
+"""Which windows are open, which of them emit in this epoch, and which are closed by it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...columns.kernels import Index, Ints, Keys, Mask, physical
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
+from ...state.channels import Finding
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
@@ -20,17 +21,17 @@ from ...state.run import Layout, run_of_groups
 from ...state.spine import Spine
 from ...state.timers import Timers
 from ..triggers.combinators import trigger_state
-from ..triggers.firing import EARLY, LATE, NO_KEYS, ON_TIME, Firing, Merging
+from ..triggers.firing import EARLY, LATE, NO_KEYS, ON_TIME, Firing, Merging, Moves
 from ..triggers.inputs import TriggerInputs
 from ..triggers.kinds import Trigger
 from ..triggers.leaves import NO_TIMER, TriggerContext
 from ..triggers.window_columns import (
+    EMITTED,
     END,
     OPEN,
     PAST,
     PENDING,
     ROWS,
-    SAID,
     START,
     TriggerColumns,
     merge_states,
@@ -46,9 +47,9 @@ TRIGGER_INPUT = "trigger:"
 class Tracking:
     """What is tracked: windows by ``keys``, the columns that tell one (key, window) from another.
 
-    ``window_end`` names the column of ends; None where windows are sessions, whose ends are told by a second
+    ``window_end`` names the column of ends; None where windows are sessions, whose ends add up from a second
     input, or where there is one window over all time (``is_global``). Durations are microseconds. The watermark
-    behind is held at the end of a window that has something to say, less a microsecond, or at its
+    behind is held at the end of a window that has something to emit, less a microsecond, or at its
     ``window_start`` where the panes may be dated as early as that. ``by`` are the first of the keys, if only these tell
     where windows are kept.
     """
@@ -74,11 +75,12 @@ class _Active:
 
 @tagged("core.eventtime.tracking:TrackWindows")
 class TrackWindows(Operator):
-    """Keep the state of every open window, and decide which of them speak. Rows go through unchanged.
+    """Keep the state of every open window, and decide which of them emit. Rows go through unchanged.
 
     Evaluated once per epoch, at its end, for the windows that rows, the watermark, processing time or a signal
-    has touched: all of them in one vectorised step, and no others. What is pending is spoken before its window
-    closes. ``firing`` holds the decision until the next epoch, for the operators behind.
+    has touched: all of them in one vectorised step, and no others. What is pending is emitted before its window
+    closes. What is decided is found in ``firing``, and in ``expired`` the windows whose rows are purged when the epoch
+    is over: those that close and, where panes discard, all that emit.
     """
 
     may_wake = True
@@ -91,11 +93,13 @@ class TrackWindows(Operator):
         schema: pl.Schema,
         tracking: Tracking,
         clock: Clock,
-        merging: Merging | None = None,
+        merging: Finding[Merging] | None = None,
         percentiles: Mapping[float, Clock] | None = None,
     ) -> None:
         self.schema = schema
-        self.firing = Firing()
+        self.firing = Finding("firing", Firing())
+        self.expired = Finding("expired", NO_KEYS)
+        self.gives = (self.firing, self.expired)
         self._key_columns = KeyColumns.of(tracking.keys, tracking.by)
         route = self._key_columns.route
         self.spine = Spine(Layout(), route)
@@ -103,10 +107,11 @@ class TrackWindows(Operator):
         self._tracking = tracking
         self.clock = clock
         self._merging = merging
+        self.looks_at = () if merging is None else (merging,)
         self.percentiles = dict(percentiles or {})
         self._trigger = trigger_state(tracking.trigger)
         self._trigger_columns = TriggerColumns.of(self._trigger)
-        self._inputs = TriggerInputs(tracking.trigger, TRIGGER_INPUT, tracking.keys, merging)
+        self._inputs = TriggerInputs(tracking.trigger, TRIGGER_INPUT, tracking.keys)
         self._ends = EndTimers(clock, route, ALARM, tracking.lateness)
         self._percentile_ends = [
             EndTimers(percentile, route, f"{ALARM} {share}") for share, percentile in self.percentiles.items()
@@ -123,22 +128,17 @@ class TrackWindows(Operator):
         # In a checkpoint they go by their places in this list.
         return [self.spine, ends, self._processing, holds, *percentiles, self.hold]
 
-    @property
-    def expired(self) -> Keys:
-        """The windows whose rows are forgotten with this epoch."""
-        return self.firing.expired
-
     def signal(self, keys: Keys) -> None:
-        """In the coming epoch these windows are told to speak."""
+        """Give these windows a signal in the coming epoch."""
         self._signals = keys
 
     def forget_signals(self) -> None:
-        """The epoch for which windows were told to speak is over."""
+        """Take the signals back: their epoch is over."""
         self._signals = None
 
     @property
     def moved_clock(self) -> Clock | None:
-        """The watermark behind its windows, where anyone reads it."""
+        """The watermark behind its windows, where an operator reads it."""
         return self.hold if self.hold.is_wanted else None
 
     def is_due(self, now: Now) -> bool:
@@ -156,13 +156,11 @@ class TrackWindows(Operator):
         return self.is_due(now) or (self.hold.is_wanted and self.hold.would_move)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Decide what speaks and what closes; the rows go through."""
+        """Decide what fires and what closes; the rows go through."""
         rows = deltas[0]
         ends = deltas[1] if len(deltas) > 1 else None
         active = self._active(now, rows, ends)
-        if not len(active.groups):
-            self.firing = Firing()
-        else:
+        if len(active.groups):
             before = self.spine.totals(active.groups.keys)
             moment, after = self._moment(now, active, before, rows, ends)
             self._fire(active.groups.keys, moment, after)
@@ -176,7 +174,7 @@ class TrackWindows(Operator):
     def _active(self, now: Now, rows: Delta, ends: Delta | None) -> _Active:
         lists = [self._words(rows)]
         lists.append(NO_KEYS if ends is None else self._words(ends))
-        moves = None if self._merging is None else self._merging.moves
+        moves = self._moves
         lists += [NO_KEYS, NO_KEYS] if moves is None else [moves.old, moves.new]
         lists.append(self._ends.due())
         lists.append(self._processing.due(now.instant))
@@ -185,6 +183,11 @@ class TrackWindows(Operator):
         groups = group(Keys.concat([keys for keys in lists if len(keys)] or [NO_KEYS]))
         cuts = np.cumsum([len(keys) for keys in lists])
         return _Active(groups, np.split(groups.numbers, cuts[:-1]))
+
+    @property
+    def _moves(self) -> Moves | None:
+        """The windows that went into others in this epoch."""
+        return None if self._merging is None else self._merging.value.moves
 
     def _words(self, delta: Delta) -> Keys:
         if not len(delta):
@@ -196,17 +199,18 @@ class TrackWindows(Operator):
     def _moment(
         self, now: Now, active: _Active, before: Mapping[str, Ints], rows: Delta, ends: Delta | None
     ) -> tuple[TriggerContext, dict[str, Ints]]:
-        """The state after the rows of the epoch, before any trigger is asked."""
+        """The state after the rows of the epoch, before any trigger decides."""
         size, nothing = len(active.groups), np.zeros(len(active.groups), np.int64)
         after = {
-            name: before.get(name, nothing).copy() for name in (OPEN, END, START, ROWS, PENDING, PAST, SAID)
+            name: before.get(name, nothing).copy()
+            for name in (OPEN, END, START, ROWS, PENDING, PAST, EMITTED)
         }
-        own, told, old, new = active.places[:4]
+        own, ended, old, new = active.places[:4]
         was_open = after[OPEN] != 0
         np.add.at(after[ROWS], own, rows.diffs)
         touched = np.zeros(size, np.bool_)
-        touched[own] = touched[told] = touched[new] = touched[old] = True
-        self._set_ends(after, own, told, rows, ends)
+        touched[own] = touched[ended] = touched[new] = touched[old] = True
+        self._set_ends(after, own, ended, rows, ends)
         after[OPEN] = np.where(touched | was_open, 1, 0)
         changed_end = touched & (~was_open | (after[END] != before.get(END, nothing)))
         open_again = after[END] > self.clock.before
@@ -223,14 +227,14 @@ class TrackWindows(Operator):
         return moment, after
 
     def _set_ends(
-        self, after: dict[str, Ints], own: Index, told: Index, rows: Delta, ends: Delta | None
+        self, after: dict[str, Ints], own: Index, ended: Index, rows: Delta, ends: Delta | None
     ) -> None:
         if self._tracking.is_global:
             after[END][own] = END_OF_TIME
         elif self._tracking.window_end is not None:
             after[END][own] = physical(rows.frame.get_column(self._tracking.window_end))
         elif ends is not None:
-            np.add.at(after[END], told, ends.diffs)
+            np.add.at(after[END], ended, ends.diffs)
         if self.hold.is_wanted and self._tracking.window_start is not None:
             after[START][own] = physical(rows.frame.get_column(self._tracking.window_start))
 
@@ -247,7 +251,8 @@ class TrackWindows(Operator):
         # What came for a window that is part of another one now came for that one.
         heirs = np.arange(size)
         heirs[active.places[2]] = active.places[3]
-        inputs = self._inputs.of(rows, heirs[own], size)
+        merging = None if self._merging is None else self._merging.value
+        inputs = self._inputs.of(rows, heirs[own], size, merging)
         return TriggerContext(
             ends=after[END],
             rows=inputs.rows,
@@ -273,7 +278,7 @@ class TrackWindows(Operator):
             closed = (closing(after[END], tracking.lateness) <= watermark) & is_open
         fires = closed & (moment.pending | tracking.always)
         if self._merging is not None:
-            # A session without rows is none, and cannot wait: what it said is taken back.
+            # A session without rows is none, and cannot wait: what it emitted is retracted.
             fires |= is_open & (after[ROWS] == 0)
         ready = self._trigger.ready(moment) & is_open
         self._trigger.fire(moment, ready)
@@ -285,14 +290,14 @@ class TrackWindows(Operator):
         timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
         after[PENDING] = np.where(fires, 0, after[PENDING])
         if self._merging is not None:
-            after[SAID] = np.where(fires, after[END] - START_OF_TIME, after[SAID])
-        # What comes when the end has been passed and nothing was left to say is late.
+            after[EMITTED] = np.where(fires, after[END] - START_OF_TIME, after[EMITTED])
+        # What comes when the end has been passed and nothing was left to emit is late.
         after[PAST] = np.where(past & (fires | (after[PENDING] == 0)), 1, after[PAST])
         gone = closed | (is_open & (after[ROWS] == 0) & (after[PENDING] == 0))
         after[OPEN] = np.where(gone, 0, after[OPEN])
         places = np.flatnonzero(fires)
-        expired = closed | fires if tracking.discards else closed
-        self.firing = Firing(
+        self.expired.set(keys.take(np.flatnonzero(closed | fires if tracking.discards else closed)))
+        firing = Firing(
             keys.take(places),
             timing[places],
             closed[places],
@@ -300,9 +305,9 @@ class TrackWindows(Operator):
             gone[places],
             keys.take(np.flatnonzero(closed)),
             keys.take(np.flatnonzero(gone)),
-            keys.take(np.flatnonzero(expired)),
-            None if self._merging is None else self._merging.moves,
+            self._moves,
         )
+        self.firing.set(firing)
 
     # What it leaves
 
