@@ -368,7 +368,7 @@ def test_the_error_names_view_row_source_and_the_ways_out() -> None:
     assert said.startswith("view 'visits': the row {'k': ")
     assert "'window_start': datetime.datetime(2026, 1, 1, 12, 0, " in said
     assert "(2 such rows in this batch)" in said
-    assert "retractions of 'hits', declared with trusted=True" in said
+    assert "Retractions are not checked at 'hits', declared with trusted=True" in said
     assert "leave out trusted=True" in said
     assert ".unique() before .window(...)" in said
     assert engine.epoch_number == 1
