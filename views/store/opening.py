@@ -1,4 +1,4 @@
-"""From what a user writes to a store."""
+"""A store is opened from a path or url that a user writes."""
 
 import os
 import re
@@ -17,7 +17,7 @@ A_URL_AS_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def store_at(where: str | Path | Store) -> Store:
-    """The store at a path, at a ``file://`` url, or at any url that fsspec knows; a store is returned as it is.
+    """Return the store at a path, at a ``file://`` url, or at any url that fsspec knows; a store is returned as it is.
 
     Nothing is made or opened yet, but what is there must be a folder.
 
