@@ -570,16 +570,16 @@ AGG_REFUSALS = {
     "sample": (X.sample(1).sum(), "random"),
     "shuffle": (X.shuffle().implode(), "random"),
     "explode": (pl.col("tags").explode().sum(), "explode"),
-    "random rank": (X.sort().rank("random").max(), "polars does not say|order"),
+    "random rank": (X.sort().rank("random").max(), "how it treats the rows|order"),
     "random in lists": (X.sort().implode().list.sample(1), "random"),
     "random in a list": (X.sort().implode().list.eval(pl.element().shuffle()), "random"),
-    "value_counts": (X.value_counts().implode(), "polars does not say"),
+    "value_counts": (X.value_counts().implode(), "how it treats the rows"),
     **(
-        {"approx_quantile": (X.approx_quantile(0.3), "polars does not say")}
+        {"approx_quantile": (X.approx_quantile(0.3), "how it treats the rows")}
         if hasattr(X, "approx_quantile")
         else {}
     ),  # Since polars 2.0.
-    "item": (X.item(), "polars does not say"),
+    "item": (X.item(), "how it treats the rows"),
     "python": (X.map_batches(lambda s: s.sum(), pl.Int64, returns_scalar=True), r"aggregate\(create="),
     "python inside": (X.map_elements(lambda v: v, pl.Int64).sum(), r"aggregate\(create="),
     "constant": (pl.lit(1).sum(), r"aggregates a constant.*pl\.len\(\)"),
