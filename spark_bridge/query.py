@@ -262,7 +262,7 @@ class Query(SparkViews):
         self._lock.release()
 
     def finish(self) -> int:
-        """Return all input was read: an epoch in which every watermark moves to the end of time, so that all windows speak.
+        """End the input and return the epoch in which every watermark moves to the end of time, so that all windows close.
 
         Returns:
             The number of the epoch.

@@ -39,7 +39,7 @@ class Beats(DataSource):
         return "beat bigint"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return what beats."""
+        """Return the reader that beats."""
         seconds = float(self.options["seconds"])
         if limits_batches():
             from .bounded_beats import StoppingClock  # It needs what PySpark 4.2 brought.

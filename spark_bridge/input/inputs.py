@@ -132,7 +132,7 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
 
 
 def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) -> dict[str, pl.DataFrame]:
-    """Return the rows of each source that has some, in order of arrival, with the columns that ``arriving`` told.
+    """Return the rows of each source that has some, in order of arrival, with the columns of ``arriving``.
 
     Raises:
         InputError: a value does not fit its column; names source and column.

@@ -22,7 +22,7 @@ OF_SEVERAL, OF_TABLES = "paths", "provider"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the options ask for. ``since`` is None for what comes from now on."""
+    """The checked options; ``since`` is None for deltas from now on."""
 
     path: str
     view: str

@@ -57,13 +57,13 @@ class ViewDeltas(DataSource):
         return spark_schema(wanted.where, types)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what ``spark.read`` reads."""
+        """Return the reader of ``spark.read``."""
         wanted = asked(self.options)
         forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
         return BatchReader(wanted)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return what ``spark.readStream`` reads."""
+        """Return the reader of ``spark.readStream``."""
         wanted = asked(self.options)
         forbid(wanted.until, "until", "spark.readStream", "spark.read")
         if limits_batches():

