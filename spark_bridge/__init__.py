@@ -1,6 +1,6 @@
-"""The same views inside Spark: a plan as a Structured Streaming query, one micro-batch being one epoch.
+"""Views run inside Spark as a Structured Streaming query, of which each micro-batch is one epoch.
 
-pyspark is needed where a query is started, and not to import this.
+pyspark is needed to start a query, and not to import this package.
 """
 
 from .batch import run_batch

@@ -1,4 +1,4 @@
-"""Bounded DataFrames through the views of an engine, in one epoch."""
+"""Bounded DataFrames are run through the views of an engine in one epoch."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def run_batch(
     driver_rows: int = DRIVER_ROWS,
     is_all: bool = False,
 ) -> SparkViews:
-    """The views of an engine over bounded DataFrames: all their rows are one epoch.
+    """Return the views of an engine over bounded DataFrames: all their rows are one epoch.
 
-    The answer is that of an engine which was pushed the same rows in one epoch. With ``is_all`` no row will come after
-    these: every watermark moves to the end of time, so that all windows speak.
+    The result is that of an engine into which the same rows were pushed in one epoch. With ``is_all`` no row will come
+    after these: every watermark moves to the end of time, so that all windows close.
 
     Args:
         engine: sources and views; nothing pushed.
         sources: a DataFrame for every source.
-        checkpoint: where views and states are kept; without, in a folder that goes with the result and
-            its views. It has to be new.
+        checkpoint: where views and states are kept; it has to be new. Without it they are kept in a folder that is
+            deleted with the result and its views.
         buckets: into how many parts states are cut.
         on_epoch: as for ``run``.
         driver_rows: as for ``run``.
-        is_all: whether this is all there will be.
+        is_all: whether no more rows will come.
 
     Raises:
         InputError, PlanError, CheckpointError: as for ``run``; CheckpointError also if the checkpoint has epochs already.

@@ -1,4 +1,4 @@
-"""Views of an engine that a Spark query keeps current, pushed into from this process as the engine would be.
+"""A driver for views that a Spark query keeps current, into which this process pushes as into an engine.
 
 This is ``evercurrent run APP --on spark``: a push is a file, which is a micro-batch, which is an epoch.
 """
@@ -39,16 +39,16 @@ STDERR = 2
 
 
 class SparkStartError(EvercurrentError):
-    """Spark cannot be started as it is asked for."""
+    """Spark cannot be started with these settings."""
 
 
 @contextmanager
 def on_spark(
     engine: Engine, *, checkpoint: str | None = None, master: str | None = None, buckets: int | None = None
 ) -> Iterator[SparkDriver]:
-    """The views of an engine inside Spark, in the running session or one that ends with the context.
+    """Run the views of an engine inside Spark, in the running session or one that ends with the context.
 
-    Without a checkpoint they are kept in a folder that goes when the context ends.
+    Without a checkpoint they are kept in a folder that is deleted when the context ends.
 
     Raises:
         SparkMissingError, JavaMissingError, SparkStartError: Spark cannot be started here.
@@ -75,7 +75,7 @@ def on_spark(
 
 @contextmanager
 def _session(master: str) -> Iterator[SparkSession]:
-    """A session, and Ctrl-C as it was: Spark would end its jobs, in the middle of an epoch."""
+    """Start a session and restore the handler of Ctrl-C, as Spark's would end its jobs in the middle of an epoch."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -93,7 +93,7 @@ def _session(master: str) -> Iterator[SparkSession]:
         raise SparkStartError(f"Spark does not start on {master}: {said}; correct --master") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)
-    # From now on errors reach us as exceptions; the log would say each of them once more, at length.
+    # From now on errors are raised as exceptions; the log would repeat each of them at length.
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark
@@ -103,9 +103,9 @@ def _session(master: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Java says on standard error, now and later, unless what is done inside fails.
+    """Hide Java's output on standard error, now and later, unless the block fails.
 
-    At every start it is a page of warnings on which nobody can act. Java keeps the standard error that it was
+    At every start it is a page of warnings that users cannot act on. Java keeps the standard error that it was
     started with, so ours has to be another one for that long.
     """
     with tempfile.TemporaryFile() as said:
@@ -123,7 +123,7 @@ def _quiet() -> Iterator[None]:
 
 
 class Following:
-    """A callback that hears of every epoch that changes a view, until it is closed."""
+    """A subscription: its callback gets the delta of every epoch that changes a view, until it is closed."""
 
     def __init__(self, callback: Callable[[pl.DataFrame], Any], among: list[Following]) -> None:
         self.hear = callback
@@ -131,13 +131,13 @@ class Following:
         among.append(self)
 
     def close(self) -> None:
-        """Hear no more. Closing twice is no error."""
+        """End the subscription. Closing twice is no error."""
         if self in self._among:
             self._among.remove(self)
 
 
 class DrivenView:
-    """A view of a driven query, with what a run asks of a view of an engine."""
+    """A view of a driven query, with the methods that a run uses of an engine's view."""
 
     def __init__(self, view: SparkView) -> None:
         self._view = view
@@ -145,15 +145,15 @@ class DrivenView:
 
     @property
     def earliest(self) -> int:
-        """The deltas of all epochs after this one are there."""
+        """Return the epoch after which the deltas of all epochs are retained."""
         return self._view.earliest
 
     def read(self) -> pl.DataFrame:
-        """The contents, as of the last epoch."""
+        """Return the contents, as of the last epoch."""
         return self._view.read()
 
     def deltas(self, since: int = BEFORE_ALL) -> Iterator[pl.DataFrame]:
-        """The changes after an epoch."""
+        """Return the deltas of the epochs after this one."""
         return self._view.deltas(since)
 
     def subscribe(self, callback: Callable[[pl.DataFrame], Any]) -> Following:
@@ -161,7 +161,7 @@ class DrivenView:
         return Following(callback, self._following)
 
     def tell(self, since: int) -> None:
-        """Tell of the epochs after this one."""
+        """Pass the deltas of the epochs after this one to the subscribers."""
         if self._following:
             for delta in self.deltas(since):
                 for following in tuple(self._following):
@@ -169,7 +169,7 @@ class DrivenView:
 
 
 class SparkDriver:
-    """A running query that is pushed into. Made by ``on_spark``; used in one thread."""
+    """A running query into which rows are pushed. Made by ``on_spark``; used in one thread."""
 
     def __init__(
         self,
@@ -191,27 +191,27 @@ class SparkDriver:
 
     @property
     def epoch_number(self) -> int:
-        """The number of the last epoch."""
+        """Return the number of the last epoch."""
         return self._batches.opened().last.epoch
 
     @property
     def positions(self) -> dict[str, Any]:
-        """How far each source was taken: the last ``position`` that was pushed."""
+        """Return how far each source was taken: the last ``position`` that was pushed."""
         return copied(self._batches.opened().last.positions)
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
-        """How far the event time of each source is complete."""
+        """Return how far the event time of each source is complete."""
         return self._query.watermarks
 
     def ledger(self) -> pl.DataFrame:
-        """Every refused row and why."""
+        """Return every refused row and why."""
         return self._query.ledger()
 
     def push(
         self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: Any = None
     ) -> int:
-        """One batch of changes as one micro-batch: one epoch, which is committed when this returns.
+        """Push one batch of changes as one micro-batch and return its epoch, which is committed when this returns.
 
         Raises:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
@@ -225,13 +225,13 @@ class SparkDriver:
         return self._tell()
 
     def tick(self) -> int:
-        """An epoch without rows: processing time moves on, and what waits for it has its turn."""
+        """Run an epoch without rows and return its number: processing time advances, and timers that are due fire."""
         self._batches.promise({})
         return self._tell()
 
     @contextmanager
     def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
-        """Watermarks that are moved inside are moved in one epoch."""
+        """Move all watermarks that are advanced within the context in one epoch."""
         promised: dict[str, int] = {}
         self._promised = promised
         try:
@@ -250,7 +250,7 @@ class SparkDriver:
         return self.epoch_number + 1
 
     def catch_up(self) -> None:
-        """Take what an earlier run had put and Spark has not taken: nobody is told of it."""
+        """Run the micro-batches that an earlier run left, without a call of subscribers."""
         batch = self._next
         if self._arrivals.has(batch):
             self._run(batch)
@@ -258,7 +258,7 @@ class SparkDriver:
 
     @property
     def _next(self) -> int:
-        """The number of the next micro-batch."""
+        """Return the number of the next micro-batch."""
         last = self._batches.last_batch
         return 0 if last is None else last + 1
 
@@ -266,7 +266,7 @@ class SparkDriver:
         """Wait until a micro-batch is done.
 
         Raises:
-            InputError: with these rows it cannot be; they are taken out, so that it can be without them.
+            InputError: it fails with these rows; they are withdrawn, so that it can be run without them.
         """
         try:
             self._query.process_all_available()
@@ -285,7 +285,7 @@ class SparkDriver:
 
 
 def _our_error(error: Exception | None) -> Exception | None:
-    """What a micro-batch raised, also where it was raised in a task and came here as text."""
+    """Return the error of a micro-batch, also where it was raised in a task and arrived as text."""
     if error is None or isinstance(error, EvercurrentError):
         return error
     raised = re.findall(r"^evercurrent\.core\.errors\.(\w+): (.+)", str(error), re.MULTILINE)

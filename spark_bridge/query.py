@@ -85,8 +85,8 @@ def run(
             takes it for one more source, so a checkpoint that was begun with it goes on with it only, and without
             it only without; how often it beats can be changed.
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that did not
-            get as far as that is run again and heard of again, with the same rows: make the sink idempotent by epoch.
-            Epoch 0, in which a group of nothing gets its row, is before any micro-batch and not heard of.
+            get as far as that is run again and passed to it again, with the same rows: make the sink idempotent by epoch.
+            Epoch 0, in which a group without rows gets its row, is before any micro-batch and not passed to it.
         driver_rows: stages with up to so many rows run in the driver process, without a Spark job for them. The rows of
             a micro-batch too, if the one before had so few: a plain job collects them, which stops at that many.
         name: of the query, as Spark shows it.
@@ -122,7 +122,7 @@ def started(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Query:
-    """The query over rows of all sources, as ``tagged`` makes them."""
+    """Return the query over rows of all sources, as ``tagged`` makes them."""
     writer = rows.writeStream.foreachBatch(batches).option(
         "checkpointLocation", f"{batches.store.url.rstrip('/')}/spark"
     )
@@ -146,7 +146,7 @@ def prepared(
     driver_rows: int,
     on_epoch: OnEpoch | None,
 ) -> MicroBatches:
-    """The function for micro-batches, after all that can be checked before the first one."""
+    """Return the function for micro-batches, after all that can be checked before the first one."""
     require_sizes(buckets, driver_rows)
     require_on_epoch(on_epoch)
     given = checkpoint_in_spark(checkpoint)
@@ -173,10 +173,11 @@ def prepared(
 
 
 def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
-    """Have the checkpoint, if it is of this plan, cut into these buckets: into more than it has it is cut at once.
+    """Check that the checkpoint is of this plan, and cut it into these buckets if they are more than it has.
 
     Raises:
-        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, which is changed only by somebody who means it.
+        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, which are reduced
+            only by the command line.
     """
     last = CommitLog(store).last
     if last is None:
@@ -218,7 +219,7 @@ class Query(SparkViews):
         self._batches = batches
 
     def fire(self, view: str, key: object = None, window: object = None) -> None:
-        """Tell windows to speak, with the next micro-batch: those whose trigger waits for ``signal()``.
+        """Fire windows with the next micro-batch: those whose trigger waits for ``signal()``.
 
         Args:
             view: the name of the view.
@@ -229,7 +230,7 @@ class Query(SparkViews):
             InputError: there is no such view, it has no windows that wait, or not such a key.
         """
         self.view(view)
-        # Asked of windows of which none is open: a wish that cannot be met would stand in the way of every micro-batch.
+        # Checked without open windows, as a request that cannot be met would make every micro-batch fail.
         plan = self._in_spark.setup.unpickled()
         WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
         self._batches.ask(FireRequest(view, key, window))
@@ -261,7 +262,7 @@ class Query(SparkViews):
         self._lock.release()
 
     def finish(self) -> int:
-        """All input was read: an epoch in which every watermark moves to the end of time, so that all windows speak.
+        """End the input and return the epoch in which every watermark moves to the end of time, so that all windows close.
 
         Returns:
             The number of the epoch.

@@ -1,4 +1,4 @@
-"""Finding words in a long sorted array of uniformly distributed ones: by their leading bits."""
+"""A directory finds words in a long sorted array of uniformly distributed ones by their leading bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FROM = 1 << 12
 """Arrays from this size on have a directory."""
 
 FILTERED_BELOW = 1 << 22
-"""Arrays below this size have a filter: the longest of a few hold most of what is looked for anyway."""
+"""Arrays below this size have a filter: longer ones are few and hold most of the words that are looked up anyway."""
 
 STEPS = 8
 """How many steps a search takes from the start of its slot."""
@@ -25,10 +25,10 @@ CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """Where each value of the leading bits begins in a sorted array, and which longer beginnings there are.
+    """A directory holds where each value of the leading bits begins in a sorted array, and a filter of longer prefixes.
 
     ``starts`` has a slot for every one or two words; ``filter`` a bit for every quarter to eighth of a word,
-    set where a word begins so. 2 to 4 and 0.5 to 1 bytes a word.
+    set where a word has that prefix. Memory: 2 to 4 bytes a word for the slots, 0.5 to 1 for the filter.
     """
 
     starts: npt.NDArray[np.integer[Any]]
@@ -36,46 +36,46 @@ class Directory:
 
     @staticmethod
     def of(words: Words) -> Directory | None:
-        """The directory of ascending words; None where there are too few to need one."""
+        """Return the directory of ascending words; None where there are too few to need one."""
         if len(words) < FROM:
             return None
         return Directory(_starts(words), _filter(words) if len(words) < FILTERED_BELOW else None)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         return self.starts.nbytes + (0 if self.filter is None else self.filter.nbytes)
 
-    def maybe(self, wanted: Words) -> Index | None:
-        """Positions of the words that may be there: all that are, and few that are not. None: no filter."""
+    def maybe(self, targets: Words) -> Index | None:
+        """Return the positions of the words that may be there: all that are, and few that are not; None without a filter."""
         if self.filter is None:
             return None
-        slots = wanted >> np.uint64(65 - (8 * len(self.filter)).bit_length())
+        slots = targets >> np.uint64(65 - (8 * len(self.filter)).bit_length())
         bits = self.filter[(slots >> np.uint64(3)).view(np.int64)] >> (slots & np.uint64(7)).astype(np.uint8)
         return np.flatnonzero(bits & np.uint8(1))
 
-    def search(self, words: Words, wanted: Words) -> Index:
-        """``np.searchsorted(words, wanted)`` for the words that this is the directory of.
+    def search(self, words: Words, targets: Words) -> Index:
+        """Return ``np.searchsorted(words, targets)`` for the words that this is the directory of.
 
-        From the start of its slot each search steps on until it is there: half of them at once. What has not
-        arrived after some steps stands in a crowded slot, that of a key with many rows, and is searched for.
+        Each search steps on from the start of its slot, and half of them are there at once. A word that is not reached
+        in ``STEPS`` steps is in a crowded slot, that of a key with many rows, and is found by a binary search.
         """
         shift = np.uint64(65 - (len(self.starts) - 1).bit_length())
-        found = self.starts[(wanted >> shift).view(np.int64)].astype(np.intp)
+        positions = self.starts[(targets >> shift).view(np.int64)].astype(np.intp)
         last = len(words) - 1
-        ahead = np.flatnonzero((words[np.minimum(found, last)] < wanted) & (found <= last))
+        ahead = np.flatnonzero((words[np.minimum(positions, last)] < targets) & (positions <= last))
         for _ in range(STEPS):
             if not len(ahead):
-                return found
-            found[ahead] += 1
-            ahead = ahead[found[ahead] <= last]
-            ahead = ahead[words[found[ahead]] < wanted[ahead]]
-        found[ahead] = np.searchsorted(words, wanted[ahead])
-        return found
+                return positions
+            positions[ahead] += 1
+            ahead = ahead[positions[ahead] <= last]
+            ahead = ahead[words[positions[ahead]] < targets[ahead]]
+        positions[ahead] = np.searchsorted(words, targets[ahead])
+        return positions
 
 
 class Deferred:
-    """The directory of ascending words, made when it is first asked: words that are mapped from a file stay there."""
+    """The directory of ascending words, built on its first use, so that words mapped from a file are not read before."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -83,21 +83,21 @@ class Deferred:
 
     @staticmethod
     def of(words: Words) -> Deferred | None:
-        """See ``Directory.of``. Reads no word."""
+        """Return a directory to be built later, see ``Directory.of``. Cost: reads no word."""
         return Deferred(words) if len(words) >= FROM else None
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         return 0 if self._made is None else self._made.nbytes
 
-    def maybe(self, wanted: Words) -> Index | None:
+    def maybe(self, targets: Words) -> Index | None:
         """See ``Directory.maybe``."""
-        return self._directory.maybe(wanted)
+        return self._directory.maybe(targets)
 
-    def search(self, words: Words, wanted: Words) -> Index:
+    def search(self, words: Words, targets: Words) -> Index:
         """See ``Directory.search``."""
-        return self._directory.search(words, wanted)
+        return self._directory.search(words, targets)
 
     @property
     def _directory(self) -> Directory:
@@ -114,9 +114,13 @@ def _starts(words: Words) -> npt.NDArray[np.integer[Any]]:
     # Chunk by chunk, as the slots of all words at once would take as much room as the words.
     for start in range(0, len(words), CHUNK):
         slots = (words[start : start + CHUNK] >> np.uint64(64 - bits)).view(np.int64)
-        found = np.bincount(slots - slots[0]).astype(kind)
+        slot_counts = np.bincount(slots - slots[0]).astype(kind)
         first = int(slots[0]) + 1
-        np.add(counts[first : first + len(found)], found, out=counts[first : first + len(found)])
+        np.add(
+            counts[first : first + len(slot_counts)],
+            slot_counts,
+            out=counts[first : first + len(slot_counts)],
+        )
     return np.cumsum(counts, dtype=kind)
 
 

@@ -1,4 +1,4 @@
-"""Sums that do not depend on order: numbers cut into 32-bit limbs, added up as integers.
+"""Exact sums do not depend on the order of rows: numbers are cut into 32-bit limbs and added up as integers.
 
 A float is an integer times a power of two, so it is a sum of integers c_j * 2^(32 j) with |c_j| < 2^32, three
 of which are not zero. Added up limb by limb in int64, a sum is a linear function of its rows: the same bits in
@@ -27,12 +27,12 @@ NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
 
 def limb_name(prefix: str, limb: int) -> str:
-    """The name of a limb among the additive columns of a run."""
+    """Return the name of a limb among the additive columns of a run."""
     return f"{prefix}[{limb}]"
 
 
 def float_limbs(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
-    """Each value times its diff, in limbs. NaN and infinities are counted beside them, under their names."""
+    """Return each value times its diff, in limbs. NaN and infinities are counted beside them, under their names."""
     finite = np.isfinite(values)
     limbs: dict[str, Ints] = {}
     if not finite.all():
@@ -56,7 +56,7 @@ def float_limbs(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
 
 
 def _cut(values: Floats) -> tuple[tuple[Ints, Ints, Ints], Ints]:
-    """Three limbs of each finite float, from the lowest, and the number of the lowest."""
+    """Return three limbs of each finite float, from the lowest, and the number of the lowest."""
     whole, position = _whole(values)
     shift = position & 31
     lower, upper = (whole & MASK) << shift, (whole >> BITS) << shift
@@ -66,7 +66,7 @@ def _cut(values: Floats) -> tuple[tuple[Ints, Ints, Ints], Ints]:
 
 
 def _whole(values: Floats) -> tuple[Ints, Ints]:
-    """Each finite float as an integer of 53 bits times a power of two: the integer and the exponent."""
+    """Return each finite float as an integer of 53 bits times a power of two: the integer and the exponent."""
     bits = values.view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     whole = bits & (2**52 - 1)
@@ -76,7 +76,7 @@ def _whole(values: Floats) -> tuple[Ints, Ints]:
 
 
 def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
-    """The square of each finite float times its diff, in limbs: exact, whatever its exponent."""
+    """Return the square of each finite float times its diff, in limbs: exact, whatever its exponent."""
     values = np.where(np.isfinite(values), values, 0.0)
     whole, position = _whole(np.abs(values))
     # Half a limb is 16 bits: a whole moved to a multiple of it has its square at a multiple of a limb.
@@ -99,7 +99,7 @@ def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
 
 
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
-    """Each 64-bit integer times its diff: in one limb where it has 32 bits, in two where it has more."""
+    """Return each 64-bit integer times its diff: in one limb where it has 32 bits, in two where it has more."""
     lowest = 0 if unsigned else -(2**31)
     if lowest <= int(values.min(initial=0)) and int(values.max(initial=0)) < 2**31:
         return {limb_name(prefix, 0): values if is_ones(diffs) else values * diffs}
@@ -112,7 +112,7 @@ def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = Fa
 def wide_limbs(
     prefix: str, words: npt.NDArray[np.uint64], diffs: Ints, *, unsigned: bool = False
 ) -> dict[str, Ints]:
-    """Each 128-bit integer, given as its (lower, upper) words, times its diff, in four limbs."""
+    """Return each 128-bit integer, given as its (lower, upper) words, times its diff, in four limbs."""
     lower = integer_limbs("lower", words[:, 0].view(np.int64), diffs, unsigned=True)
     upper = integer_limbs("upper", words[:, 1].view(np.int64), diffs, unsigned=unsigned)
     moved = {limb + 2: part for limb, part in limbs_of("upper", upper).items()}
@@ -124,7 +124,7 @@ def wide_limbs(
 
 
 def square_limbs(prefix: str, parts: Sequence[npt.NDArray[np.uint64]], diffs: Ints) -> dict[str, Ints]:
-    """The square of each magnitude, given in 32-bit parts from the lowest, times its diff, in limbs."""
+    """Return the square of each magnitude, given in 32-bit parts from the lowest, times its diff, in limbs."""
     return {limb_name(prefix, k): limb * diffs for k, limb in enumerate(_squared(parts)) if limb.any()}
 
 
@@ -143,7 +143,7 @@ def _squared(parts: Sequence[npt.NDArray[np.uint64]]) -> list[Ints]:
 
 
 def magnitude_parts(words: npt.NDArray[np.uint64], *, unsigned: bool = False) -> list[npt.NDArray[np.uint64]]:
-    """The magnitudes of 128-bit integers, given as their (lower, upper) words, in four 32-bit parts."""
+    """Return the magnitudes of 128-bit integers, given as their (lower, upper) words, in four 32-bit parts."""
     lower, upper = words[:, 0], words[:, 1]
     if not unsigned:
         negative = upper >> np.uint64(63) != 0
@@ -156,7 +156,7 @@ def magnitude_parts(words: npt.NDArray[np.uint64], *, unsigned: bool = False) ->
 def integers(
     prefix: str, sums: Mapping[str, Ints], height: int, *, unsigned: bool = False
 ) -> tuple[Ints, Mask]:
-    """The sum as 64 bits (of an unsigned word, if so asked), and where it does not fit into them."""
+    """Return the sum as 64 bits, signed or ``unsigned``, and where it does not fit into them."""
     limbs = limbs_of(prefix, sums)
     if not limbs:
         return np.zeros(height, np.int64), np.zeros(height, np.bool_)
@@ -170,7 +170,7 @@ def integers(
 def wide_integers(
     prefix: str, sums: Mapping[str, Ints], height: int, *, unsigned: bool = False
 ) -> tuple[npt.NDArray[np.uint64], Mask]:
-    """The sum as the (lower, upper) words of a 128-bit integer, and where it does not fit into them."""
+    """Return the sum as the (lower, upper) words of a 128-bit integer, and where it does not fit into them."""
     limbs = dict(carried(limbs_of(prefix, sums)))
     zero = np.zeros(height, np.int64)
     sign = limbs[max(limbs)] >> 63 if limbs else zero
@@ -183,14 +183,14 @@ def wide_integers(
 
 
 def limbs_of(prefix: str, sums: Mapping[str, Ints]) -> dict[int, Ints]:
-    """The limbs of this prefix by number."""
+    """Return the limbs of this prefix by number."""
     head = f"{prefix}["
     names = {name: name[len(head) : -1] for name in sums if name.startswith(head)}
     return {int(limb): sums[name] for name, limb in names.items() if limb not in NOT_FINITE}
 
 
 def carried(limbs: Mapping[int, Ints]) -> list[tuple[int, Ints]]:
-    """The same sums with every limb but the highest in [0, 2^32), from the lowest to the highest, no gaps."""
+    """Return the same sums with every limb but the highest in [0, 2^32), from the lowest to the highest, without gaps."""
     result: list[tuple[int, Ints]] = []
     if not limbs:
         return result
@@ -204,7 +204,7 @@ def carried(limbs: Mapping[int, Ints]) -> list[tuple[int, Ints]]:
 
 
 def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
-    """The float nearest to each sum, and what IEEE has for sums with NaN and infinities in them."""
+    """Return the float nearest to each sum, and the result of IEEE 754 for sums with NaN and infinities in them."""
     rounded = _rounded(limbs_of(prefix, sums), height)
     counts = [(sums.get(f"{prefix}[{name}]"), value) for name, value in NOT_FINITE.items()]
     if all(count is None for count, _ in counts):
@@ -217,7 +217,7 @@ def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
 
 
 def is_finite(prefix: str, sums: Mapping[str, Ints], height: int) -> Mask:
-    """Where no NaN and no infinity is in a sum. The sum itself may be too large for a float all the same."""
+    """Return where no NaN and no infinity is in a sum; the sum itself may still be too large for a float."""
     finite = np.ones(height, np.bool_)
     for name in NOT_FINITE:
         count = sums.get(f"{prefix}[{name}]")
@@ -226,10 +226,10 @@ def is_finite(prefix: str, sums: Mapping[str, Ints], height: int) -> Mask:
 
 
 def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> tuple[Floats, Ints]:
-    """count * (sum of squares) - (sum)^2, exact and then rounded once: floats, and the exponents of two to each.
+    """Return count * (sum of squares) - (sum)^2, exact and rounded once, as floats and their exponents of two.
 
-    The exponents are even, and each row has its own: a difference may be too large or too small for a float, and what
-    is made of it is not.
+    The exponents are even, and each row has its own: a difference may be too large or too small for a float where the
+    variance computed from it is not.
     """
     difference: dict[int, Ints] = {}
 
@@ -253,7 +253,7 @@ def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) ->
 
 
 def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]:
-    """The magnitudes of sums as limbs in [0, 2^32), and where the sums are negative."""
+    """Return the magnitudes of sums as limbs in [0, 2^32), and where the sums are negative."""
     limbs = carried(sums)
     negative = limbs[-1][1] < 0 if limbs else np.zeros(0, np.bool_)
     if negative.any():
@@ -264,7 +264,7 @@ def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]
 
 
 def _rounded(sums: Mapping[int, Ints], height: int) -> Floats:
-    """The float nearest to each sum of limbs. Magnitudes are rounded: -1 stands far above its leading bits."""
+    """Return the float nearest to each sum of limbs. Magnitudes are rounded: -1 stands far above its leading bits."""
     if not sums:
         return np.zeros(height)
     limbs, negative = _magnitudes(sums)
@@ -273,7 +273,7 @@ def _rounded(sums: Mapping[int, Ints], height: int) -> Floats:
 
 
 def _nearest(limbs: list[tuple[int, Ints]]) -> Floats:
-    """The nearest float to three limbs at the most: one rounding, as the parts below are exact."""
+    """Return the float nearest to at most three limbs, rounded once, as the parts below are exact."""
     parts = [_scaled(total, BITS * limb) for limb, total in reversed(limbs)]
     if len(parts) == 1:
         return parts[0]
@@ -287,7 +287,7 @@ def _nearest_of_many(limbs: list[tuple[int, Ints]]) -> Floats:
 
 
 def _leading(limbs: list[tuple[int, Ints]]) -> tuple[Floats, Ints]:
-    """The nearest 53 bits, from the three limbs that lead and a bit for all below, and their exponents of two."""
+    """Return the nearest 53 bits, from the three limbs that lead and a bit for all below, and their exponents of two."""
     ladder = np.stack([np.zeros_like(limbs[0][1])] * 3 + [total for _, total in limbs])
     at = np.arange(ladder.shape[1])
     nonzero = ladder != 0
@@ -310,7 +310,7 @@ def _lifted(values: Floats, exponent: Ints | int) -> Floats:
 
 
 def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """``a + b`` as rounded sum and exact error (Knuth, The Art of Computer Programming 2, 4.2.2)."""
+    """Return ``a + b`` as rounded sum and exact error (Knuth, The Art of Computer Programming 2, 4.2.2)."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = a + b
         part = total - a

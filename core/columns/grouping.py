@@ -1,4 +1,4 @@
-"""Bringing equal keys together: by a sort of words, or by counting integers that lie close together."""
+"""Equal keys are brought together by a sort of words, or by counting where integers lie close together."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .kernels import UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_
 from .value_words import SPREAD
 
 SMALL = 256
-"""Up to so many words a plain sort of positions is as fast."""
+"""Up to this many words a plain sort of positions is as fast."""
 
 PACKED_BELOW = 1 << 25
-"""From so many words on, too few bits are left of a word beside its position."""
+"""From this many words on, too few bits are left of a word beside its position."""
 
 DENSE_BELOW = 1 << 22
-"""From so many integers on, the counts and codes of a group by counting take more room than a sort does."""
+"""From this many integers on, the counts and codes of a group by counting take more memory than a sort does."""
 
 EXACT_FLOATS = 2**53
-"""Integers below this are floats, every one of them."""
+"""Every integer below this is exact as a float."""
 
 RUN = 1 << 10
-"""If words ascend over stretches of this size on average, as those of runs that are merged do, they are merged."""
+"""Words are merged if they ascend over stretches of this length on average, as the words of merged runs do."""
 
 SWAPS = 16
-"""How often neighbours that stand the wrong way round are swapped before the words are sorted otherwise."""
+"""How many passes swap neighbours that are out of order before the words are sorted in another way."""
 
 
 def is_ones(values: Ints) -> bool:
-    """Whether all values are 1, as the diffs of rows that are only added are."""
+    """Return whether all values are 1, as the diffs of rows that are only added are."""
     return len(values) > 0 and values[0] == 1 and bool((values == 1).all())
 
 
@@ -44,11 +44,11 @@ class Segments:
     starts: Index
 
     def __len__(self) -> int:
-        """The number of segments; none is empty."""
+        """Return the number of segments; none is empty."""
         return len(self.starts)
 
     def sums(self, values: Ints) -> Ints:
-        """The sum of the values of each segment, modulo 2^64."""
+        """Return the sum of the values of each segment, modulo 2^64."""
         if len(self.starts) == len(self.order):
             return values[self.order]
         if len(values) > SMALL and is_ones(values):
@@ -65,25 +65,25 @@ class Segments:
         return ends
 
     def greatest(self, values: Ints) -> Ints:
-        """The greatest value of each segment."""
+        """Return the greatest value of each segment."""
         greatest: Ints = np.maximum.reduceat(values[self.order], self.starts)
         return greatest
 
     @cached_property
     def first_entries(self) -> Index:
-        """The entry with which each segment begins."""
+        """Return the entry with which each segment begins."""
         return self.order if len(self.starts) == len(self.order) else self.order[self.starts]
 
     @property
     def numbers(self) -> Index:
-        """The number of the segment of each entry."""
+        """Return the number of the segment of each entry."""
         numbers = np.empty(len(self.order), np.intp)
         numbers[self.order] = np.repeat(np.arange(len(self)), np.diff(self.starts, append=len(self.order)))
         return numbers
 
     @cached_property
     def _further_entries(self) -> tuple[Index, Index]:
-        """All other entries, and the number of the segment of each."""
+        """Return all entries but the first ones, and the number of the segment of each."""
         further = np.ones(len(self.order), np.bool_)
         further[self.starts] = False
         places = np.flatnonzero(further)
@@ -111,11 +111,11 @@ class DenseGroups(Groups):
     counts: Ints
 
     def __len__(self) -> int:
-        """The number of groups."""
+        """Return the number of groups."""
         return len(self.used)
 
     def sums(self, values: Ints) -> Ints:
-        """The sum of the values of each group, modulo 2^64."""
+        """Return the sum of the values of each group, modulo 2^64."""
         if is_ones(values):
             return self.counts[self.used]
         bound = max(-float(values.min(initial=0)), float(values.max(initial=0)))
@@ -125,43 +125,43 @@ class DenseGroups(Groups):
         return np.bincount(self.codes, values, len(self.counts))[self.used].astype(np.int64)
 
     def greatest(self, values: Ints) -> Ints:
-        """The greatest value of each group."""
+        """Return the greatest value of each group."""
         greatest = np.full(len(self.counts), np.iinfo(np.int64).min)
         np.maximum.at(greatest, self.codes, values)
         return greatest[self.used]
 
     @cached_property
     def order(self) -> Index:
-        """The positions of the entries, group by group."""
+        """Return the positions of the entries, group by group."""
         return np.argsort(self.numbers, kind="stable")
 
     @property
     def numbers(self) -> Index:
-        """The number of the group of each entry."""
+        """Return the number of the group of each entry."""
         rank = np.zeros(len(self.counts), np.intp)
         rank[self.used] = np.arange(len(self.used))
         return rank[self.codes]
 
     @cached_property
     def starts(self) -> Index:
-        """Where each group begins in ``order``."""
+        """Return where each group begins in ``order``."""
         return np.concatenate(([0], np.cumsum(self.counts[self.used])[:-1]))
 
     @cached_property
     def first_entries(self) -> Index:
-        """The first entry of each group."""
+        """Return the first entry of each group."""
         first = np.zeros(len(self.counts), np.intp)
         first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
         return first[self.used]
 
 
 def boundaries(keys: Keys) -> Index:
-    """The positions at which a key differs from the one before it, position 0 included."""
+    """Return the positions at which a key differs from the one before it, position 0 included."""
     return np.flatnonzero(differing(keys))
 
 
 def differing(keys: Keys) -> Mask:
-    """Where a key differs from the one before it; true for the first."""
+    """Return where a key differs from the one before it; true for the first."""
     differs = np.empty(len(keys), np.bool_)
     differs[:1] = True
     np.not_equal(keys.first[1:], keys.first[:-1], out=differs[1:])
@@ -190,7 +190,7 @@ def group(keys: Keys) -> Groups:
 
 
 def group_stretches(keys: Keys) -> Groups:
-    """``group`` of keys that ascend in a few stretches, which are merged. Cost: one pass for each doubling of a stretch."""
+    """Return the ``group`` of keys that ascend in a few stretches, by merging. Cost: one pass for each doubling of a stretch."""
     return _grouped(keys, *_stable_order(keys.first))
 
 
@@ -199,7 +199,7 @@ def _sorted_groups(keys: Keys) -> Groups:
 
 
 def _grouped(keys: Keys, order: Index, first: Words) -> Groups:
-    """The groups of keys, whose first words are in this order."""
+    """Return the groups of keys, whose first words are in this order."""
     ordered = Keys(first, None if keys.second is None else keys.second[order])
     if ordered.second is not None:
         same = ordered.first[1:] == ordered.first[:-1]
@@ -211,7 +211,7 @@ def _grouped(keys: Keys, order: Index, first: Words) -> Groups:
 
 
 def _sorted_by_second(keys: Keys, order: Index, first: Words) -> Index:
-    """The order, where first words agree by the second ones: only such entries are sorted again."""
+    """Return the order, where first words agree by the second ones: only such entries are sorted again."""
     same = np.zeros(len(order) + 1, np.bool_)
     np.equal(first[1:], first[:-1], out=same[1:-1])
     places = np.flatnonzero(same[1:] | same[:-1])
@@ -221,7 +221,7 @@ def _sorted_by_second(keys: Keys, order: Index, first: Words) -> Index:
 
 
 def _dense_groups(integers: Ints) -> DenseGroups | None:
-    """Groups of integers that lie so close together that counting them costs less than a sort; else None."""
+    """Return the groups of integers that lie so close together that counting costs less than a sort; else None."""
     if not SMALL < len(integers) < DENSE_BELOW:
         return None
     smallest, largest = int(integers.min()), int(integers.max())
@@ -235,7 +235,7 @@ def _dense_groups(integers: Ints) -> DenseGroups | None:
 
 
 def sort_words(words: Words) -> tuple[Index, Words]:
-    """The stable order of words, and the words in that order.
+    """Return the stable order of words, and the words in that order.
 
     Words and their positions are packed into one word each and sorted by value, three times faster than a sort
     of positions. That leaves 64 - log2(n) bits of the word to sort by: among uniformly distributed words there
@@ -256,7 +256,7 @@ def sort_words(words: Words) -> tuple[Index, Words]:
             wrong = np.flatnonzero(ordered[1:] < ordered[:-1])
             if not len(wrong):
                 return order, ordered
-            # Of neighbours that overlap only the first pair is swapped; the rest has its turn again.
+            # Of overlapping pairs only the first is swapped; the others follow in the next pass.
             wrong = wrong[np.diff(wrong, prepend=-2) > 1]
             order[wrong], order[wrong + 1] = order[wrong + 1], order[wrong]
             ordered[wrong], ordered[wrong + 1] = ordered[wrong + 1], ordered[wrong]
@@ -264,15 +264,15 @@ def sort_words(words: Words) -> tuple[Index, Words]:
 
 
 def _stable_order(words: Words) -> tuple[Index, Words]:
-    """As ``sort_words``: a stable sort of numpy finds stretches that ascend and merges them."""
+    """Return what ``sort_words`` does, by numpy's stable sort, which finds ascending stretches and merges them."""
     order = np.argsort(words, kind="stable")
     return order, words[order]
 
 
 def consolidated_rows(rows: pl.DataFrame, diffs: Ints) -> tuple[Index | None, Ints]:
-    """Which rows stand for all that are equal, in order of first appearance, and the sums of their diffs.
+    """Return which rows stand for all that are equal, in order of first appearance, and the sums of their diffs.
 
-    None in place of positions: all rows are different and no diff is zero, so nothing is to be done.
+    The positions are None if all rows are different and no diff is zero: then nothing is to be done.
     """
     groups = group(key_words(rows.get_columns(), len(diffs)))
     if len(groups) == len(diffs) and diffs.all():

@@ -1,7 +1,7 @@
-"""Values and rows as JSON and as text, whatever they are: nothing that a column can hold stops it from being written.
+"""Any value and any row that a column can hold is written as JSON and as text.
 
-polars writes most of it, and that is left to it. It panics at times that its calendar does not reach, and at bytes, and
-of floats that are no numbers it makes null. So these are written here:
+polars writes most of them. It panics at times beyond its calendar and at bytes, and writes NaN and infinities as null.
+So these are written here:
 
 - NaN and the infinities as the strings "NaN", "Infinity" and "-Infinity";
 - bytes as a string of hexadecimal digits;
@@ -21,19 +21,19 @@ from .kernels import Ints, physical
 
 INFINITIES = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 NOT_A_NUMBER = "NaN"
-"""How floats that are no numbers are written: JSON has none of them."""
+"""The text of NaN, which JSON does not have."""
 
 CYCLE_DAYS, CYCLE_YEARS = 146_097, 400
-"""After so many days the Gregorian calendar repeats itself."""
+"""The Gregorian calendar repeats itself after this many days, which are this many years."""
 
 MOST_DAYS = 260_000 * 365
-"""So many days from 1970 polars can write dates and times, in whichever zone."""
+"""polars can write dates and times up to this many days from 1970, in any zone."""
 
 PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 YEAR_DIGITS = 4
 
 EVEN_SINCE = 2 * 365 + 7
-"""Days from 1970 since which every zone's offset is a whole number of minutes: Liberia's, in January 1972, was the last."""
+"""The day, counted from 1970, since which every zone's offset is a whole number of minutes: Liberia's, in January 1972, was the last."""
 
 LEAST = -(1 << 63)
 LEAST_MILLISECONDS = '"-PT9223372036854775.808S"'
@@ -41,7 +41,7 @@ LEAST_MILLISECONDS = '"-PT9223372036854775.808S"'
 
 
 def json_rows(frame: pl.DataFrame) -> pl.Series:
-    """Each row as a JSON object.
+    """Return each row as a JSON object.
 
     >>> json_rows(pl.DataFrame({"a": [1.5, float("nan")], "b": ["x", None]})).to_list()
     ['{"a":1.5,"b":"x"}', '{"a":"NaN","b":null}']
@@ -53,7 +53,7 @@ def json_rows(frame: pl.DataFrame) -> pl.Series:
 
 
 def json_values(column: pl.Series) -> pl.Series:
-    """Each value as JSON, null too."""
+    """Return each value as JSON; a null as ``null``."""
     if isinstance(column.dtype, pl.BaseExtension):
         return json_values(column.ext.storage())
     if not _is_ours(column):
@@ -79,7 +79,7 @@ def json_values(column: pl.Series) -> pl.Series:
 
 
 def as_text(column: pl.Series) -> pl.Series:
-    """Each value as JSON, but a text, or what is written as one, without its quotes; null is null."""
+    """Return each value as JSON, but without the quotes of a JSON string; null is null."""
     written = json_values(column).alias(column.name)
     if not column.dtype.is_nested():
         written = written.str.strip_prefix('"').str.strip_suffix('"')
@@ -87,12 +87,12 @@ def as_text(column: pl.Series) -> pl.Series:
 
 
 def printable(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame, columns that polars cannot print as text. To be shown only."""
+    """Return the frame for display: columns that polars cannot print are texts."""
     return frame.with_columns([as_text(column) for column in frame.get_columns() if is_far(column)])
 
 
 def shown_row(frame: pl.DataFrame, place: int) -> str:
-    """A row in a message, whatever is in it.
+    """Return a row as messages show it, whatever is in it.
 
     >>> shown_row(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), 1)
     "{'a': 2, 'b': 'y'}"
@@ -101,7 +101,7 @@ def shown_row(frame: pl.DataFrame, place: int) -> str:
 
 
 def shown_values(frame: pl.DataFrame, place: int) -> dict[str, Any]:
-    """The values of a row by column, to be shown: those that Python has no value for as text."""
+    """Return the values of a row by column for display: values that Python does not have are texts."""
     return {column.name: _shown(column) for column in frame.slice(place, 1).get_columns()}
 
 
@@ -115,12 +115,12 @@ def _shown(value: pl.Series) -> Any:
 
 
 def is_far(column: pl.Series) -> bool:
-    """Whether a value, at any depth, is a time that polars can neither write nor print."""
+    """Return whether a value, at any depth, is a time that polars can neither write nor print."""
     return any_leaf(column, _beyond)
 
 
 def _is_ours(column: pl.Series) -> bool:
-    """Whether polars would lose something of these values, or panic."""
+    """Return whether polars would lose a part of these values, or panic."""
     return any_leaf(column, _is_lost)
 
 
@@ -144,19 +144,19 @@ def _beyond(column: pl.Series) -> bool:
 
 
 def _has_seconds(column: pl.Series) -> pl.Series:
-    """Where a zone's offset is no whole number of minutes, and polars writes it as if it were: local mean times."""
-    dtype, found = column.dtype, np.zeros(len(column), np.bool_)
+    """Return where a zone's offset has seconds, as local mean times have, which polars would leave out."""
+    dtype, has_seconds = column.dtype, np.zeros(len(column), np.bool_)
     if isinstance(dtype, pl.Datetime) and dtype.time_zone:
         early = (column.to_physical() < EVEN_SINCE * _per_day(dtype)).fill_null(False)
-        times = column.filter(early)  # What stands under nulls may be anything, and polars would look at it.
+        times = column.filter(early)  # The values under nulls may be anything, and polars would read them.
         if len(times):
             offset = times.dt.base_utc_offset() + times.dt.dst_offset()
-            found[early.to_numpy()] = (offset.dt.total_seconds() % 60 != 0).to_numpy()
-    return pl.Series(found)
+            has_seconds[early.to_numpy()] = (offset.dt.total_seconds() % 60 != 0).to_numpy()
+    return pl.Series(has_seconds)
 
 
 def any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
-    """Whether something holds of any part of the column that is not nested."""
+    """Return whether ``holds`` is true of any part of the column that is not nested."""
     dtype = column.dtype
     if isinstance(dtype, pl.Struct):
         return any(any_leaf(column.struct.field(field.name), holds) for field in dtype.fields)
@@ -168,7 +168,7 @@ def any_leaf(column: pl.Series, holds: Callable[[pl.Series], bool]) -> bool:
 
 
 def _objects(columns: Sequence[pl.Series], height: int) -> pl.Series:
-    """Each row of these columns as a JSON object."""
+    """Return each row of these columns as a JSON object."""
     parts: list[Any] = []
     frame = pl.DataFrame([json_values(column).alias(str(at)) for at, column in enumerate(columns)])
     for at, column in enumerate(columns):
@@ -179,7 +179,7 @@ def _objects(columns: Sequence[pl.Series], height: int) -> pl.Series:
 
 
 def _lists(column: pl.Series) -> pl.Series:
-    """Each list as a JSON array; what stands for no list does not matter."""
+    """Return each list as a JSON array; the text of a null list does not matter."""
     lengths = column.list.len().fill_null(0).to_numpy().astype(np.int64)
     filled = np.flatnonzero(lengths)
     if not len(filled):
@@ -202,8 +202,11 @@ def _floats(column: pl.Series) -> pl.Series:
 
 
 def _times(column: pl.Series) -> pl.Series:
-    """Times of which polars cannot write all: those too far away are written in a year of the same form, and that is put right;
-    where an offset has seconds, in UTC."""
+    """Return times as JSON where polars cannot write all of them.
+
+    Times too far away are written in a year of the same calendar, and the year is then replaced. Where an offset has
+    seconds, the time is written in UTC.
+    """
     if column.dtype == pl.Duration:
         least = (column.to_physical() == LEAST).fill_null(False)
         return _where(least, LEAST_MILLISECONDS, json_values(_where(least, None, column)))
@@ -244,7 +247,7 @@ def _quoted(text: pl.Series) -> pl.Series:
 
 
 def _where(mask: pl.Series, one: Any, other: Any) -> pl.Series:
-    """Where the mask is true the one, elsewhere the other, each a column or one value."""
+    """Return ``one`` where the mask is true, elsewhere ``other``; each is a column or one value."""
     columns = {
         name: value if isinstance(value, pl.Series) else pl.lit(value)
         for name, value in (("1", one), ("0", other))

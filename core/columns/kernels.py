@@ -1,4 +1,4 @@
-"""Free functions on columns: key words, orders, ranges, gathering. They keep nothing."""
+"""Pure functions on columns: key words, orders, ranges, gathering."""
 
 from __future__ import annotations
 
@@ -26,56 +26,56 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 """The inverse of ``SPREAD`` modulo 2^64."""
 
 ROUTED_BITS = 16
-"""So many leading bits of the word that a row is routed by stand in the key of what is kept for it."""
+"""How many leading bits of the word that a row is routed by are part of the key of its state."""
 
 MANY_ROWS = 4096
-"""From so many rows on, frames are handled as a whole, in several threads, and not column by column."""
+"""From this many rows on, frames are handled as a whole, in several threads, and not column by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Keys as unsigned words, uniformly distributed, so that they can be sorted, cut and looked up.
 
-    One integer column is permuted (``SPREAD``), so ``first`` alone is the key and gives the value back.
-    Any other key is a 128-bit hash: ``first`` orders, ``second`` tells collisions apart. ``second`` is None
-    where it is zero throughout; a null integer is (``NULL_WORD``, 1).
+    The values of one integer column are permuted (``SPREAD``), so ``first`` alone is the key and the value can be
+    computed from it. Any other key is a 128-bit hash: ``first`` orders, ``second`` distinguishes keys whose first words
+    collide. ``second`` is None where it is zero throughout; a null integer is (``NULL_WORD``, 1).
     """
 
     first: Words
     second: Words | None = None
 
     def __len__(self) -> int:
-        """The number of keys."""
+        """Return the number of keys."""
         return len(self.first)
 
     def take(self, index: Index) -> Keys:
-        """The keys at these positions."""
+        """Return the keys at these positions."""
         return Keys(self.first[index], None if self.second is None else self.second[index])
 
     def cut(self, start: int, end: int) -> Keys:
-        """The keys from one position to another, by reference."""
+        """Return the keys from one position to another, by reference."""
         return Keys(self.first[start:end], None if self.second is None else self.second[start:end])
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         return self.first.nbytes + (0 if self.second is None else self.second.nbytes)
 
     def seconds(self) -> Words:
-        """``second`` with its zeros written out."""
+        """Return ``second`` with its zeros written out."""
         return np.zeros_like(self.first) if self.second is None else self.second
 
     def seconds_at(self, index: Index) -> Words:
-        """``second`` at these positions, with its zeros written out."""
+        """Return ``second`` at these positions, with its zeros written out."""
         return np.zeros(len(index), np.uint64) if self.second is None else self.second[index]
 
     def words(self) -> list[Words]:
-        """The words that are there: the first, and the second if any is not zero."""
+        """Return the words that are there: the first, and the second if any is not zero."""
         return [self.first] if self.second is None else [self.first, self.second]
 
     @staticmethod
     def concat(parts: Sequence[Keys]) -> Keys:
-        """All keys, one part after the other."""
+        """Return all keys, one part after the other."""
         first = np.concatenate([part.first for part in parts])
         if all(part.second is None for part in parts):
             return Keys(first)
@@ -83,12 +83,12 @@ class Keys:
 
 
 def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
-    """The words of a key that stands in these columns of ``height`` rows. No columns: all have the same key.
+    """Return the words of the key in these columns of ``height`` rows; without columns all rows have the same key.
 
     Equal as polars groups them: null equals null, NaN equals NaN, -0.0 equals 0.0.
 
-    If only the first ``routed`` columns tell where a row is sent to, the second word starts with the leading bits of
-    the first word of these columns, so that this can still be told; the key has 112 bits then.
+    If rows are routed by the first ``routed`` columns only, the second word starts with the leading bits of the first
+    word of these columns, so that the bucket follows from the key; the key then has 112 bits.
     """
     if not columns:
         return Keys(np.zeros(height, np.uint64))
@@ -110,7 +110,7 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
 
 
 def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:
-    """The key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
+    """Return the key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
     nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
     values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
     column = pl.Series(name, values.view(np.int64))
@@ -122,7 +122,7 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:
 
 
 def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
-    """The positions of all ranges [lower, upper), one after the other, and the number of the range of each.
+    """Return the positions of all ranges [lower, upper), one after the other, and the number of the range of each.
 
     >>> positions, owners = expand(np.array([3, 7]), np.array([5, 8]))
     >>> positions.tolist(), owners.tolist()
@@ -135,7 +135,7 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
 
 
 def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
-    """The rows of the frame at these positions."""
+    """Return the rows of the frame at these positions."""
     height = len(index)
     if not frame.width:
         return pl.DataFrame(height=height)
@@ -152,14 +152,14 @@ def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
 
 
 def keep(frame: pl.DataFrame, mask: Mask) -> pl.DataFrame:
-    """The rows of the frame where the mask is true."""
+    """Return the rows of the frame where the mask is true."""
     if mask.all():
         return frame
     return frame.filter(pl.Series(mask)) if len(mask) > MANY_ROWS else gather(frame, np.flatnonzero(mask))
 
 
 def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """All rows of frames with the same columns, one frame after the other."""
+    """Return all rows of frames with the same columns, one frame after the other."""
     stacked = frames[0]
     if sum(frame.height for frame in frames) > MANY_ROWS:
         return pl.concat(frames, rechunk=True)
@@ -171,7 +171,7 @@ def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def sorted_by(
     columns: Sequence[pl.Series | Words], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
 ) -> Index:
-    """The order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` has it.
+    """Return the order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` sorts.
 
     A few rows of plain columns are sorted as words, without the fixed cost of a query.
     """
@@ -191,7 +191,7 @@ def _has_order_words(column: pl.Series | Words) -> bool:
 
 
 def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.int64] | Words:
-    """Words that sort as the column does: -0.0 equals 0.0, NaN stands above all numbers."""
+    """Return words that sort as the column does: -0.0 equals 0.0, NaN is above all numbers."""
     words: npt.NDArray[np.int64] | Words
     if isinstance(column, np.ndarray):
         words = column
@@ -206,7 +206,7 @@ def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.
 
 
 def with_plain_zeros(column: pl.Series) -> pl.Series:
-    """The column with 0.0 for -0.0: they are one value to a key, and must be one to an expression."""
+    """Return the column with 0.0 for -0.0: they are one value in a key, and must be one in an expression."""
     if not column.dtype.is_float():
         if not has_floats(column.dtype):
             return column
@@ -218,7 +218,7 @@ def with_plain_zeros(column: pl.Series) -> pl.Series:
 
 @cache
 def has_floats(dtype: pl.DataType) -> bool:
-    """Whether values of a type are floats or hold some, at any depth."""
+    """Return whether values of a type are floats or hold some, at any depth."""
     if isinstance(dtype, pl.Struct):
         return any(has_floats(inner) for inner in dtype.to_schema().values())
     if isinstance(dtype, pl.List | pl.Array):
@@ -227,7 +227,7 @@ def has_floats(dtype: pl.DataType) -> bool:
 
 
 def _plain_within(values: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """The values with 0.0 for -0.0 at any depth. (polars leaves out an addition of zero.)"""
+    """Return the values with 0.0 for -0.0 at any depth. (polars leaves out an addition of zero.)"""
     if not has_floats(dtype):
         return values
     if isinstance(dtype, pl.List):

@@ -1,7 +1,7 @@
-"""Which hash the words of keys are made by: ours, or in a checkpoint of format 1 the one that it was begun with.
+"""The hash that makes the words of keys: ours, or in a checkpoint of format 1 the one that it was begun with.
 
-The words stand in states, and many states keep nothing else of their rows: they cannot be told anew. So whoever works on
-the states of a checkpoint does that under its hash, from the first commit to the last, and ``key_words`` makes no others.
+The words are part of states, and many states keep nothing else of their rows, so the words cannot be computed again. So
+all work on the states of a checkpoint is done with its hash, from the first commit to the last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS = (0x65766572, 0x63757272)
 """Seeds of the two hashes of polars that make a key in checkpoints of format 1."""
 
 FIRST_MARK, FIRST_KNOWN = "polars-2.1.0", "b5181127dfddbc48"
-"""What files of format 1 say that their keys were hashed by, and the digest of known values by that."""
+"""The mark of the hash in files of format 1, and the digest of sample values by that hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,20 @@ class KeyHash:
 
     @property
     def mark(self) -> str:
-        """What files say that their keys are hashed by: computed here, so that no other words are taken for these."""
-        known = _digest(self)
-        return FIRST_MARK if self.format == 1 and known == FIRST_KNOWN else known
+        """Return the mark of the hash in files: a digest of sample values, so that another hash is never taken for this one."""
+        digest = _digest(self)
+        return FIRST_MARK if self.format == 1 and digest == FIRST_KNOWN else digest
 
 
 def _words_of_polars(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
-    """The words by polars' own hash, which it promises to keep within one version only."""
+    """Return the words by polars' own hash, which it promises to keep within one version only."""
     frame = pl.DataFrame(columns)
     first, second = (frame.hash_rows(seed=seed).to_numpy() for seed in SEEDS)
     return first, second
 
 
 OURS = KeyHash(2, row_words)
-"""What is new has its words from this one."""
+"""The hash of new checkpoints and of views without one."""
 
 OF_POLARS = KeyHash(1, _words_of_polars)
 """The hash of checkpoints of format 1, which were all begun with polars 2.1."""
@@ -56,18 +56,18 @@ _IN_FORCE: ContextVar[KeyHash] = ContextVar("key_hash", default=OURS)
 
 
 def in_force() -> KeyHash:
-    """By what the words of keys are made, in this thread."""
+    """Return the hash that makes the words of keys in this thread."""
     return _IN_FORCE.get()
 
 
 def hashed(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
-    """The two words of each row, by the hash in force."""
+    """Return the two words of each row, by the hash in force."""
     return _IN_FORCE.get().words(columns, height)
 
 
 @contextmanager
 def hashing_by(key_hash: KeyHash) -> Iterator[None]:
-    """Have the words of keys made by this hash meanwhile, in this thread."""
+    """Make the words of keys by this hash within the block, in this thread."""
     before = _IN_FORCE.set(key_hash)
     try:
         yield
@@ -77,10 +77,10 @@ def hashing_by(key_hash: KeyHash) -> Iterator[None]:
 
 @cache
 def _digest(key_hash: KeyHash) -> str:
-    """What a hash makes of known values of the types that keys have, in short."""
+    """Return a digest of the words of sample values of the types that keys have."""
     texts = [None, "", "a", "ß" * 4, "user-1234567", *("x" * count for count in (13, 16, 100, 300))]
     height = len(texts)
-    known = [
+    samples = [
         pl.Series("text", texts),
         pl.Series("bytes", texts).cast(pl.Binary),
         pl.Series("whole", [None, 0, 1, -1, 2**63 - 1, -(2**63), 7, 8, 9], pl.Int64),
@@ -91,11 +91,11 @@ def _digest(key_hash: KeyHash) -> str:
         pl.Series("decimal", range(height), pl.Int64).cast(pl.Decimal(20, 2)),
         pl.Series("list", [None, [], [1], [1, None], [2, 1], [0], [3], [4], [5, 6, 7]], pl.List(pl.Int64)),
     ]
-    known.append(pl.DataFrame(known[:3]).to_struct("struct"))
+    samples.append(pl.DataFrame(samples[:3]).to_struct("struct"))
     digest = blake2b(digest_size=8)
-    for columns in ([column] for column in known):
+    for columns in ([column] for column in samples):
         for words in key_hash.words(columns, height):
             digest.update(words.astype("<u8").tobytes())
-    for words in key_hash.words(known, height):
+    for words in key_hash.words(samples, height):
         digest.update(np.ascontiguousarray(words, "<u8").tobytes())
     return digest.hexdigest()

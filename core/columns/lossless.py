@@ -1,4 +1,4 @@
-"""A column as another type, every value unchanged, or none of it: what a declared source takes of what is pushed.
+"""A column is converted to another type with every value unchanged, or refused: so pushed columns become declared ones.
 
 A number is the same number in any type that holds it, a text the same text as ``Categorical`` or ``Enum``, an instant the
 same in any zone and unit that reaches it. A date is its midnight. A text is no number, a time without a zone no instant,
@@ -16,7 +16,7 @@ from .polars_versions import is_map
 
 
 class LossyValueError(ValueError):
-    """A value that another type does not hold exactly: the first row that has one, and its value as text."""
+    """A value that another type does not hold exactly; names the first such row and its value as text."""
 
     def __init__(self, column: pl.Series, row: int) -> None:
         self.row, self.value = row, as_text(column.slice(row, 1)).item()
@@ -24,7 +24,7 @@ class LossyValueError(ValueError):
 
 
 def exactly(column: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """The column as this type with the same values. Cost: nothing if it is of the type, else a cast and a comparison.
+    """Return the column as this type with the same values. Cost: nothing if it is of the type, else a cast and a comparison.
 
     >>> exactly(pl.Series("n", [1, 2], pl.Int32), pl.Int64()).dtype
     Int64
@@ -40,32 +40,32 @@ def exactly(column: pl.Series, dtype: pl.DataType) -> pl.Series:
     return converted
 
 
-def may_hold(dtype: pl.DataType, found: pl.DataType) -> bool:
-    """Whether a type holds some value of another one exactly, besides null; which ones, the values say.
+def may_hold(dtype: pl.DataType, source: pl.DataType) -> bool:
+    """Return whether a type holds at least one value of another one exactly, besides null.
 
     >>> may_hold(pl.Int8(), pl.Int64()), may_hold(pl.Int64(), pl.String())
     (True, False)
     """
-    if found == dtype or isinstance(found, pl.Null):
+    if source == dtype or isinstance(source, pl.Null):
         return True
-    if isinstance(found, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
-        return may_hold(as_type(dtype.inner), as_type(found.inner))
-    if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
-        return _same_fields(found, dtype) and all(
-            may_hold(_field(dtype, each.name), as_type(each.dtype)) for each in found.fields
+    if isinstance(source, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
+        return may_hold(as_type(dtype.inner), as_type(source.inner))
+    if isinstance(source, pl.Struct) and isinstance(dtype, pl.Struct):
+        return _same_fields(source, dtype) and all(
+            may_hold(_field(dtype, each.name), as_type(each.dtype)) for each in source.fields
         )
-    if is_map(found) and is_map(dtype):
-        pairs = ((dtype.key, found.key), (dtype.value, found.value))
+    if is_map(source) and is_map(dtype):
+        pairs = ((dtype.key, source.key), (dtype.value, source.value))
         return all(may_hold(as_type(to), as_type(of)) for to, of in pairs)
-    if any(isinstance(each, pl.Decimal) for each in (dtype, found)) and (
-        dtype.is_float() or found.is_float()
+    if any(isinstance(each, pl.Decimal) for each in (dtype, source)) and (
+        dtype.is_float() or source.is_float()
     ):
-        return False  # Of fractions, binary ones are rarely decimal ones.
-    return (family := _family(dtype)) is not None and family == _family(found)
+        return False  # Binary fractions are rarely decimal ones.
+    return (family := _family(dtype)) is not None and family == _family(source)
 
 
 def _family(dtype: pl.DataType) -> str | None:
-    """The kind of value that a type holds, where several types hold it."""
+    """Return the kind of value that a type holds, where several types hold it."""
     if dtype.is_numeric():
         return "number"
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
@@ -78,7 +78,7 @@ def _family(dtype: pl.DataType) -> str | None:
 
 
 def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series | None:
-    """The column as this type; None if a value would not be the same."""
+    """Return the column as this type; None if a value would not be the same."""
     if column.null_count() == len(column):
         return pl.Series(column.name, [None], dtype).new_from_index(0, len(column))
     if dtype.is_nested() != column.dtype.is_nested():
@@ -91,24 +91,25 @@ def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series | None:
 
 
 def _agree(column: pl.Series, converted: pl.Series) -> bool:
-    """Whether all values of a column are those of another one, at any depth."""
-    found, dtype = column.dtype, converted.dtype
-    if found == dtype:
+    """Return whether all values of a column are those of another one, at any depth."""
+    source, dtype = column.dtype, converted.dtype
+    if source == dtype:
         return True
     nulls = column.null_count()
     if nulls != converted.null_count():
         return False
     if nulls == len(column):
         return True
-    if isinstance(found, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
+    if isinstance(source, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
         return _agree_inside(column, converted)
-    if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
-        return _same_fields(found, dtype) and all(
-            _agree(column.struct.field(each.name), converted.struct.field(each.name)) for each in found.fields
+    if isinstance(source, pl.Struct) and isinstance(dtype, pl.Struct):
+        return _same_fields(source, dtype) and all(
+            _agree(column.struct.field(each.name), converted.struct.field(each.name))
+            for each in source.fields
         )
-    if is_map(found) and is_map(dtype):
+    if is_map(source) and is_map(dtype):
         return _agree(column.map.entries(), converted.map.entries())
-    return may_hold(dtype, found) and (_shows_by_null(found, dtype) or _comes_back(column, converted))
+    return may_hold(dtype, source) and (_shows_by_null(source, dtype) or _comes_back(column, converted))
 
 
 def _agree_inside(column: pl.Series, converted: pl.Series) -> bool:
@@ -124,9 +125,9 @@ def _as_lists(column: pl.Series) -> pl.Series:
     return column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
 
 
-def _shows_by_null(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """Whether a cast leaves null where a value does not fit, and changes none otherwise."""
-    return (found.is_integer() and dtype.is_integer()) or _family(dtype) == "text"
+def _shows_by_null(source: pl.DataType, dtype: pl.DataType) -> bool:
+    """Return whether a cast leaves null where a value does not fit, and changes none otherwise."""
+    return (source.is_integer() and dtype.is_integer()) or _family(dtype) == "text"
 
 
 def _comes_back(column: pl.Series, converted: pl.Series) -> bool:
@@ -135,7 +136,7 @@ def _comes_back(column: pl.Series, converted: pl.Series) -> bool:
 
 
 def _first_misfit(column: pl.Series, dtype: pl.DataType) -> int:
-    """The first row that does not fit, where one does not."""
+    """Return the first row that does not fit, where one does not."""
     good, bad = 0, len(column)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -154,6 +155,6 @@ def _field(dtype: pl.Struct, name: str) -> pl.DataType:
 
 
 def as_type(dtype: Any) -> pl.DataType:
-    """A type as an object: polars takes classes too."""
+    """Return a type as an object: polars takes classes too."""
     made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 def owned(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same rows in memory of polars' own. Cost: the columns of fixed width, once.
+    """Return the same rows in memory of polars' own. Cost: the columns of fixed width, once.
 
     Text and bytes stay where they are: numpy has none that polars would share, and for Arrow's there is ``owned_arrow``.
     """
@@ -31,7 +31,7 @@ def owned_column(column: pl.Series) -> pl.Series:
 
 
 def owned_arrow(columns: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """The same columns in memory that nobody can write; by reference, if nobody can anyway. Cost: a copy of the bytes."""
+    """Return the same columns in memory that nobody can write; by reference, if nobody can anyway. Cost: a copy of the bytes."""
     if not any(_is_open(column) for column in columns.columns):
         return columns
     sink = pa.BufferOutputStream()
@@ -41,6 +41,6 @@ def owned_arrow(columns: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch
 
 
 def _is_open(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether somebody could write into its values."""
+    """Return whether somebody could write into its values."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return any(buffer is not None and buffer.is_mutable for chunk in chunks for buffer in chunk.buffers())

@@ -26,20 +26,20 @@ import numpy as np
 import polars as pl
 
 DEEPEST = 100
-"""So deep values may be nested in others."""
+"""How deep values may be nested in others."""
 
 MANY = 4
-"""From so many values on it pays to look whether all are of one type."""
+"""From this many values on it pays to check whether all are of one type."""
 
 LEAST, MOST = -(1 << 63), (1 << 64) - 1
 """Whole numbers that are written as digits; others are written in base 16, of which Python reads any length."""
 
 NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[A-Za-z]{1,2}\])?")
-"""The texts of numpy's types that hold their values themselves."""
+"""The texts of numpy's types whose arrays hold their values and no references."""
 
 
 class NotPlainError(TypeError):
-    """A value that is none of the plain ones, or holds one that is not: ``found`` names its type."""
+    """A value that is not plain, or holds one that is not; ``found`` names its type."""
 
     def __init__(self, found: str) -> None:
         super().__init__(f"{found} is no plain value")
@@ -47,11 +47,11 @@ class NotPlainError(TypeError):
 
 
 def encoded(value: object) -> bytes:
-    """A plain value as bytes, the same for the same.
+    """Return a plain value as bytes; equal values of one type have equal bytes.
 
-    Plain are None, bool, int, float, complex, str, bytes, bytearray; list, tuple, dict, set, frozenset, deque and Counter
-    of plain values; date, datetime, time, timedelta; Decimal and Fraction; numbers and arrays of numpy; Series and
-    DataFrames. A subclass of these is another type.
+    Plain values are None, bool, int, float, complex, str, bytes, bytearray; list, tuple, dict, set, frozenset, deque and
+    Counter of plain values; date, datetime, time, timedelta; Decimal and Fraction; numbers and arrays of numpy; Series
+    and DataFrames. A value of a subclass of these is not plain.
 
     >>> encoded((1, [2.5, None]))
     b'{"tuple":[1,[2.5,null]]}'
@@ -59,13 +59,13 @@ def encoded(value: object) -> bytes:
     True
 
     Raises:
-        NotPlainError: a type that is none of these, nested too deep, or in itself.
+        NotPlainError: a value of another type, nested too deep, or containing itself.
     """
     return _json(value, 0).encode()
 
 
 def decoded(data: bytes) -> Any:
-    """The value that was encoded, of the same type.
+    """Return the value that was encoded, of the same type.
 
     >>> decoded(encoded((1, {2: float("inf")})))
     (1, {2: inf})
@@ -86,13 +86,13 @@ def decoded(data: bytes) -> Any:
 
 
 def type_name(value: object) -> str:
-    """The type of a value as messages name it: ``dict``, ``collections.OrderedDict``."""
+    """Return the type of a value as messages name it: ``dict``, ``collections.OrderedDict``."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _json(value: Any, depth: int) -> str:
-    """A value as JSON."""
+    """Return a value as JSON."""
     kind = type(value)
     write = SCALARS.get(kind)
     if write is not None:
@@ -112,12 +112,12 @@ def _json(value: Any, depth: int) -> str:
 
 
 def _array(values: Any, depth: int) -> str:
-    """Several values in their order."""
+    """Return the values of an ordered collection as a JSON array."""
     return f"[{','.join(_texts(values, depth))}]"
 
 
 def _texts(values: Collection[Any], depth: int) -> list[str]:
-    """Each value of several as JSON; many of one type that holds no others in one go."""
+    """Return each of several values as JSON; many of one scalar type are written in one call."""
     if len(values) >= MANY:
         kinds = set(map(type, values))
         if kinds == {int} and min(values) >= LEAST and max(values) <= MOST:
@@ -130,7 +130,7 @@ def _texts(values: Collection[Any], depth: int) -> list[str]:
 
 
 def _in_order(values: Any, depth: int) -> str:
-    """Several values that have no order, in that of their texts."""
+    """Return the values of an unordered collection as a JSON array, in the order of their texts."""
     return f"[{','.join(sorted(_texts(values, depth)))}]"
 
 
@@ -149,7 +149,7 @@ def _real(value: float) -> str:
 
 
 def _tagged(name: str, parts: Callable[[Any], Any]) -> Callable[[Any], str]:
-    """Writes a value as these parts of it, which JSON has."""
+    """Return a writer of a value as these parts of it, which JSON has."""
     return lambda value: f'{{"{name}":{json.dumps(parts(value), separators=(",", ":"))}}}'
 
 
@@ -179,7 +179,7 @@ def _numpy(kind: str, data: str) -> Any:
 
 
 def _columns(value: Any, depth: int) -> str:
-    """Columns as Arrow has them."""
+    """Return columns as JSON text of their Arrow bytes."""
     file = io.BytesIO()
     frame = value if isinstance(value, pl.DataFrame) else pl.DataFrame([value])
     try:
@@ -194,7 +194,7 @@ def _frame(text: str) -> pl.DataFrame:
 
 
 def _zone(zone: tzinfo | None) -> Any:
-    """A time zone: none, one with a name, or so far from UTC."""
+    """Return a time zone: none, one with a name, or so far from UTC."""
     if zone is None:
         return None
     if type(zone) is timezone:
@@ -206,10 +206,10 @@ def _zone(zone: tzinfo | None) -> Any:
     raise NotPlainError(f"a time in a zone of {type_name(zone)}")
 
 
-def _zone_of(said: Any) -> tzinfo | None:
-    if said is None or isinstance(said, str):
-        return None if said is None else ZoneInfo(said)
-    offset, name = timedelta(microseconds=said[0]), said[1]
+def _zone_of(written: Any) -> tzinfo | None:
+    if written is None or isinstance(written, str):
+        return None if written is None else ZoneInfo(written)
+    offset, name = timedelta(microseconds=written[0]), written[1]
     return timezone(offset) if name is None else timezone(offset, name)
 
 
@@ -236,7 +236,7 @@ SCALARS: dict[type, Callable[[Any], str]] = {
     Decimal: _tagged("Decimal", str),
     Fraction: lambda value: f'{{"Fraction":[{_whole(value.numerator)},{_whole(value.denominator)}]}}',
 }
-"""What is written of a value that holds no others."""
+"""The writers of values that hold no others, by type."""
 
 NESTED: dict[type, Callable[[Any, int], str]] = {
     dict: _pairs,
@@ -248,7 +248,7 @@ NESTED: dict[type, Callable[[Any, int], str]] = {
     pl.Series: _columns,
     pl.DataFrame: _columns,
 }
-"""What is written of a value that may hold others, under the name of its type."""
+"""The writers of values that may hold others, by type; the text follows the name of the type."""
 
 READ: dict[str, Callable[[Any], Any]] = {
     "int": lambda text: int(text, 16),
@@ -258,26 +258,28 @@ READ: dict[str, Callable[[Any], Any]] = {
     "Counter": lambda pairs: Counter(dict(pairs)),
     "set": set,
     "frozenset": frozenset,
-    "deque": lambda said: deque(said[1], said[0]),
+    "deque": lambda fields: deque(fields[1], fields[0]),
     "bytes": _bytes,
     "bytearray": lambda text: bytearray(_bytes(text)),
     "complex": lambda parts: complex(*parts),
     "date": date.fromisoformat,
-    "datetime": lambda said: datetime.fromisoformat(said[0]).replace(tzinfo=_zone_of(said[1]), fold=said[2]),
-    "time": lambda said: time.fromisoformat(said[0]).replace(tzinfo=_zone_of(said[1]), fold=said[2]),
+    "datetime": lambda fields: datetime.fromisoformat(fields[0]).replace(
+        tzinfo=_zone_of(fields[1]), fold=fields[2]
+    ),
+    "time": lambda fields: time.fromisoformat(fields[0]).replace(tzinfo=_zone_of(fields[1]), fold=fields[2]),
     "timedelta": lambda parts: timedelta(*parts),
     "Decimal": Decimal,
     "Fraction": lambda parts: Fraction(*parts),
-    "number": lambda said: _numpy(*said)[0],
-    "ndarray": lambda said: _numpy(said[0], said[2]).reshape(said[1]),
+    "number": lambda fields: _numpy(*fields)[0],
+    "ndarray": lambda fields: _numpy(fields[0], fields[2]).reshape(fields[1]),
     "Series": lambda text: _frame(text).to_series(),
     "DataFrame": _frame,
 }
-"""What is made of what was written, by the name of its type."""
+"""The readers of written values, by the name of their type."""
 
 
-def _made(said: dict[str, Any]) -> Any:
-    ((name, content),) = said.items()
+def _made(fields: dict[str, Any]) -> Any:
+    ((name, content),) = fields.items()
     return READ[name](content)
 
 

@@ -1,11 +1,11 @@
-"""What differs between the versions of polars that are allowed, in one place: everything else is written once for all.
+"""All that depends on the version of polars is here; the other modules work with every allowed version.
 
-Values, types of columns, their order and the words of keys are the same with each of them. Where versions of polars are of
-more than one mind, one of two things holds:
+Values, types of columns, their order and the words of keys are the same with each of them. Where versions of polars
+differ, one of two things holds:
 
-- The difference can be stated in a call that all of them take alike. Then it is stated there, always: ``explode`` gets
+- An argument that all of them accept settles the difference. Then it is always given: ``explode`` gets
   ``empty_as_null``, whose default was another before 2.0.
-- It cannot, and what to do instead is here.
+- No argument does. Then the remedy is here.
 
 The forms of expressions, version by version, are in ``views/expressions/polars_forms.py``.
 """
@@ -21,19 +21,19 @@ VERSION = tuple(int(part) for part in pl.__version__.split(".")[:2])
 """The polars that is installed: its major and minor version."""
 
 MAP: type[pl.DataType] | None = getattr(pl, "Map", None)
-"""The type of maps, which polars has since 2.0; before, Arrow's maps are lists of structs to it."""
+"""The type of maps, which polars has since 2.0; earlier versions read Arrow's maps as lists of structs."""
 
 
 _ROW = "__row"
 
 
 def is_map(dtype: object) -> TypeGuard[pl.Map]:
-    """Return whether a type is one of maps; with a polars that has none, no type is."""
+    """Return whether a type is a map; never with a polars that has no maps."""
     return MAP is not None and isinstance(dtype, MAP)
 
 
 def forgets_elements(schema: pl.Schema) -> bool:
-    """Return whether types of a frame of no rows may not be those of its plan: lists of nothing known.
+    """Return whether a frame without rows may have other types than its plan: lists of elements of unknown type.
 
     Before 2.1 ``list.gather`` gives ``List(Null)`` where there is no row, whatever the elements are.
     """
@@ -59,7 +59,7 @@ def arg_sort(frame: pl.DataFrame, descending: Sequence[bool], nulls_last: Sequen
 
 
 def without(frame: pl.DataFrame, names: Container[str]) -> pl.DataFrame:
-    """Return the rows without columns of these names. Where no column is left ``drop`` loses the rows too, before 2.0."""
+    """Return the rows without columns of these names; before 2.0 ``drop`` loses the rows too where no column is left."""
     left = [name for name in frame.columns if name not in names]
     return frame.select(left) if left else pl.DataFrame(height=frame.height)
 
@@ -86,10 +86,10 @@ _STEADY: Mapping[str, tuple[tuple[int, int], Callable[[pl.DataType], bool]]] = {
     "list.unique": ((2, 0), _is_list_of_nested),
     "struct.json_encode": ((2, 0), _holds_arrays),
 }
-"""Functions that gave some rows other values than alone, the first polars in which they do not, and of which types."""
+"""Functions whose value for a row depended on other rows: the first polars in which it does not, and for which types."""
 
 UNSTEADY = _STEADY.keys()
-"""These functions."""
+"""The functions whose value for a row depended on other rows in some versions of polars."""
 
 
 def steady_since(function: str, dtypes: Sequence[pl.DataType]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Expressions over rows, computed so that a value is a function of its row.
+"""Expressions over rows are computed so that each value is a function of its row.
 
 polars takes a column of one value for a constant and computes with constants in another way: ``x / 49`` is a
 division in a frame of one row and a multiplication by the reciprocal in every longer one, and so it is with ``//``,
@@ -20,7 +20,7 @@ import polars as pl
 from .kernels import MANY_ROWS
 
 _OVER_ELEMENTS = (".eval(", ".agg(")
-"""Stands in the text of an expression over elements of lists. Text that only looks like it costs time, not truth."""
+"""Parts of the text of an expression over elements of lists. Other text that looks like it costs time, not correctness."""
 
 
 class RowExpressions:
@@ -39,7 +39,7 @@ class RowExpressions:
         self._over_elements = any(has_element_expression(expr) for expr in exprs)
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The columns over the rows of a frame; in one thread where there are too few rows to share out."""
+        """Return the columns over the rows of a frame; in one thread where there are too few rows to share out."""
         height = frame.height
         if height == 1 or (self._over_elements and height):
             return self._select(twice(frame)).slice(0, height)
@@ -53,19 +53,19 @@ class RowExpressions:
 
 
 def written_out(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same rows in columns of which nothing is known: as Series they are written out."""
+    """Return the same rows in columns that polars does not take for constants: as Series they are written out."""
     return pl.DataFrame(frame.get_columns())
 
 
 def twice(frame: pl.DataFrame) -> pl.DataFrame:
-    """All rows and then all rows again, written out."""
+    """Return all rows and then all rows again, written out."""
     if frame.height == 1:
         return pl.DataFrame([column.new_from_index(0, 2) for column in frame.get_columns()])
-    # In one piece: of what is chosen from two, the pieces may be of one row again.
+    # In one piece: a filter of two pieces may leave pieces of one row again.
     return written_out(frame.vstack(frame).rechunk())
 
 
 def has_element_expression(expr: pl.Expr) -> bool:
-    """Whether something in an expression is evaluated over the elements of lists or arrays."""
+    """Return whether something in an expression is evaluated over the elements of lists or arrays."""
     text = str(expr)
     return any(call in text for call in _OVER_ELEMENTS)

@@ -1,6 +1,6 @@
-"""A hash of values that is the same in every process, on every machine and with every version of polars.
+"""A hash of values is the same in every process, on every machine and with every version of polars.
 
-What is decided by it may be kept and shown: it is a matter of the value alone. Slower than the hash that orders runs.
+Decisions made by it may be kept and shown, as they follow from the value alone. It is slower than the hash of keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .value_words import NULL_WORD, SPREAD, Index, Ints, Words, is_one_word, one
 
 
 def stable_words(columns: Sequence[pl.Series], height: int) -> Words:
-    """One word for each of ``height`` rows, by the values in these columns; no columns: one word for all.
+    """Return one word for each of ``height`` rows, by the values in these columns; no columns: one word for all.
 
         word(row) = mix(n + sum over its n values of mix(word(value) + place * SPREAD)),  modulo 2^64
 
@@ -62,7 +62,7 @@ def _byte_words(column: pl.Series) -> Words:
 
 
 def _sequence_words(items: Words, counts: Ints) -> Words:
-    """One word for each sequence of so many items, which stand one sequence after the other."""
+    """Return one word for each sequence of so many items, which stand one sequence after the other."""
     ends = np.cumsum(counts)
     places = np.arange(len(items)) - np.repeat(ends - counts, counts)
     running = np.zeros(len(items) + 1, np.uint64)
@@ -76,7 +76,7 @@ def _spread(places: Index) -> Words:
 
 
 def _mixed(words: Words) -> Words:
-    """A permutation of the words in which every bit depends on every bit: splitmix64 (Steele et al., 2014)."""
+    """Return a permutation of the words in which every bit depends on every bit: splitmix64 (Steele et al., 2014)."""
     words = words + SPREAD
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Two 64-bit words for each row, by its values alone: the hash by which keys are sorted, found and cut into buckets.
+"""The hash by which keys are sorted, found and cut into buckets: two 64-bit words for each row, by its values alone.
 
 It is ours, so that the words are the same in every process, on every machine and with every version of polars: what was
 kept under them is found again. Everything is counted modulo 2^64, and texts are read as little-endian words.
@@ -7,15 +7,15 @@ kept under them is found again. Everything is counted modulo 2^64, and texts are
     first          = sum of item(v, place) over the values of a row, from place 0 on, + their number
     second         = sum of (item(v, place) + (place + 1) * SPREAD + u)^2
 
-A value is (v, u). Of what has 64 bits or fewer v is the value and u is 0; a null is (``NULL_WORD``, ``NULL_WORD``). Whatever
-consists of several things is hashed as a row is, v being its first and u its second word: a struct of its fields, a
-list or array of its items, a text of its bytes, eight at a time and the last ones filled up with zeros; but to the first
-word of a text or list its number of bytes or items is added.
+A value is (v, u). Where it has 64 bits or fewer, v is the value and u is 0; a null is (``NULL_WORD``, ``NULL_WORD``). A
+value of several parts is hashed as a row is, v being its first and u its second word: the parts of a struct are its
+fields, of a list or array its items, of a text its bytes, eight at a time and the last ones filled up with zeros; to the
+first word of a text or list its number of bytes or items is added.
 
-Equal are what a key takes for equal (null and null, -0.0 and 0.0, all NaN), and one number in columns of different
-widths, be they of integers or of floats; instants count in the unit of their column.
+Values that are equal in a key have equal words (null and null, -0.0 and 0.0, all NaN), and so does one number in columns
+of different widths, be they integers or floats; instants are counted in the unit of their column.
 
-It is no defence against who makes up keys that agree in their words (SECURITY.md).
+It does not withstand keys that are made up to collide (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio, odd: multiplying by it permutes the 64-bit words and spreads runs of integers."""
 
 NULL_WORD = np.uint64(0xD1B54A32D192ED03)
-"""The first word of a null: any that hardly an integer has, so that the second word is hardly ever asked."""
+"""The first word of a null: a word that hardly any integer has, so that the second word is rarely compared."""
 
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Odd factors, those of splitmix64 (Steele et al., 2014): an item is a permutation of the words, and each bit depends on many."""
@@ -46,28 +46,28 @@ MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 HALF, ONE = np.uint64(32), np.uint64(1)
 
 BLOCK = 1 << 15
-"""So many words are computed at a time: what is between stays in the caches of a processor."""
+"""How many words are computed at a time, so that intermediate results stay in the caches of a processor."""
 
 INLINE = 12
-"""Texts of so many bytes stand in Arrow's views of them."""
+"""Texts of up to this many bytes are held in Arrow's views themselves."""
 
 FEW, SIDE_BY_SIDE = 16, (1 << 16) - 1
-"""While so many texts have a further word, up to so many words are taken of all of them at once: of each one, then the next."""
+"""While at least ``FEW`` texts have a further word, a word of each is taken at once, up to ``SIDE_BY_SIDE`` words of a text."""
 
 MOST_WORDS = 1 << 14
-"""So many words of a text that is longer, or of few texts, are taken at a time."""
+"""How many words of one text are taken at a time where it is longer, or where there are few texts."""
 
 PLACES = (np.arange(1, 1025, dtype=np.uint64) * SPREAD)[:, None]
-"""What is added to values at the first places."""
+"""The numbers added to values at the first places."""
 
 NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
 
 LEADING = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [2**64 - 1], np.uint64)
-"""The mask of so many leading bytes of a word."""
+"""The mask of the first bytes of a word, by their number."""
 
 
 def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
-    """Whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
+    """Return whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
     return (
         len(dtypes) == 1
         and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
@@ -76,7 +76,7 @@ def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
 
 
 def physical(column: pl.Series) -> Ints:
-    """The values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
+    """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
     if column.dtype == pl.UInt64:
         filled = column.fill_null(0) if column.has_nulls() else column
         words: Ints = filled.to_numpy().view(np.int64)
@@ -88,9 +88,9 @@ def physical(column: pl.Series) -> Ints:
 
 
 def row_words(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
-    """The two words of each of ``height`` rows. Cost: some 3 ns a value, and 1 to 2 ns a byte of texts that are not short.
+    """Return the two words of each of ``height`` rows. Cost: some 3 ns a value, and 1 to 2 ns a byte of texts that are not short.
 
-    In the calling thread, without a query: what is not of one of the plain types costs one.
+    Computed in the calling thread, without a query of polars; a column of another type than the plain ones costs one.
     """
     most = max(BLOCK // max(1, len(columns)), 1)
     if height <= most:
@@ -104,7 +104,7 @@ def row_words(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
 
 
 def _of_values(values: Sequence[Value], height: int) -> tuple[Words, Words]:
-    """The words of rows of these values."""
+    """Return the words of rows of these values."""
     items = np.empty((len(values), height), np.uint64)
     for place, (own, _) in enumerate(values):
         items[place] = own
@@ -124,7 +124,7 @@ def _places(numbers: Index) -> Words:
 
 
 def _mix(words: Words, places: Words) -> None:
-    """Make items of the words, each at its place."""
+    """Turn words into items, each at its place."""
     words += places
     words *= MIX_1
     words ^= words >> HALF
@@ -133,13 +133,13 @@ def _mix(words: Words, places: Words) -> None:
 
 
 def _square(items: Words, places: Words) -> None:
-    """Make of items what the second word is the sum of: no two that are exchanged give the same."""
+    """Turn items into the terms of the second word: exchanging two items changes the sum."""
     items += places
     items *= items
 
 
 def _values(column: pl.Series) -> Value:
-    """The values of a column."""
+    """Return the values of a column."""
     own, further = _OF_TYPE.get(type(column.dtype), _printed)(column)
     if not column.has_nulls():
         return own, further
@@ -153,7 +153,7 @@ def _whole(column: pl.Series) -> Value:
         return physical(column).view(np.uint64), None
     if column.dtype not in (pl.Int64, pl.UInt64):
         column = column.cast(pl.Int64)
-    values = column.to_arrow()  # Whatever stands behind a null: to fill it is a query.
+    values = column.to_arrow()  # The values behind nulls may be anything: filling them would cost a query.
     return np.frombuffer(values.buffers()[1], np.uint64)[values.offset : values.offset + len(values)], None
 
 
@@ -167,9 +167,9 @@ def _floating(column: pl.Series) -> Value:
 
 
 def one_of_each(floats: pl.Series) -> npt.NDArray[np.float64]:
-    """Floats of any width as a new array in which equal ones have equal bits: -0.0 those of 0.0, and NaN one of its many.
+    """Return floats of any width as a new array in which equal ones have equal bits: -0.0 as 0.0, and one NaN for all.
 
-    Some NaN of other systems signal: numpy warns when it computes with them, and a warning may be an error.
+    Other systems write signalling NaN: numpy warns when it computes with them, and a warning may be raised as an error.
     """
     with np.errstate(invalid="ignore"):
         values: npt.NDArray[np.float64] = floats.to_numpy().astype(np.float64, copy=False) + 0.0
@@ -180,7 +180,7 @@ def one_of_each(floats: pl.Series) -> npt.NDArray[np.float64]:
 
 
 def _decimal(column: pl.Series) -> Value:
-    """Of 128 bits, which beyond 64 are only a sign more often than not: u is what they are beside that."""
+    """Return the words of decimals of 128 bits; u is how far the upper 64 bits differ from mere sign bits."""
     values = column.to_arrow(compat_level=NEWEST)
     halves = np.frombuffer(values.buffers()[1] or b"", np.int64).reshape(-1, 2)
     low, high = halves[values.offset : values.offset + len(values)].T
@@ -211,7 +211,7 @@ def _list(column: pl.Series) -> Value:
 
 
 def _items(column: pl.Series) -> tuple[pl.Series, Ints, Ints]:
-    """The items of all lists, where in them each begins, and how many are its own."""
+    """Return the items of all lists, where each list begins in them, and how many items it has."""
     try:
         lists = column.to_arrow(compat_level=NEWEST)
     except (pa.ArrowException, pl.exceptions.PolarsError):  # Arrow has no such items: two queries.
@@ -227,7 +227,7 @@ def _items(column: pl.Series) -> tuple[pl.Series, Ints, Ints]:
 
 
 def _sums(items: Words, starts: Ints, counts: Ints) -> Words:
-    """The sums of so many items each, from there on."""
+    """Return the sums of ``counts`` items each, from ``starts`` on."""
     # Differences of a running sum are exact modulo 2^64.
     running = np.zeros(len(items) + 1, np.uint64)
     np.cumsum(items, out=running[1:])
@@ -236,19 +236,19 @@ def _sums(items: Words, starts: Ints, counts: Ints) -> Words:
 
 
 def _printed(column: pl.Series) -> Value:
-    """Of what has no words of its own, as categories and integers of 128 bits: those of its text."""
+    """Return the words of a column's texts, for types without words of their own, as categories and 128-bit integers."""
     return _bytes(column.cast(pl.String))
 
 
 def _bytes(column: pl.Series) -> Value:
-    """Texts or bytes, from Arrow's views of them: the number of bytes, and the bytes themselves where they are few."""
+    """Return the words of texts or bytes, from Arrow's views: these hold the number of bytes, and short texts themselves."""
     array = column.to_arrow(compat_level=NEWEST)
     start = 2 * array.offset
     views = np.frombuffer(array.buffers()[1] or b"", "<u8")[start : start + 2 * len(array)]
     low, high = np.ascontiguousarray(views[::2]), np.ascontiguousarray(views[1::2])
     counts = low & LEADING[4]
     longer = np.flatnonzero(counts > INLINE)
-    if len(longer) and column.has_nulls():  # What stands behind a null may be anything.
+    if len(longer) and column.has_nulls():  # The value behind a null may be anything.
         longer = longer[column.is_not_null().to_numpy()[longer]]
     if len(longer) == len(counts) > 0:
         return _long(column)
@@ -259,7 +259,7 @@ def _bytes(column: pl.Series) -> Value:
 
 
 def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
-    """Texts that stand in their views: four bytes in the second half of the lower word, and eight in the higher one."""
+    """Return the words of texts held in their views: four bytes in the upper half of ``low``, and eight in ``high``."""
     items = low >> HALF
     items |= high << HALF
     _mix(items, PLACES[0])
@@ -281,16 +281,16 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
 
 
 def _long(column: pl.Series) -> tuple[Words, Words]:
-    """Texts that are longer than ``INLINE``, copied to one buffer: views may be into many."""
+    """Return the words of texts longer than ``INLINE``, copied to one buffer, as views may point into many."""
     array = column.to_arrow(compat_level=OLDEST)
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     return _of_texts(array.buffers()[2], offsets[:-1], np.diff(offsets))
 
 
 def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Words]:
-    """Texts of eight bytes and more, from where they stand in a buffer."""
+    """Return the words of texts of eight bytes and more, given where they start in a buffer."""
     sums = counts.astype(np.uint64), np.zeros(len(counts), np.uint64)
-    # Side by side two words more are read than a text has.
+    # ``_side_by_side`` reads up to two words beyond the end of a text.
     reaching = np.flatnonzero(starts + counts > (buffer.size & -8) - 16)
     others = np.arange(len(counts))
     if len(reaching):
@@ -304,9 +304,9 @@ def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Wor
         others = others[np.argsort(shorter_last, kind="stable")]
         for rows, add in ((others, _side_by_side), (reaching, _one_by_one)):
             if len(rows):
-                found = sums[0][rows], sums[1][rows]
-                add(buffer, starts[rows], counts[rows], 0, found)
-                sums[0][rows], sums[1][rows] = found
+                row_sums = sums[0][rows], sums[1][rows]
+                add(buffer, starts[rows], counts[rows], 0, row_sums)
+                sums[0][rows], sums[1][rows] = row_sums
         return sums
     _side_by_side(buffer, starts, counts, 0, sums)
     return sums
@@ -315,16 +315,16 @@ def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Wor
 def _side_by_side(
     buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]
 ) -> None:
-    """Add the words of texts, which descend in their number of words, to their sums: one of all texts, then the next."""
+    """Add the words of texts to their sums: first one word of every text, then the next. Texts descend by their number of words."""
     words, sizes = np.frombuffer(buffer, "<u8", buffer.size >> 3), (counts + 7) >> 3
-    # A word is put together of two that are aligned: these take a quarter of the time to be fetched.
+    # A word is put together from two aligned ones, which take a quarter of the time to fetch.
     at, down = starts >> 3, ((starts & 7) << 3).view(np.uint64)
     up, low = np.uint64(64) - down, words[at]
     left = len(counts)
     while left >= FEW and done < SIDE_BY_SIDE - 1:
         at = at[:left] + 1
         high = words[at]
-        items = (low[:left] >> down[:left]) | (high << up[:left])  # Shifted by 64, it is gone.
+        items = (low[:left] >> down[:left]) | (high << up[:left])  # numpy shifts by 64 to zero.
         low, done = high, done + 1
         going_on = int(np.searchsorted(-sizes[:left], -done)) if sizes[left - 1] <= done else left
         if going_on < left:
@@ -340,7 +340,7 @@ def _side_by_side(
 
 
 def _one_by_one(buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]) -> None:
-    """Add the words of texts, but for so many of the first of each, to their sums: all of a text, then the next."""
+    """Add the words of texts to their sums, without the first ``done`` of each: first all words of a text, then the next text."""
     data = np.frombuffer(buffer, np.uint8)
     for text, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         for place in range(done, (count + 7) >> 3, MOST_WORDS):

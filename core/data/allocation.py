@@ -1,4 +1,4 @@
-"""What the engine asks of the memory allocator."""
+"""Settings of the memory allocator that the engine relies on."""
 
 import ctypes
 from functools import cache
@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 
 LARGEST_THRESHOLD = 31 << 20
-"""Just below the most that glibc lets its threshold for pieces of their own grow to, in bytes."""
+"""Bytes just below the maximum to which glibc raises its mmap threshold."""
 
 
 def expect_large_arrays() -> None:
-    """Have the C library keep the memory that epochs use and free, for the next ones to use.
+    """Let the C library keep the memory that epochs use and free, for the next ones to use.
 
     glibc hands large pieces back to the system as they are freed, and has their pages cleared and mapped again
-    when the next epoch asks for as much: the first epochs of a chain took 1.3 times as long. It stops to do so
-    for pieces up to the largest that it has seen freed (mallopt(3), M_MMAP_THRESHOLD), so one is shown to it,
-    which is never touched. Other C libraries do not mind.
+    when the next epoch allocates as much: the first epochs of a chain took 1.3 times as long. It no longer does so
+    for pieces up to the largest that was freed (mallopt(3), M_MMAP_THRESHOLD), so one is allocated and freed here
+    without being touched. With other C libraries this has no effect.
     """
     np.empty(LARGEST_THRESHOLD, np.uint8)
 
 
 def give_back() -> None:
-    """Have the C library hand memory that is free back to the system, after much was freed for good.
+    """Let the C library return free memory to the system, after much was freed for good.
 
-    It keeps what epochs use for the next ones, and so would keep that too. Other C libraries than glibc are not asked.
+    It keeps the memory of epochs for the next ones, and so would keep this too. Only glibc has the call.
     """
     trim = _trim()
     if trim is not None:

@@ -1,4 +1,4 @@
-"""Days, weeks, months and years as local clocks count them: which one holds an instant, and when it begins."""
+"""Days, weeks, months and years of local calendars: which one contains an instant, and when it begins."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _MONDAY = 4
 
 
 def calendar_step(every: str) -> tuple[int, str]:
-    """How many of "d", "w" or "mo" a step of the calendar is; it is written as 1 to 9999 of d, w, mo, q or y.
+    """Return a step of the calendar, written as 1 to 9999 of d, w, mo, q or y, as a number of "d", "w" or "mo".
 
     >>> calendar_step("2w"), calendar_step("1q")
     ((2, 'w'), (3, 'mo'))
 
     Raises:
-        ValueError: it is no step of the calendar.
+        ValueError: the text is no step of the calendar.
     """
-    found = _STEP.fullmatch(every)
-    if found is None:
+    match = _STEP.fullmatch(every)
+    if match is None:
         raise ValueError(f"{every!r} is no step of the calendar")
-    count, unit = int(found[1]), found[2]
+    count, unit = int(match[1]), match[2]
     months = {"q": 3, "y": 12}
     return (count * months[unit], "mo") if unit in months else (count, unit)
 
 
 def calendar_steps(every: str, time_zone: str | None, instants: Ints) -> tuple[Ints, Ints]:
-    """Where the steps of the calendar that hold these instants start and end, from midnight to midnight.
+    """Return the start and end of the calendar step that contains each instant, from midnight to midnight.
 
     Several days, weeks or months are counted as polars does in ``dt.truncate``: from 1970-01-01, and weeks from
-    Monday, 1970-01-05. Cost: linear, and a conversion of four midnights for each day of UTC that is there.
+    Monday, 1970-01-05. Cost: linear, and a conversion of four midnights for each different day of UTC.
     """
     if not len(instants):
         return instants, instants
@@ -44,18 +44,18 @@ def calendar_steps(every: str, time_zone: str | None, instants: Ints) -> tuple[I
     days = instants // DAY
     first, last = int(days.min()), int(days.max())
     if last - first <= 2 * len(days):
-        known, place = np.arange(first, last + 1), days - first
+        different_days, place = np.arange(first, last + 1), days - first
     else:
-        known, place = np.unique(days, return_inverse=True)
+        different_days, place = np.unique(days, return_inverse=True)
     # The local day is that of UTC, the one before or the one after: so it is in one of three steps.
-    numbers = _step_numbers(step, known - 1) + np.arange(4)[:, None]
+    numbers = _step_numbers(step, different_days - 1) + np.arange(4)[:, None]
     begins = midnights(time_zone, _first_days(step, numbers.ravel())).reshape(4, -1)
     passed = (instants >= begins[1][place]).astype(np.intp) + (instants >= begins[2][place])
     return begins[passed, place], begins[passed + 1, place]
 
 
 def _step_numbers(step: tuple[int, str], days: Ints) -> Ints:
-    """The number of the step that holds each day, the days counted from 1970-01-01."""
+    """Return the number of the step that holds each day, the days counted from 1970-01-01."""
     count, unit = step
     if unit == "mo":
         return days.astype("M8[D]").astype("M8[M]").astype(np.int64) // count
@@ -63,7 +63,7 @@ def _step_numbers(step: tuple[int, str], days: Ints) -> Ints:
 
 
 def _first_days(step: tuple[int, str], numbers: Ints) -> Ints:
-    """The day on which each step begins."""
+    """Return the day on which each step begins."""
     count, unit = step
     if unit == "mo":
         return (numbers * count).astype("M8[M]").astype("M8[D]").astype(np.int64)
@@ -71,9 +71,9 @@ def _first_days(step: tuple[int, str], numbers: Ints) -> Ints:
 
 
 def midnights(time_zone: str | None, days: Ints) -> Ints:
-    """The instants at which local days begin: the first at which clocks show this day or a later one.
+    """Return the instants at which local days begin: the first at which clocks show this day or a later one.
 
-    That is midnight; the first one, if clocks show it twice; and the moment at which they skip it. None is UTC.
+    That is midnight; the first one if clocks show it twice; the instant of the jump if they skip it. Zone None is UTC.
     """
     if time_zone is None or time_zone == "UTC":
         return days * DAY
@@ -87,13 +87,13 @@ def midnights(time_zone: str | None, days: Ints) -> Ints:
     return instants
 
 
-def _reached(time_zone: str, wanted: Ints) -> Ints:
-    """The first instants at which local clocks show this or more, given that they skip it."""
-    # No clock is more than a day off: so the moment is within two days, and halving finds it.
-    low, high = wanted - DAY, wanted + DAY
+def _reached(time_zone: str, local_times: Ints) -> Ints:
+    """Return the first instants at which local clocks show these local times or later, where they skip them."""
+    # No clock is more than a day off UTC, so the instant is within two days: bisection finds it.
+    low, high = local_times - DAY, local_times + DAY
     while (high - low > 1).any():
         middle = (low + high) // 2
         zoned = pl.Series(middle).cast(pl.Datetime("us", time_zone))
-        reached = physical(zoned.dt.replace_time_zone(None)) >= wanted
+        reached = physical(zoned.dt.replace_time_zone(None)) >= local_times
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
     return high

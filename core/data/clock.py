@@ -1,4 +1,4 @@
-"""What time it is inside an epoch: processing time, and how far event time is complete. Never read from the machine."""
+"""The clocks of an epoch: processing time, and how far event time is complete. They are never read from the machine."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Now:
 
     @property
     def instant(self) -> int:
-        """The processing time in microseconds since 1970-01-01 UTC."""
+        """Return the processing time in microseconds since 1970-01-01 UTC."""
         return (self.processing_time - _ORIGIN) // _MICROSECOND
 
 
 START_OF_TIME = -(2**62)
-"""The watermark of which nothing is known yet, in microseconds; far enough from the ends of int64 to add to."""
+"""The watermark before any is known, in microseconds; far enough from the ends of int64 to add to."""
 
 END_OF_TIME = 2**62
-"""The watermark after the last row: nothing more will come."""
+"""The watermark after the last row: no more rows will come."""
 
 
 class Clock(Protocol):
@@ -46,12 +46,12 @@ class Clock(Protocol):
 
     @property
     def before(self) -> int:
-        """The watermark as of the last commit: rows of this epoch are late if they are behind it."""
+        """Return the watermark as of the last commit: rows of this epoch are late if they are behind it."""
         ...
 
     @property
     def now(self) -> int:
-        """The watermark after the rows of this epoch; valid once the nodes upstream have stepped."""
+        """Return the watermark after the rows of this epoch; valid once the nodes upstream have stepped."""
         ...
 
 
@@ -70,12 +70,12 @@ class Earliest:
 
     @property
     def before(self) -> int:
-        """The least of the watermarks as of the last commit."""
+        """Return the least of the watermarks as of the last commit."""
         return min(clock.before for clock in self.parts)
 
     @property
     def now(self) -> int:
-        """The least of the watermarks after this epoch's rows."""
+        """Return the least of the watermarks after this epoch's rows."""
         return min(clock.now for clock in self.parts)
 
 
@@ -87,10 +87,10 @@ class Latest:
 
     @property
     def before(self) -> int:
-        """The greatest of the watermarks as of the last commit."""
+        """Return the greatest of the watermarks as of the last commit."""
         return max(clock.before for clock in self.parts)
 
     @property
     def now(self) -> int:
-        """The greatest of the watermarks after this epoch's rows."""
+        """Return the greatest of the watermarks after this epoch's rows."""
         return max(clock.now for clock in self.parts)

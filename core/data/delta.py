@@ -27,33 +27,33 @@ class Delta:
 
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
-        """The delta without rows over these data columns."""
+        """Return the delta without rows over these data columns."""
         return Delta(with_diff(schema).to_frame(), is_consolidated=True)
 
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:
-        """Rows and their diffs, side by side."""
+        """Return rows and their diffs, side by side."""
         return Delta(pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
 
     def __len__(self) -> int:
-        """The number of entries, each a row with its diff."""
+        """Return the number of entries, each a row with its diff."""
         return self.frame.height
 
     @property
     def diffs(self) -> Ints:
-        """The diffs as int64, one per entry."""
+        """Return the diffs as int64, one per entry."""
         diffs: Ints = self.frame.get_column(DIFF).to_numpy()
         return diffs
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The data columns, without ``_diff``."""
+        """Return the data columns, without ``_diff``."""
         return pl.DataFrame(self.frame.get_columns()[:-1])
 
     def consolidate(self) -> Delta:
-        """The same change with each row once and no zero, rows in order of first appearance.
+        """Return the same change with each row once and no zero diff, rows in order of first appearance.
 
-        Cost: two hashes and one sort of the entries; nothing when the promise is already made.
+        Cost: two hashes and one sort of the entries; nothing if the delta is already consolidated.
         """
         if self.is_consolidated:
             return self
@@ -63,5 +63,5 @@ class Delta:
         return Delta.of(gather(self.rows, keep), diffs, is_consolidated=True)
 
     def negate(self) -> Delta:
-        """The change that undoes this one."""
+        """Return the change that undoes this one."""
         return Delta.of(self.rows, np.negative(self.diffs), is_consolidated=self.is_consolidated)

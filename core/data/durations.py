@@ -1,4 +1,4 @@
-"""Lengths of time and instants as users write them, into the microseconds that the core counts in."""
+"""Lengths of time and instants as users write them are converted to microseconds, which the core counts in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXAMPLE = 'write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta'
 
 
 def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = False) -> int:
-    """A length of time in microseconds: text as polars spells it, or a ``timedelta``.
+    """Return a length of time in microseconds: text as polars spells it, or a ``timedelta``.
 
     Units are w, d (24 hours), h, m, s, ms and us, one sign may stand in front. The sum is exact; the parser of
     polars, which agrees, wraps round at some 292,000 years. ``where`` names the argument in messages.
@@ -74,7 +74,7 @@ def _parsed(where: str, text: Any) -> int:
 
 
 def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
-    """An instant beside a column of event time of this type, in microseconds since 1970-01-01 UTC.
+    """Return an instant in microseconds since 1970-01-01 UTC, read as a column of event time of this type would hold it.
 
     A datetime with a zone is converted; one without is read as UTC where the column has no zone, and refused where
     it has one. A date is its midnight in UTC. ``END_OF_TIME`` is itself.

@@ -1,6 +1,6 @@
-"""Errors that a user can cause. A bug of ours is an ``assert``, never one of these.
+"""The errors that users can cause. A bug of the library is an ``assert``, never one of these.
 
-Every message names the view or source, the column where there is one, what was found, and the way out.
+Every message names the view or source, the column where there is one, the value, and the remedy.
 """
 
 from .tags import tagged
@@ -18,25 +18,25 @@ class PlanError(EvercurrentError, ValueError):
 
 @tagged("core.errors:InputError")
 class InputError(EvercurrentError, ValueError):
-    """A batch that does not fit its source: the epoch is refused whole and nothing has changed."""
+    """A batch that does not fit its source; the whole epoch is refused and nothing has changed."""
 
 
 @tagged("core.errors:FileError")
 class FileError(InputError):
-    """A file that cannot be read to its end: names the file and the first row that was not read."""
+    """A file that cannot be read to its end; names the file and the first row that was not read."""
 
 
 @tagged("core.errors:RetractionError")
 class RetractionError(InputError):
-    """A retraction of a row that is not there, on a source declared with ``strict=True``.
+    """A retraction of a row that is not there, at a source declared with ``strict=True``.
 
-    Also on a trusted one, where it would leave a row of a session, or of another window made of rows, below zero.
+    Also at a trusted source, if a row of a session, or of another window made of rows, would be there less than zero times.
     """
 
 
 @tagged("core.errors:ArithmeticRefusedError")
 class ArithmeticRefusedError(InputError, ArithmeticError):
-    """A result that does not fit its column. Values are never wrapped: the epoch is refused whole."""
+    """A result that does not fit its column. Values never wrap: the whole epoch is refused."""
 
 
 @tagged("core.errors:EpochGoneError")
@@ -46,12 +46,12 @@ class EpochGoneError(EvercurrentError, LookupError):
 
 @tagged("core.errors:SubscriberError")
 class SubscriberError(EvercurrentError):
-    """A subscriber's callback raised. The epoch is done and every other subscriber has heard of it."""
+    """A subscriber's callback raised. The epoch is committed and every other subscriber was notified."""
 
 
 @tagged("core.errors:CheckpointError")
 class CheckpointError(EvercurrentError):
-    """What was asked of a checkpoint, or of the store that it is in, cannot be done: names store, file, reason."""
+    """An operation on a checkpoint or its store that cannot be done; names store, file and reason."""
 
 
 @tagged("core.errors:MissingFileError")
@@ -61,7 +61,7 @@ class MissingFileError(CheckpointError):
 
 @tagged("core.errors:NameTakenError")
 class NameTakenError(CheckpointError):
-    """A file of this name is in the store already: it stays as it is, and nothing was written."""
+    """A file of this name is already in the store; it stays as it is, and nothing was written."""
 
 
 @tagged("core.errors:CorruptFileError")
@@ -70,7 +70,7 @@ class CorruptFileError(CheckpointError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the context and the hints that polars adds."""
+    """Return the message of an error, without the context and the hints that polars adds."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -80,4 +80,4 @@ class GrowthWarning(UserWarning):
 
 
 class CheckpointWarning(UserWarning):
-    """A store of a checkpoint that cannot hold what is promised: says what is left to the user."""
+    """A store of a checkpoint that does not give every guarantee; says what is left to the user."""

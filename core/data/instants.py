@@ -1,4 +1,4 @@
-"""Instants and lengths of time: out of columns and datetimes, and back into what a person reads.
+"""Instants and lengths of time are converted from columns and datetimes, and to columns and readable text.
 
 An instant is a whole number of microseconds since 1970-01-01 UTC. Times without a zone are read as UTC.
 """
@@ -25,9 +25,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def instants_in(column: pl.Series) -> tuple[Ints, Mask | None]:
-    """The instants of a column of dates or datetimes, rounded down, and which of them can be counted with.
+    """Return the instants of a column of dates or datetimes, rounded down, and a mask of those that can be counted with.
 
-    None in place of the mask: all of them can. A null cannot, nor what is so far away that sums would wrap.
+    The mask is None if all of them can. A null cannot, nor an instant so far away that sums would wrap.
     """
     values, scale = physical(column), resolution(column.dtype)
     if _is_fine(column.dtype):
@@ -43,20 +43,20 @@ def instants_in(column: pl.Series) -> tuple[Ints, Mask | None]:
 
 
 def resolution(dtype: pl.DataType) -> int:
-    """How many microseconds lie between two neighbouring instants of a column of this type, at least 1."""
+    """Return how many microseconds lie between two neighbouring instants of a column of this type, at least 1."""
     if dtype == pl.Date:
         return DAY
     return 1000 if isinstance(dtype, pl.Datetime) and dtype.time_unit == "ms" else 1
 
 
 def column_of_instants(name: str, instants: Ints, dtype: pl.DataType) -> pl.Series:
-    """Instants as a column of dates or datetimes, rounded down; the inverse of ``instants_in``."""
+    """Return instants as a column of dates or datetimes, rounded down; the inverse of ``instants_in``."""
     values = instants * 1000 if _is_fine(dtype) else instants // resolution(dtype)
     return pl.Series(name, values).cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
 
 
 def can_hold(dtype: pl.DataType, instant: int) -> bool:
-    """Whether a column of this type can hold the instant: nanoseconds reach from 1677 to 2262."""
+    """Return whether a column of this type can hold the instant: nanoseconds reach from 1677 to 2262."""
     return not _is_fine(dtype) or abs(instant) < 2**63 // 1000
 
 
@@ -65,7 +65,7 @@ def _is_fine(dtype: pl.DataType) -> bool:
 
 
 def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
-    """The instant of a date or datetime beside a column of this type.
+    """Return the instant of a date or datetime beside a column of this type.
 
     Raises:
         InputError: a time without a zone, where the column has one.
@@ -84,7 +84,7 @@ def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
 
 
 def time_of(instant: int) -> datetime | None:
-    """The instant as a datetime in UTC; None at the start and the end of time, and beyond the years 1 to 9999."""
+    """Return the instant as a datetime in UTC; None at the start and the end of time, and beyond the years 1 to 9999."""
     try:
         return _ORIGIN + timedelta(microseconds=instant)
     except OverflowError:
@@ -92,7 +92,7 @@ def time_of(instant: int) -> datetime | None:
 
 
 def shown(instant: int) -> str:
-    """The instant as text.
+    """Return the instant as text.
 
     >>> shown(90_000_000)
     '1970-01-01 00:01:30 UTC'
@@ -108,7 +108,7 @@ def shown(instant: int) -> str:
 
 
 def spelled(length: int) -> str:
-    """A length of time in microseconds as text that polars reads.
+    """Return a length of time in microseconds as text that polars reads.
 
     >>> spelled(5_400_000_000), spelled(-1_500_000), spelled(0)
     ('1h30m', '-1s500ms', '0s')

@@ -1,4 +1,4 @@
-"""The newest of many items, for one who adds to them and any number who read."""
+"""A queue of the newest items, for one thread that writes and any number that read."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 SPENT_SHARE = 8
-"""What was dropped is let go when it is more than this part of the list."""
+"""Dropped items leave the list when they are more than one part in this many of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretch(Generic[Item]):
-    """Some items of a list to which others may be added meanwhile, in any thread: they do not belong to it."""
+    """A range of a list; items that any thread adds to the list later are not in it."""
 
     items: list[Item]
     start: int
     stop: int
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self.stop - self.start
 
     def __iter__(self) -> Iterator[Item]:
@@ -29,19 +29,19 @@ class Stretch(Generic[Item]):
         return iter(self.items[self.start : self.stop])
 
     def past(self, place: int) -> list[Item]:
-        """The items from this place on."""
+        """Return the items from this place on."""
         return self.items[self.start + place : self.stop]
 
     def __getitem__(self, place: int) -> Item:
-        """The item at this place; a negative one counts from the end, which has to be there."""
+        """Return the item at this place, which must exist; a negative place counts from the end."""
         return self.items[self.start + place if place >= 0 else self.stop + place]
 
 
 class Recent(Generic[Item]):
     """Items that are added at the end and dropped at the front.
 
-    They stand in a list in which nothing ever moves, so ``now`` costs nothing and stays what it is. A new list is begun
-    when much of the old one was dropped: each item is moved a bounded number of times.
+    They are in a list in which no item moves, so ``now`` copies nothing and its result never changes. A new list is
+    begun when much of the old one was dropped: each item is moved a bounded number of times.
     """
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
@@ -49,7 +49,7 @@ class Recent(Generic[Item]):
         self._start = 0
 
     def now(self) -> Stretch[Item]:
-        """The items that there are."""
+        """Return the items that there are."""
         return Stretch(self._items, self._start, len(self._items))
 
     def append(self, item: Item) -> None:
@@ -69,7 +69,7 @@ class Recent(Generic[Item]):
         self._items, self._start = [], 0
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return len(self._items) - self._start
 
     def __iter__(self) -> Iterator[Item]:

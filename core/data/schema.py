@@ -1,4 +1,4 @@
-"""Columns and their types; the reserved names; checks made where a thing is defined.
+"""Schemas, the reserved column names, and the checks of names where a source or view is declared.
 
 A schema is a ``polars.Schema`` of the data columns. The signed count of a row travels beside them in the
 reserved column ``_diff``, always last.
@@ -13,7 +13,7 @@ from .errors import PlanError
 from .tags import tagged
 
 DIFF = "_diff"
-"""Reserved column: the signed count of the row, Int64, +1 here and -1 gone."""
+"""Reserved column: the signed count of the row, Int64, +1 for an added row and -1 for a removed one."""
 
 EPOCH = "_epoch"
 """Reserved column: the epoch that a delta belongs to, UInt64."""
@@ -22,12 +22,12 @@ RESERVED = (DIFF, EPOCH)
 
 
 def with_diff(schema: pl.Schema) -> pl.Schema:
-    """The schema of a delta frame: the data columns, then ``_diff``."""
+    """Return the schema of a delta frame: the data columns, then ``_diff``."""
     return pl.Schema({**schema, DIFF: pl.Int64()})
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as they stand in messages: quoted, comma separated, at most twenty.
+    """Return names as messages list them: quoted, comma separated, at most twenty.
 
     >>> listed(["a", "b"])
     "'a', 'b'"
@@ -51,17 +51,17 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
     """Check that no name is reserved for the engine.
 
     Raises:
-        PlanError: naming the reserved column and the way out.
+        PlanError: naming the reserved column and the remedy.
     """
     if taken := [name for name in names if name in RESERVED]:
         raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
 
 
 def require_name(what: str, name: object) -> None:
-    """Check that a thing can be called so: the name goes into files, their names, and JSON.
+    """Check that a name can be given to a source or view: it goes into files, their names, and JSON.
 
     Raises:
-        PlanError: it is no text, there is nothing in it, or it holds what is no character.
+        PlanError: it is no text, is empty, or contains what is no character.
     """
     if not isinstance(name, str) or not name:
         raise PlanError(f"{what} {name!r}: a name is text and not empty")
@@ -69,10 +69,10 @@ def require_name(what: str, name: object) -> None:
 
 
 def require_characters(what: str, name: str) -> None:
-    """Check that all of a name is characters: no half of a surrogate pair, which no file can hold, and no NUL.
+    """Check that a name consists of characters: no half of a surrogate pair, which no file can hold, and no NUL.
 
     Raises:
-        PlanError: naming what is none, and where it stands.
+        PlanError: naming the first that is none, and its place.
     """
     if name.isascii() and "\0" not in name:
         return

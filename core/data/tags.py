@@ -1,4 +1,4 @@
-"""What things of this library are called in what is kept, whatever the code calls them: tags, versions, names of fields.
+"""Tags, versions and names of fields under which things of this library are kept, whatever the code calls them.
 
 Digests name the classes and the functions of which plans and circuits are made, and digests tell a checkpoint which
 states are whose. A tag is written beside the thing and never changes; where the thing is kept in another form, its
@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 Thing = TypeVar("Thing", bound=Callable[..., Any])
 
 PACKAGE = "evercurrent"
-"""What is defined in this package has to have a tag, or it is not to be kept."""
+"""Things defined in this package need a tag to be kept."""
 
 _KEPT_AS, _ADDED_LATER, _NOT_KEPT = "evercurrent.kept_as", "evercurrent.added_later", "evercurrent.not_kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What stands for a class or a function: its name, and the place by which users' functions know it."""
+    """The tag of a class or a function: its name, and the place by which users' functions refer to it."""
 
     name: str
     home: str
@@ -29,12 +29,12 @@ class Tag:
 
     @property
     def kind(self) -> str:
-        """What stands in front of what an object of the class holds: versions above 1 are part of it."""
+        """Return the text that precedes the fields of an object of the class: the name, and a version above 1."""
         return self.name if self.version == 1 else f"{self.name}, version {self.version}"
 
 
 class UntaggedError(TypeError):
-    """A class or a function of this library is about to be named in what is kept, and has no tag."""
+    """A class or a function of this library that was to be kept and has no tag."""
 
 
 _tags: dict[int, tuple[object, Tag]] = {}
@@ -44,9 +44,9 @@ _strictness = {"refuses": False}
 def tagged(text: str, *, version: int = 1) -> Callable[[Thing], Thing]:
     """Give a class or a function its tag, ``"place:name"``: where it was, and its name, when it was first kept.
 
-    It stays as it is when the thing moves. Objects of a class, and nodes of a circuit, count by the name; the class itself
-    and a function, which users' functions may refer to, also by the place. A class is tagged as it is in the end:
-    ``@tagged`` stands above ``@dataclass``.
+    It stays as it is when the thing moves. Objects of a class, and nodes of a circuit, are kept by the name; the class
+    itself and a function, which users' functions may refer to, also by the place. ``@tagged`` stands above
+    ``@dataclass``, as the finished class has to be tagged.
     """
     place, _, name = text.partition(":")
     assert name, f"{text!r} is no tag: give a place and a name"
@@ -59,22 +59,22 @@ def tagged(text: str, *, version: int = 1) -> Callable[[Thing], Thing]:
 
 
 def all_tagged() -> list[tuple[Any, Tag]]:
-    """All that has a tag, of the modules that are imported."""
+    """Return every tagged class and function of the imported modules."""
     return list(_tags.values())
 
 
 def tag_of(thing: object) -> Tag | None:
-    """The tag of a class or a function; None of one of users' or of other libraries.
+    """Return the tag of a class or a function; None for one of users or of other libraries.
 
-    What is of this library and has no tag goes by the name that it has in the code, so that a plan can be compiled
+    A thing of this library without a tag goes by its name in the code, so that a plan can be compiled
     whatever users' functions refer to; in tests it is refused.
 
     Raises:
         UntaggedError: after ``refuse_untagged``.
     """
-    found = _tags.get(id(thing))
-    if found is not None:
-        return found[1]
+    entry = _tags.get(id(thing))
+    if entry is not None:
+        return entry[1]
     module = str(getattr(thing, "__module__", None) or "")
     if module.partition(".")[0] != PACKAGE:
         return None
@@ -88,17 +88,17 @@ def tag_of(thing: object) -> Tag | None:
 
 
 def refuse_untagged() -> None:
-    """From now on raise where a tag is missing, as all tests of this library want it."""
+    """Raise from now on where a tag is missing, as all tests of this library do."""
     _strictness["refuses"] = True
 
 
 def kept_as(name: str) -> Mapping[str, str]:
-    """For a field that is renamed: ``field(metadata=kept_as("old name"))``."""
+    """Return the metadata of a field that is renamed: ``field(metadata=kept_as("old name"))``."""
     return {_KEPT_AS: name}
 
 
 def added_later() -> Mapping[str, bool]:
-    """For a field that kept objects do not have: it counts only where it is not its default.
+    """Return the metadata of a field that kept objects do not have: it counts only where it is not its default.
 
     ``field(default=None, metadata=added_later())``; with a name of its own ``{**kept_as("name"), **added_later()}``.
     """
@@ -106,12 +106,12 @@ def added_later() -> Mapping[str, bool]:
 
 
 def not_kept() -> Mapping[str, bool]:
-    """For a field by which objects are compared, and that does not say what is computed: digests pass it over."""
+    """Return the metadata of a field that objects are compared by and that does not change results: digests skip it."""
     return {_NOT_KEPT: True}
 
 
 def kept_fields(value: Any) -> list[tuple[str, object]]:
-    """The fields of an object by which it is compared, as they are called in what is kept, with what they hold."""
+    """Return the fields that an object is compared by, under their kept names, with their values."""
     return [
         (str(each.metadata.get(_KEPT_AS, each.name)), getattr(value, each.name, None))
         for each in fields(value)

@@ -1,1 +1,1 @@
-"""Aggregates of groups, kept by adding and retracting."""
+"""Aggregates of groups are updated by adding and retracting rows."""

@@ -1,4 +1,4 @@
-"""Aggregates that add up: what each row contributes to a group, and what a group's sums say.
+"""Additive aggregates: the contribution of each row to a group, and the result computed from a group's sums.
 
 An aggregate of kind sum, mean, var ... is a function of a few *additive columns* (number of rows, number of
 values, the sum in limbs ...), each named after what it adds up, so that aggregates over the same input share
@@ -56,21 +56,21 @@ RowPart = Callable[[str, pl.Series, Ints], dict[str, Ints]]
 
 
 def contributions(aggregates: Sequence[Additive], rows: pl.DataFrame, diffs: Ints) -> dict[str, Ints]:
-    """The additive columns of each row: what it adds to its group, its diff included."""
+    """Return the additive columns of each row: what it adds to its group, its diff included."""
     added: dict[str, Ints] = {LENGTH: diffs}
-    wanted = dict.fromkeys(
+    needed = dict.fromkeys(
         (aggregate.input, part)
         for aggregate in aggregates
         if aggregate.input
         for part in KINDS[aggregate.kind].parts
     )
-    for name, part in wanted:
+    for name, part in needed:
         added |= part(name, rows.get_column(name), diffs)
     return added
 
 
 def _nulls(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
-    # Nulls are counted, not values: an input without nulls then costs no column.
+    # Nulls are counted rather than values: an input without nulls then needs no column.
     return {f"nulls:{name}": diffs * column.is_null().to_numpy()} if column.has_nulls() else {}
 
 
@@ -112,7 +112,7 @@ def _floats(column: pl.Series) -> Floats:
 
 
 def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
-    """The 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
+    """Return the 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
     filled = column.fill_null(0).rechunk()
     if column.dtype.is_decimal():
         array = filled.to_arrow()
@@ -140,7 +140,7 @@ class Kind:
 
 
 def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
-    """The aggregate of each of ``height`` groups, from their sums. ``dtype`` is the type of the input.
+    """Return the aggregate of each of ``height`` groups, from their sums. ``dtype`` is the type of the input.
 
     Raises:
         ArithmeticRefusedError: a value does not fit the type that polars gives the aggregate.
@@ -174,7 +174,7 @@ def _finish_all(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
 
 
 def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
-    """How many values of the input are not null."""
+    """Return how many values of the input are not null."""
     lengths = sums.get(LENGTH, np.zeros(height, np.int64))
     nulls = sums.get(f"nulls:{aggregate.input}")
     return lengths if nulls is None else lengths - nulls
@@ -210,7 +210,7 @@ def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
 
 
 def _has_too_many_digits(decimals: pl.Series) -> bool:
-    """Whether one of the decimals has more than 38 digits: 128 bits hold some of 39, which no decimal is."""
+    """Return whether one of the decimals has more than 38 digits, of which 128 bits hold some and no decimal type does."""
     assert isinstance(decimals.dtype, pl.Decimal)
     most = [Decimal((sign, (9,) * DIGITS, -decimals.dtype.scale)) for sign in (0, 1)]
     above, below = (pl.Series([bound], dtype=decimals.dtype) for bound in most)
@@ -279,7 +279,7 @@ def _finish_mean(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, hei
 def _finish_variance(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
     """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line.
 
-    Exponents go beside until the end, as what is above the line may be out of reach where the result is not.
+    Exponents are kept apart until the end, as the numerator may be out of the range of floats where the result is not.
     """
     assert dtype is not None, "a variance has an input"
     if dtype == pl.Null:

@@ -1,4 +1,4 @@
-"""What a group operator asks of its states, an aggregate at a time: values before and after the epoch."""
+"""The states of single aggregates, from which a group operator gets values before and after the epoch."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ MOST_WRITTEN_OUT = 1 << 26
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """The rows of touched groups before this epoch, and behind them the rows after it.
+    """The rows of touched groups before this epoch, followed by the rows after it.
 
-    ``keys`` are the touched groups, ascending. ``groups`` says of each row which group it is of: first the
-    ``count_before`` that were there, then those that are. ``sums`` are the additive columns of the rows.
+    ``keys`` are the touched groups, ascending. ``groups`` is the group of each row: first the ``count_before`` groups
+    that existed, then those that exist now. ``sums`` are the additive columns of the rows.
     """
 
     keys: Keys
@@ -48,7 +48,7 @@ class Change:
 
     @staticmethod
     def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
-        """The rows of the groups that existed, with their sums, and of those that exist, with theirs."""
+        """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
         before, after = sums
         were, are = np.flatnonzero(existed), np.flatnonzero(exists)
         nothing = np.zeros(len(keys), np.int64)
@@ -59,18 +59,18 @@ class Change:
         return Change(keys, np.concatenate((were, are)), len(were), both)
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.groups)
 
     @property
     def signs(self) -> Ints:
-        """-1 for rows before, +1 for rows after."""
+        """Return -1 for rows before, +1 for rows after."""
         signs = np.ones(len(self.groups), np.int64)
         signs[: self.count_before] = -1
         return signs
 
     def unchanged(self, columns: Sequence[pl.Series]) -> Mask | None:
-        """Which rows stand both before and after, equal in these columns; None: none of them."""
+        """Return which rows exist before and after, equal in these columns; None if none do."""
         if 2 * self.count_before == len(self.groups) == 2 * len(self.keys):
             before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
         else:
@@ -96,7 +96,7 @@ def _taken(column: Ints, positions: Index) -> Ints:
 
 
 def _differ(column: pl.Series, ones: Index, others: Index) -> Mask:
-    """Where the values at these positions differ, null being equal to null and NaN to NaN."""
+    """Return where the values at these positions differ; null equals null and NaN equals NaN."""
     if column.dtype.is_integer() and is_one_word([column.dtype]) and not column.has_nulls():
         values = column.to_numpy()
         differ: Mask = values[ones] != values[others]
@@ -109,28 +109,28 @@ class AggregateState(Protocol):
     """One aggregate of a group operator."""
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
-        """The aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
+        """Return the aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
         ...
 
     def change(self, change: Change) -> pl.Series:
-        """The aggregate of each row of the change."""
+        """Return the aggregate of each row of the change."""
         ...
 
 
 class ReadAggregateState(ABC):
-    """A part whose values are read from rows: those of the group, or of its kept state."""
+    """An aggregate whose values are read from rows: those of the group, or of its kept state."""
 
     _spine: Spine
     _count: int | None
-    """How many rows of a group are needed; None: all."""
+    """How many rows of a group are needed; None for all."""
 
     @property
     def reads(self) -> Spine:
-        """Where the rows are."""
+        """Return the spine that holds the rows."""
         return self._spine
 
     def of(self, spine: Spine) -> Self:
-        """The same part, reading rows there: to be asked for what is ``current`` only."""
+        """Return the same state over the rows of this spine, of which only ``current`` may be used."""
         part = copy.copy(self)
         part._spine = spine
         return part
@@ -153,7 +153,7 @@ class ReadAggregateState(ABC):
 
     @abstractmethod
     def _values(self, found: Found, height: int) -> pl.Series:
-        """The aggregate of each of ``height`` groups, from the rows found for them."""
+        """Return the aggregate of each of ``height`` groups, from their rows."""
 
 
 class AdditiveState:
@@ -175,7 +175,7 @@ class AdditiveState:
 class InputState:
     """A number that adds up over the diffs of an input of its own.
 
-    The number of different values adds up over what ``Distinct`` says of (group, value) pairs.
+    The number of different values adds up over the output of ``Distinct`` for (group, value) pairs.
     """
 
     def __init__(self, aggregate: Distinct | SuppliedValue) -> None:
@@ -183,7 +183,7 @@ class InputState:
 
     @property
     def column(self) -> str:
-        """The additive column that counts the values, or holds what is told."""
+        """Return the additive column that counts the values, or holds the supplied number."""
         if isinstance(self._aggregate, Distinct):
             return f"distinct:{self._aggregate.input}"
         return f"told:{self._aggregate.output}"
@@ -218,8 +218,8 @@ class FirstByState(ReadAggregateState):
 class RecomputedState(ReadAggregateState):
     """An aggregate computed by polars from all rows of each group.
 
-    ``twice``: it computes with values of rows, which polars does in another way where there is one (``row_values``).
-    So every group is computed beside its like.
+    ``twice``: it computes with values of rows, which polars does in another way for a single row (``row_values``).
+    So every group is computed together with a copy of itself.
     """
 
     _count = None
@@ -276,7 +276,7 @@ class RecomputedUserState(ReadAggregateState):
 class RetractableAggregate(ReadAggregateState):
     """A user's aggregate with an inverse: its state is kept, rows are added to it and removed from it.
 
-    States are kept as rows (group, state as bytes): what is replaced is retracted. ``form`` says which bytes.
+    States are kept as rows (group, state as bytes); a replaced one is retracted. ``form`` converts states to bytes.
     """
 
     _count = 1
@@ -290,7 +290,7 @@ class RetractableAggregate(ReadAggregateState):
         self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True), route)
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
-        """Stage the states after these rows; none of a group that is ``empty``."""
+        """Stage the states after these rows, and no state for groups that are ``empty``."""
         before = first_rows(self.spine, groups.keys, 1)
         states: list[bytes | None] = [None] * len(groups)
         for owner, kept in zip(
@@ -309,13 +309,13 @@ class RetractableAggregate(ReadAggregateState):
         self.spine.stage(self._run(keys, payload, signs))
 
     def has_pickles(self) -> bool:
-        """Whether any state is kept as a pickle. Cost: the states."""
+        """Return whether any state is kept as a pickle. Cost: the states."""
         return any(
             bool(run.payload.get_column(STATE).bin.starts_with(PICKLED).any()) for run in self.spine.runs
         )
 
     def convert(self) -> bool:
-        """Keep states that are pickles in another form, between epochs, as far as they have one; False: none has.
+        """Convert kept pickles to another form where they have one, between epochs; return False if none has.
 
         Cost: the states.
         """
@@ -334,7 +334,7 @@ class RetractableAggregate(ReadAggregateState):
 
     def _moved(self, kept: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
         aggregate = self._aggregate
-        assert aggregate.remove is not None, "an inverted part has an inverse"
+        assert aggregate.remove is not None, "a retractable aggregate has an inverse"
         state = aggregate.create() if kept is None else self._form.loads(kept)
         if (diffs > 0).any():
             added = aggregate.add(aggregate.create(), _repeated(values, np.maximum(diffs, 0)))
@@ -361,7 +361,7 @@ def _of_nothing(aggregate: Custom) -> pl.Series:
 
 
 def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:
-    """Each row as often as its diff says, and the number of the group of each."""
+    """Return each row as often as its diff, and the number of its group."""
     if (found.diffs == 1).all():
         return pl.DataFrame(found.payload.get_columns()), found.owners
     _require_few(found.diffs)
@@ -394,7 +394,7 @@ def _repeated(values: pl.Series, times: Ints) -> pl.Series:
 
 
 def _placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series | None = None) -> pl.Series:
-    """The values at the positions of their owners; elsewhere null, or the one value given, that of no rows."""
+    """Return the values at the positions of their owners; elsewhere null, or the given value of an empty group."""
     if len(owners) == height:
         return values
     elsewhere = pl.Series(values.name, [None], values.dtype) if of_nothing is None else of_nothing

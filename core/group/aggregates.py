@@ -1,4 +1,4 @@
-"""What a group is asked for: the words between parsed expressions and the group operator.
+"""The aggregates of a group operator, as the compiler makes them from parsed expressions.
 
 A ``group_by(...).agg(...)`` is compiled into an ``Aggregation``: columns prepared row by row, aggregates over
 those columns, and columns finished from the aggregates of each group.
@@ -21,10 +21,10 @@ AdditiveKind = str
 @tagged("core.aggregates:Column")
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column computed row by row: ``expr`` (its output name is ``name``) over the columns of a frame.
+    """A column computed row by row: ``expr``, whose output name is ``name``, over the columns of a frame.
 
-    ``copies`` names the input column when the expression is nothing but that column, so that no expression
-    has to be evaluated at all: small deltas are made of such columns.
+    ``copies`` names the input column when the expression is only that column, so that small deltas need no evaluation
+    of expressions.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Column:
 @tagged("core.aggregates:Additive")
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """An aggregate whose parts add up, so that a retraction is an addition of the negative.
+    """An aggregate of additive columns, so that a retraction is an addition of the negative.
 
     ``input`` is a prepared column (None for ``len``). As in polars: nulls are skipped, the sum of nothing is
     zero, the mean of nothing null; ``any`` and ``all`` ignore nulls.
@@ -67,7 +67,7 @@ class FirstBy:
 @tagged("core.aggregates:Distinct")
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """How many different values ``input`` has in the group; null counts as a value, NaN as one."""
+    """The number of different values of ``input`` in the group; null counts as a value, and all NaN as one."""
 
     output: str
     dtype: pl.DataType
@@ -97,8 +97,8 @@ class Custom:
 
     ``create() -> state``, ``add(state, values) -> state``, ``merge(state, state) -> state``,
     ``extract(state) -> result``. With ``remove(state, values) -> state`` the state is kept, that of an epoch's new
-    rows is merged into it, and a retraction is as cheap as an addition; without it the group is recomputed, and
-    nothing is there to merge. A state that is kept is a plain value, or what ``serializer`` makes bytes of.
+    rows is merged into it, and a retraction is as cheap as an addition; without it the group is recomputed and no state
+    is kept. A kept state is a plain value, or one that ``serializer`` converts to bytes.
     """
 
     output: str
@@ -115,7 +115,7 @@ class Custom:
 @tagged("core.aggregates:Told")
 @dataclass(frozen=True, slots=True)
 class SuppliedValue:
-    """A whole number of the group that another node tells, as changes to add up: the end of a session."""
+    """A whole number of the group that another node supplies as changes to add up, such as the end of a session."""
 
     output: str
     dtype: pl.DataType

@@ -1,4 +1,4 @@
-"""Aggregates of groups, kept by adding and retracting."""
+"""The group operator updates the aggregates of groups by adding and retracting rows."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
 from .user_states import StateRefusedError, StateUnreadableError
 
 MOST_ROWS = 2**30
-"""So many rows of one epoch could be too many for the sums of their limbs."""
+"""One epoch with more rows than this could overflow the sums of their limbs."""
 
 ROOM = 2**62
-"""Sums beyond this are refused: what one more epoch adds, less than 2^63, could otherwise wrap around unseen."""
+"""Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """What a group operator computes: the groups' keys, their aggregates, and the columns made of them."""
+    """The specification of a group operator: the groups' keys, their aggregates, and the output columns."""
 
     where: str
     keys: pl.Schema
@@ -58,7 +58,7 @@ class GroupSpec:
 
 @tagged("core.operators.group:GroupBy")
 class GroupBy(Operator):
-    """One row per group: its key and its aggregates.
+    """The group operator emits one row per group: its key and its aggregates.
 
         group(A) = {(key, aggregates of the rows of A with that key)}, for keys whose diffs do not add up to zero
 
@@ -94,7 +94,7 @@ class GroupBy(Operator):
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
         counted = [part.column for part in parts if isinstance(part, InputState)]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
-        # A column of a user's that looks as if it had been added up already is not mistaken for one.
+        # A user's column named like a pre-aggregated one must not be mistaken for it.
         inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
@@ -122,27 +122,27 @@ class GroupBy(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """The columns whose words its entries are kept by."""
+        """Return the columns whose words its entries are kept by."""
         return self._keyed
 
     @property
     def key_types(self) -> pl.Schema:
-        """The types of these columns."""
+        """Return the types of these columns."""
         return self._spec.keys
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """What adds up in its state, beside the number of rows: which columns there may be."""
+        """Return the additive columns that its state may have, beside the number of rows."""
         others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
         return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *others}))
 
     @property
     def inverted(self) -> list[RetractableAggregate]:
-        """The parts that keep a state of their own."""
+        """Return the aggregates that keep a state of their own."""
         return [part for part in self._parts if isinstance(part, RetractableAggregate)]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Minus the touched groups' rows as they were, plus as they are."""
+        """Return minus the touched groups' rows before the epoch, plus their rows after it."""
         if not any(map(len, deltas)):
             self._stage(empty_run(self.spine.layout))
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
@@ -163,10 +163,10 @@ class GroupBy(Operator):
         return self._difference(change, names)
 
     def combine(self, delta: Delta) -> Delta | None:
-        """A part of a change of the first input, added up by group; None where it cannot be (``may_combine``).
+        """Return a part of a change of the first input, pre-aggregated by group; None without ``may_combine``.
 
-        ``step`` takes such parts, one after the other as one delta, for the change itself: with the same result to the
-        bit. Columns that only some of them have may be null in the others.
+        ``step`` accepts such parts, concatenated to one delta, in place of the change, with bitwise the same result.
+        Columns that only some of them have may be null in the others.
         """
         if not self.may_combine:
             return None
@@ -195,12 +195,12 @@ class GroupBy(Operator):
         return exists, pl.DataFrame(rows)
 
     def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
-        """The key columns of these ascending, distinct groups, as of a commit; nulls for those that are not there."""
+        """Return the key columns of these ascending, distinct groups, as of a commit; nulls for those that do not exist."""
         spine = self.spine.at(self.spine.version if at is None else at)
         return pl.DataFrame(self._key_columns(keys, spine))
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
-        """All rows, from the state; ``at`` versions of what it ``reads``. Cost: the state."""
+        """Return all rows from the state, as of the versions ``at`` of the states it ``reads``. Cost: the state."""
         spines = (
             self.reads if at is None else [spine.at(each) for spine, each in zip(self.reads, at, strict=True)]
         )
@@ -217,7 +217,7 @@ class GroupBy(Operator):
         return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
-        """The touched groups and what the epoch adds to their additive columns."""
+        """Return the touched groups and the epoch's additions to their additive columns."""
         rows = [self._contributions(deltas[0])]
         if len(deltas) == 1:
             groups = self._groups(deltas[0].frame)
@@ -230,7 +230,7 @@ class GroupBy(Operator):
         return groups, {name: groups.sums(column) for name, column in columns.items()}
 
     def _contributions(self, delta: Delta) -> dict[str, Ints]:
-        """What each row adds to the additive columns of its group."""
+        """Return the additions of each row to the additive columns of its group."""
         frame, diffs = delta.frame, delta.diffs
         if self.may_combine and is_added_up(frame):
             rows = sums_in(frame)
@@ -239,7 +239,7 @@ class GroupBy(Operator):
         self._require_few(diffs)
         rows = contributions(self._additive, frame, diffs)
         for part in self.inverted:
-            # Modulo 2^64, zero when no row is left: that the diffs add up to zero does not say so.
+            # A sum of row words modulo 2^64, zero when no row is left; diffs that add up to zero do not imply that.
             words = key_words([frame.get_column(part.input)], len(delta)).first
             rows[part.column] = words.view(np.int64) * diffs
         return rows
@@ -254,7 +254,7 @@ class GroupBy(Operator):
             len(diffs) and not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
         ) or len(diffs) >= MOST_ROWS:
             raise ArithmeticRefusedError(
-                f"{self._spec.where}: one epoch adds up to more than 2^30 rows; push the input in smaller batches"
+                f"{self._spec.where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
             )
 
     def _before_and_after(self, keys: Keys, added: Sums) -> tuple[Sums, Sums]:
@@ -290,7 +290,7 @@ class GroupBy(Operator):
         self.spine.stage(run, sums_gone(self.spine, run, expired, names))
 
     def _names(self, frames: Sequence[pl.DataFrame], groups: Groups) -> pl.DataFrame:
-        """The key columns of the touched groups, where words do not say what they were made of."""
+        """Return the key columns of the touched groups, where they cannot be computed from the key words."""
         if self._one_word or not self._spec.keys:
             return pl.DataFrame()
         named = [pl.DataFrame([frame.get_column(name) for name in self._spec.keys]) for frame in frames]
@@ -298,7 +298,7 @@ class GroupBy(Operator):
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
     def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
-        """The key columns of groups that are known, from their words or from the state."""
+        """Return the key columns of existing groups, from their words or from the state."""
         if self._one_word:
             return [self._key_column(keys)]
         return payload_of(spine, spine.delta, keys).get_columns() if self._spec.keys else []
@@ -321,7 +321,7 @@ class GroupBy(Operator):
     def _stage_inverted(self, delta: Delta, after: Sums) -> None:
         if not self.inverted:
             return
-        # Every counted pair comes from a row of the first input, so its groups are all the touched ones.
+        # Every counted pair comes from a row of the first input, whose groups are therefore all the touched ones.
         own = self._groups(delta.frame)
         nothing = np.zeros(len(own), np.int64)
         for part, aggregate in self._aggregates:
@@ -333,12 +333,12 @@ class GroupBy(Operator):
                     raise self._named(aggregate, error) from error
 
     def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
-        """The output columns: keys, and what is finished from the aggregates."""
+        """Return the output columns: keys, and the columns computed from the aggregates."""
         finished = self._spec.finished
         if self._finished_by_copy:
             by_name = {column.name: column for column in values}
             return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
-        # A column of that height keeps literals as long as the rest.
+        # A column of this height makes literals as long as the other columns.
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
         frame = pl.DataFrame([rows, *names, *values])
         try:
@@ -348,7 +348,7 @@ class GroupBy(Operator):
         return [*names, *map(with_plain_zeros, made)]
 
     def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
-        """Minus the rows before, plus the rows after, where they are and differ."""
+        """Return minus the rows before, plus the rows after, where they exist and differ."""
         if self._one_word:
             keys = [self._key_column(change.keys.take(change.groups))]
         else:
@@ -372,7 +372,7 @@ class GroupBy(Operator):
             raise self._named(aggregate, error) from error
 
     def _named(self, aggregate: Aggregate, error: Exception | pl.exceptions.PanicException) -> BaseException:
-        """An error of an aggregate as an error of the column that a user sees; a bug of ours as it is."""
+        """Return an error of an aggregate as an error of the column that a user sees; a bug of the library unchanged."""
         if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
             return type(error)(self._refusal(aggregate, str(error)))
         if isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException) or isinstance(
@@ -392,14 +392,14 @@ class GroupBy(Operator):
         return f"{self._spec.where}: column {listed(shown)}: {complaint}; nothing has changed"
 
     def _first_row(self) -> Delta:
-        """The row of no rows, there from the start where there are no keys."""
+        """Return the row without input rows, which is there from the start where there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in self._parts]
         rows = pl.DataFrame(self._finished([], values, 1))
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 
 def _spread(rows: Sequence[Mapping[str, Ints]], name: str, sizes: Sequence[int]) -> Ints:
-    """One additive column over the rows of all inputs; zero in those that do not have it."""
+    """Return one additive column over the rows of all inputs; zero in those that do not have it."""
     return np.concatenate(
         [part.get(name, np.zeros(size, np.int64)) for part, size in zip(rows, sizes, strict=True)]
     )

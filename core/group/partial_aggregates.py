@@ -1,4 +1,4 @@
-"""Changes that are added up by group before they are sent to where the groups are kept: fewer rows, the same sums."""
+"""Changes are pre-aggregated by group before they are sent to the groups' buckets: fewer rows, the same sums."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..data.schema import DIFF
 from .accumulators import Sums
 
 SUM = "sum:"
-"""Before the name of an additive column: what a part of the change adds to it."""
+"""The prefix of a column that holds a part's additions to an additive column."""
 
 ENTRIES = "entries"
-"""How many rows were added up, those that went counted like those that came."""
+"""The column of how many rows were added up, retractions counted like additions."""
 
 
 def added_up(frame: pl.DataFrame, keys: Sequence[str], groups: Groups, sums: Sums) -> Delta:
-    """A row per group: its key and what the rows of the frame add to its additive columns."""
+    """Return a row per group: its key and the additions of the frame's rows to its additive columns."""
     columns = [frame.get_column(name) for name in keys]
     named = gather(pl.DataFrame(columns), groups.first_entries).get_columns() if columns else []
     made = {**{name: groups.sums(column) for name, column in sums.items()}}
@@ -33,12 +33,12 @@ def added_up(frame: pl.DataFrame, keys: Sequence[str], groups: Groups, sums: Sum
 
 
 def is_added_up(frame: pl.DataFrame) -> bool:
-    """Whether these rows are of the form of ``added_up``. Several such frames may stand one after the other."""
+    """Return whether these rows are of the form of ``added_up``; they may be several such frames concatenated."""
     return SUM + ENTRIES in frame.columns
 
 
 def sums_in(frame: pl.DataFrame) -> dict[str, Ints]:
-    """The additive columns of each row, and ``ENTRIES``; what one part had and another had not is zero there."""
+    """Return the additive columns of each row, and ``ENTRIES``; columns that a part does not have are zero."""
     return {
         column.name.removeprefix(SUM): (column.fill_null(0) if column.has_nulls() else column).to_numpy()
         for column in frame.get_columns()

@@ -1,7 +1,7 @@
-"""States of users' aggregates as bytes: plain values, what a serializer of the user's makes, or pickles if those are allowed.
+"""States of users' aggregates are kept as bytes: of plain values, of a user's serializer, or pickles if they are allowed.
 
-To load a pickle runs whatever it says, so who can write where it is kept owns who loads it. What bytes are is said by
-the first of them: one of JSON's texts, ``SERIALIZED``, or ``PICKLED``, with which every pickle begins.
+Loading a pickle runs any code in it, so whoever can write to the store controls the process that loads it. The first
+byte is that of a JSON text, ``SERIALIZED``, or ``PICKLED``, with which every pickle begins.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ SERIALIZED, PICKLED = b"\x01", b"\x80"
 
 @runtime_checkable
 class Serializer(Protocol):
-    """Makes bytes of the states of a user's aggregate, and states of the bytes: equal states of the same bytes."""
+    """A serializer converts the states of a user's aggregate to bytes and back; the same bytes give equal states."""
 
     def dumps(self, state: Any, /) -> bytes:
-        """The state as bytes: the same for the same, as all that an aggregate does."""
+        """Return the state as bytes; equal states have equal bytes, as everything in an aggregate is deterministic."""
         ...
 
     def loads(self, data: bytes, /) -> Any:
-        """The state of bytes that ``dumps`` gave, of this version or of an earlier one."""
+        """Return the state of bytes that ``dumps`` returned, in this version or an earlier one."""
         ...
 
 
@@ -34,31 +34,31 @@ class StateRefusedError(InputError):
 
 
 class StateUnreadableError(CheckpointError):
-    """A state that is kept in another form than those that are read."""
+    """A state that is kept in a form that is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """In which form states are kept: by the user's serializer, or as plain values; else, if allowed, as pickles.
+    """The form in which states are kept: by the user's serializer, or as plain values; else, if allowed, as pickles.
 
-    Every form is read that is not refused, whichever is written: so an aggregate may be given a serializer later on.
+    Every allowed form is read, whichever is written: so an aggregate may be given a serializer later on.
     """
 
     serializer: Serializer | None = None
     allow_pickle: bool = False
 
     def dumps(self, state: object) -> bytes:
-        """The state as bytes.
+        """Return the state as bytes.
 
         Raises:
             StateRefusedError: it is no plain value, there is no serializer, and pickles are not allowed; or the serializer
-                gives no bytes.
+                returns no bytes.
         """
         if self.serializer is not None:
             made = self.serializer.dumps(state)
             if not isinstance(made, bytes):
                 raise StateRefusedError(
-                    f"the serializer made {type_name(made)} of the state, and not bytes; have its dumps return bytes"
+                    f"the serializer returned {type_name(made)} for the state, and not bytes; have its dumps return bytes"
                 )
             return SERIALIZED + made
         try:
@@ -74,11 +74,11 @@ class StateForm:
             ) from error
 
     def loads(self, data: bytes) -> Any:
-        """The state of these bytes.
+        """Return the state of these bytes.
 
         Raises:
-            StateUnreadableError: they are a pickle, and these are not allowed; there is no serializer, and one has made
-                them; or they are nothing that any version has written.
+            StateUnreadableError: they are a pickle, and pickles are not allowed; they were written by a serializer, and
+                there is none; or they are damaged.
         """
         first = data[:1]
         if first == PICKLED:
@@ -100,9 +100,9 @@ class StateForm:
         return self.serializer.loads(data[len(SERIALIZED) :])
 
     def converted(self, data: bytes) -> bytes:
-        """The bytes of a state as they are, but of a pickle as they would be written if pickles were not allowed.
+        """Return the bytes of a state unchanged, but those of a pickle as they are written without ``allow_pickle``.
 
-        What is no plain value, and has no serializer, stays a pickle.
+        A state that is no plain value and has no serializer stays a pickle.
         """
         if data[:1] != PICKLED:
             return data
@@ -113,7 +113,7 @@ class StateForm:
 
 
 PICKLES_REFUSED = (
-    "its state is kept as a pickle, as earlier versions did, and to load a pickle runs whatever it says. If you know who "
-    "has written this checkpoint, open it once with Checkpoint(path, allow_pickle=True): what are plain values, or have "
-    "a serializer, is then kept as such"
+    "its state is kept as a pickle, as in earlier versions, and loading a pickle runs any code in it. If you know who "
+    "has written this checkpoint, open it once with Checkpoint(path, allow_pickle=True): states that are plain values, "
+    "or have a serializer, are then kept as such"
 )

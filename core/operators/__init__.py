@@ -1,1 +1,1 @@
-"""The operators, a family a file."""
+"""The operators, with one file for each family."""

@@ -1,4 +1,4 @@
-"""Keeping a collection sorted by a key, once, for every operator that reads it by that key."""
+"""An arrangement keeps a collection sorted by a key, once for every operator that reads it by that key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..state.spine import Spine, Version
 
 @tagged("core.operators.arrange:Arrange")
 class Arrange(Operator):
-    """The collection by key: writes the spine that others read, and hands its input on.
+    """The collection by key: it writes the spine that other operators read, and passes its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
     null in their key are not kept, as they match nothing. Rows of keys that are ``expired`` (ascending, distinct) are
@@ -53,7 +53,7 @@ class Arrange(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """The columns whose words its entries are kept by."""
+        """Return the columns whose words its entries are kept by."""
         return self._key_columns
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -74,7 +74,7 @@ class Arrange(Operator):
 
 @tagged("core.operators.arrange:CountKeys")
 class KeyCounts(Operator):
-    """How many rows each key has: the sum of their diffs. Hands its input on."""
+    """The number of rows of each key, as the sum of their diffs. It passes its input on."""
 
     role = "counts of keys"
 
@@ -86,7 +86,7 @@ class KeyCounts(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """The columns whose words its entries are kept by."""
+        """Return the columns whose words its entries are kept by."""
         return KeyColumns(self._keys)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -103,13 +103,13 @@ class KeyCounts(Operator):
 
 @tagged("core.operators.arrange:Keep")
 class Materialize(Operator):
-    """The collection itself, by row: what a view reads. Hands its input on."""
+    """The collection itself, by row, as a view reads it. It passes its input on."""
 
     role = "rows"
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
-        # By which columns these rows are kept together, only whoever reads the view knows.
+        # The columns by which these rows are bucketed are known only to the reader of the view.
         self.spine = Spine(Layout(schema), route=None)
         self.reads: tuple[Spine, ...] = (self.spine,)
         """The states from which ``contents`` are made."""
@@ -124,11 +124,11 @@ class Materialize(Operator):
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
-        """By the words of rows, if the output is cut by all columns, else by those by which it is cut."""
+        """Return the route by the words of rows, if the output is cut by all columns, else by those it is cut by."""
         return Route("words") if columns == tuple(self.schema) else Route("columns", columns or ())
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
-        """All rows, each as often as its diffs add up to; ``at`` versions of what it ``reads``. Cost: the state."""
+        """Return all rows, each as often as its diffs add up to, as of the versions ``at`` of its states. Cost: the state."""
         run = (self.spine if at is None else self.spine.at(at[0])).merged()
         diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
         if (diffs == 1).all():

@@ -1,4 +1,4 @@
-"""Each row once, however often it stands in the input."""
+"""The distinct rows of a collection: each once, however often it is in the input."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Distinct(Operator):
         distinct(A)[row] = 1 if A[row] > 0 else 0
 
     State: the sum of the diffs of each row, by the row's hash; the rows themselves are not kept, since those
-    that appear or disappear are in the delta. ``by`` are the first columns, if only these tell where rows are
-    kept. Cost: the delta.
+    that appear or disappear are in the delta. ``by`` are the first columns, if only these decide the bucket of a row.
+    Cost: the delta.
     """
 
     role = "distinct values"
@@ -39,7 +39,7 @@ class Distinct(Operator):
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """+1 for rows that come to stand above zero, -1 for those that no longer do."""
+        """Return +1 for rows whose count becomes positive, -1 for those whose count no longer is."""
         (delta,) = deltas
         if not len(delta):
             return self._nothing

@@ -28,7 +28,7 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """One input: its rows by key and, where presence of a key matters, the sum of the diffs of each key."""
+    """One input of a join: its rows by key and, where presence of a key matters, the sum of the diffs of each key."""
 
     rows: Spine
     counts: Spine | None = None
@@ -40,7 +40,7 @@ class JoinSide:
         return self.counts
 
     def has(self, keys: Keys, *, with_delta: bool) -> Mask:
-        """Whether the rows of each of these keys add up to more than zero."""
+        """Return whether the rows of each of these keys add up to more than zero."""
         counts = self.counted.totals(keys, with_delta=with_delta).get(DIFF)
         return np.zeros(len(keys), np.bool_) if counts is None else counts > 0
 
@@ -48,7 +48,7 @@ class JoinSide:
 @tagged("core.operators.join:JoinColumn")
 @dataclass(frozen=True, slots=True)
 class JoinColumn:
-    """An output column: a column of the left or of the right input, or a key of both: that of the row there is."""
+    """An output column: a column of the left or of the right input, or a key of both, taken from the side that has a row."""
 
     name: str
     left: str | None = None
@@ -57,15 +57,15 @@ class JoinColumn:
 
 @tagged("core.operators.join:Join")
 class Join(Operator):
-    """Pairs of rows with equal keys, and rows that have no partner, as the kind demands.
+    """Pairs of rows with equal keys and, for some kinds of join, rows without a partner.
 
         inner:  d(A*B) = dA*B + A*dB + dA*dB       with A, B as of the epoch before
         left:   A*B + A without B, padded with nulls;   right, full: the same on the other side, on both
-        semi:   rows of A whose key B has;   anti: rows of A whose key B has not
+        semi:   rows of A whose key B has;   anti: rows of A whose key B does not have
 
     "B has a key" when the diffs of its rows add up to more than zero. Rows with a null key match nothing and
-    do not come here, unless nulls are equal. State: the two arrangements, with counts by key. Cost: the delta
-    and the pairs that it makes; for all kinds but inner also the rows of keys that B comes to have or to lose.
+    are not in the arrangements, unless nulls are equal. State: the two arrangements, with counts by key. Cost: the
+    delta and the pairs that it makes; for all kinds but inner also the rows of keys that B gains or loses.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Join(Operator):
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change of the joined rows."""
+        """Return the change of the joined rows."""
         left, right = self._left.rows, self._right.rows
         if not any(len(spine.delta) for spine in self._spines):
             return self._nothing
@@ -99,18 +99,19 @@ class Join(Operator):
                 part for run in left.runs for part in self._pairs(run, (right.delta,), small_right=True)
             ]
         if self._kind in ("left", "full"):
-            parts += [self._padded(*found, "left") for found in _unmatched(self._left, self._right)]
+            parts += [self._padded(*changed, "left") for changed in _unmatched(self._left, self._right)]
         if self._kind in ("right", "full"):
-            parts += [self._padded(*found, "right") for found in _unmatched(self._right, self._left)]
+            parts += [self._padded(*changed, "right") for changed in _unmatched(self._right, self._left)]
         if self._kind in ("semi", "anti"):
             parts += [
-                _rows(*found) for found in _unmatched(self._left, self._right, matched=self._kind == "semi")
+                _rows(*changed)
+                for changed in _unmatched(self._left, self._right, matched=self._kind == "semi")
             ]
         parts = [part for part in parts if part.height]
         return Delta(stack(parts)) if parts else self._nothing
 
     def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
-        """All pairs of a left run with the right ones; looks the smaller side's keys up in the other."""
+        """Return all pairs of a left run with the right ones, by looking up the smaller side's keys in the other."""
         pairs = []
         for right in rights:
             if not len(left) or not len(right):
@@ -143,7 +144,7 @@ class Join(Operator):
         return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
 
     def _padded(self, run: Run, index: Index, diffs: Ints, side: Literal["left", "right"]) -> pl.DataFrame:
-        """Rows without a partner: the other side's columns are null."""
+        """Return rows without a partner, with nulls in the other side's columns."""
         rows = gather(run.payload, index)
         columns = []
         for column in self._columns:
@@ -158,17 +159,17 @@ class Join(Operator):
 
 
 def _products(left: Ints, right: Ints) -> Ints:
-    """The diffs of joined rows.
+    """Return the diffs of joined rows.
 
     Raises:
-        ArithmeticRefusedError: one of them is not below 2^31, beyond which sums of diffs might not be exact.
+        ArithmeticRefusedError: one of them is 2^31 or more, where sums of diffs might not be exact.
     """
     bound = int(np.abs(left).max()) * int(np.abs(right).max())
     if bound >= LARGEST_DIFF:
         products = left.astype(np.float64) * right
         if float(np.abs(products).max()) >= LARGEST_DIFF:
             raise ArithmeticRefusedError(
-                "a joined row would stand 2^31 times or more; nothing has changed. "
+                "a joined row would be there 2^31 times or more; nothing has changed. "
                 "Aggregate the inputs before they are joined"
             )
     return left * right
@@ -179,12 +180,12 @@ def _rows(run: Run, index: Index, diffs: Ints) -> pl.DataFrame:
 
 
 def _matches(small: Run, large: Run) -> tuple[Index, Index]:
-    """The positions of all pairs of entries with equal keys. Cost: the small run's keys and the pairs."""
+    """Return the positions of all pairs of entries with equal keys. Cost: the small run's keys and the pairs."""
     starts = boundaries(small.keys)
     ends = np.append(starts[1:], len(small))
     lower, upper = large.find(small.keys.take(starts))
     hit = np.flatnonzero(lower < upper)
-    # First each entry of the small run with the range that its key has in the large one, then each pair.
+    # First each entry of the small run with the range of its key in the large one, then each pair.
     entries, owner = expand(starts[hit], ends[hit])
     positions, entry = expand(lower[hit][owner], upper[hit][owner])
     return entries[entry], positions
@@ -194,9 +195,9 @@ Unmatched = list[tuple[Run, Index, Ints]]
 
 
 def _unmatched(ours: JoinSide, theirs: JoinSide, *, matched: bool = False) -> Unmatched:
-    """The change of our rows whose key they have not (``matched``: have), as run, positions and diffs.
+    """Return the change of our rows whose key the other side lacks (``matched``: has), as run, positions and diffs.
 
-    Keys that they come to have or to lose move all our rows; for the rest, only our delta counts.
+    A key that the other side gains or loses adds or removes all our rows of it; for other keys only our delta counts.
     """
     mine = ours.rows.delta
     touched = group(Keys.concat([mine.keys, theirs.counted.delta.keys])).keys

@@ -1,4 +1,4 @@
-"""Operators that need no state: what they make of a sum is the sum of what they make of its parts."""
+"""Linear operators need no state: their result for a sum is the sum of their results for its parts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 
 @tagged("core.operators.linear:Linear")
 class Linear(Operator):
-    """Apply a row by row function to the frame of a delta; ``_diff`` goes along.
+    """Apply a row by row function to the frame of a delta; ``_diff`` is carried along.
 
         f(A + B) = f(A) + f(B)
 
-    ``keeps_rows_apart``: rows that differ before differ after, so a consolidated delta stays so. Raises
+    ``keeps_rows_apart``: different rows stay different, so a consolidated delta stays consolidated. Raises
     ``InputError`` with ``where`` when the function fails on a value.
     """
 
@@ -42,14 +42,14 @@ class Linear(Operator):
         self._dtypes = self._nothing.frame.dtypes
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The image of the change."""
+        """Return the image of the change."""
         (delta,) = deltas
         if not len(delta):
             return self._nothing
         try:
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
-                # Where all rows are null some functions of lists forget the type of the elements.
+                # Where all rows are null, some functions of lists lose the type of the elements.
                 frame = frame.cast(self._nothing.frame.schema)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
@@ -62,11 +62,11 @@ class Linear(Operator):
 class MapBatches(Operator):
     """Apply a user's function from frames to frames, which is row by row by declaration.
 
-    Rows with the same diff go through the function together and whatever comes out has that diff, so the
-    function may drop and multiply rows. Output columns are checked against the declared schema.
+    Rows with the same diff are passed to the function together and its result gets that diff, so the function may drop
+    and multiply rows. Output columns are checked against the declared schema.
 
-    polars computes a frame of one row in another way than a longer one (``row_values``). So a row that comes alone,
-    or from which alone something is made, is given twice, and of what comes out every second one is taken.
+    polars computes a frame of one row in another way than a longer one (``row_values``). So a single row, or a single
+    row with a result, is passed twice, and every second row of the result is taken.
     """
 
     def __init__(self, where: str, schema: pl.Schema, function: FrameFunction) -> None:
@@ -76,7 +76,7 @@ class MapBatches(Operator):
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The image of the change."""
+        """Return the image of the change."""
         (delta,) = deltas
         if not len(delta):
             return self._nothing
@@ -95,8 +95,8 @@ class MapBatches(Operator):
         counted = Delta.of(mapped, np.ones(mapped.height, np.int64)).consolidate()
         if (counted.diffs % 2).any():
             raise InputError(
-                f"{self._where}: given a row twice the function made something of it only once, so it does not treat "
-                "each row by itself; leave to the engine what takes several rows, with .unique() or .group_by(...)"
+                f"{self._where}: given the same row twice, the function returned a result for only one of them, so it does "
+                "not treat each row by itself; use .unique() or .group_by(...) for what needs several rows"
             )
         return Delta.of(counted.rows, counted.diffs // 2 * diff)
 
@@ -108,12 +108,12 @@ class MapBatches(Operator):
                 f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
             ) from error
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
-            found = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
+            given = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
             raise InputError(
-                f"{self._where}: the function gave {found}, declared is {dict(self.schema)}; "
+                f"{self._where}: the function returned {given}, declared is {dict(self.schema)}; "
                 "return these columns, or declare what it returns with schema="
             )
-        # The function may keep what it has given, and the memory that it has made it of.
+        # The function may keep the frame that it returned, and the memory under it.
         return pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
 
 
@@ -126,7 +126,7 @@ class Concat(Operator):
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The sum of the changes."""
+        """Return the sum of the changes."""
         given = [delta for delta in deltas if len(delta)]
         if not given:
             return self._nothing
@@ -141,6 +141,6 @@ class Negate(Operator):
         self.schema = schema
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The opposite change."""
+        """Return the opposite change."""
         (delta,) = deltas
         return delta.negate()

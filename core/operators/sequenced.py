@@ -1,4 +1,4 @@
-"""Rows by key of which the one with the greatest sequence stands, in whatever order they come."""
+"""Upserts by sequence: the row with the greatest sequence is kept for each key, whatever the order of arrival."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ..state.run import Layout, Run, make_run, run_of_groups, run_of_rows
 from ..state.spine import Spine
 
 STOOD, SUPERSEDED = "stood", "superseded"
-"""Additive columns: mark what stood for a key before this epoch; count the rows of a key that came too late to stand."""
+"""Additive columns: the mark of the row kept for a key before this epoch; the count of rows superseded on arrival."""
 
 
 @tagged("core.operators.sequenced:SequencedUpsert")
 class SequencedUpsert(Operator):
     """Rows replace the row of their key if their sequence is greater; a row with diff -1 deletes what is older.
 
-    What stands for a key is the greatest of all changes that have come for it, so it does not depend on their order or
-    their batches. Of equal sequences a deletion stands before rows, and of rows the first by their columns. A change
-    that does not stand is no mistake: it is counted (``superseded``), and no entry of the ledger.
+    The change kept for a key is the greatest of all that have come for it, so it does not depend on their order or
+    their batches. Of equal sequences a deletion wins over rows, and of rows the first by their columns. A change
+    that is not kept is no error: it is counted (``superseded``) and not entered in the ledger.
 
-    State: the row of each key, or the deletion that stands in its place (``deletions``): without it an older row
-    that comes later would be taken for a new one. So a key that was deleted keeps its key and its sequence.
+    State: the row of each key, or its deletion (``deletions``), without which an older row that comes later would be
+    taken for a new one. So the key and the sequence of a deleted row are kept.
     Cost: the delta.
     """
 
@@ -52,16 +52,16 @@ class SequencedUpsert(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """The columns whose words its entries are kept by."""
+        """Return the columns whose words its entries are kept by."""
         return self._keys
 
     @property
     def states(self) -> list[State]:
-        """All that outlives the epoch."""
+        """Return all that outlives the epoch."""
         return [self.spine, self.deletions, self.superseded]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Minus the rows that stood there, plus those that now stand there."""
+        """Return minus the rows kept before, plus those kept now."""
         (delta,) = deltas
         if not len(delta):
             return self._nothing
@@ -77,13 +77,13 @@ class SequencedUpsert(Operator):
         return Delta(change, is_consolidated=True)
 
     def _standing(self, keys: Keys) -> tuple[pl.DataFrame, Index]:
-        """What stands for keys, as changes: rows with diff 1, deletions with diff -1; and of which key each is."""
+        """Return the kept changes of keys, rows with diff 1 and deletions with diff -1, and the position of each one's key."""
         rows, deletions = first_rows(self.spine, keys, 1), first_rows(self.deletions, keys, 1)
         standing = stack([_changes(rows.payload, 1), self._deletions(_changes(deletions.payload, -1))])
         return standing, np.concatenate((rows.owners, deletions.owners))
 
     def _deletions(self, marks: pl.DataFrame) -> pl.DataFrame:
-        """Deletions with the columns of rows: of the key and the sequence, the others being null."""
+        """Return deletions with the columns of rows: key and sequence are set, the others null."""
         of = self.deletions.layout.payload
         columns = [
             marks.get_column(name)
@@ -94,7 +94,7 @@ class SequencedUpsert(Operator):
         return pl.DataFrame([*columns, marks.get_column(DIFF)])
 
     def _contested(self, delta: Delta, groups: Groups, before: pl.DataFrame, owners: Index) -> Run:
-        """What stood and what has come for each key, by its number, what is to stand being the first of each."""
+        """Return the earlier and the new changes of each key, by its number, the one to be kept first."""
         come = pl.DataFrame([with_plain_zeros(column) for column in delta.frame.get_columns()])
         deletes = _are_deletions(come)
         numbers = groups.numbers
@@ -110,14 +110,14 @@ class SequencedUpsert(Operator):
         return make_run(self._contest, Keys(np.concatenate(numbered).astype(np.uint64)), changes, sums, rows)
 
     def _count(self, groups: Groups, is_new: Mask) -> None:
-        """Stage how many changes of each key do not stand."""
+        """Stage how many changes of each key are superseded."""
         came = np.diff(groups.starts, append=len(groups.order))
         lost = came - is_new
         if lost.any():
             self.superseded.stage(run_of_groups(groups, pl.DataFrame(), {SUPERSEDED: lost}))
 
     def _stage(self, spine: Spine, gone: pl.DataFrame, come: pl.DataFrame) -> pl.DataFrame:
-        """Stage entries that go and that come, and return them with their diffs."""
+        """Stage removed and added entries, and return them with their diffs."""
         entries = stack([_changes(gone, -1), _changes(come, 1)])
         if entries.height:
             spine.stage(run_of_rows(spine.layout, self._keys, entries))
@@ -125,11 +125,11 @@ class SequencedUpsert(Operator):
 
 
 def _are_deletions(changes: pl.DataFrame) -> Mask:
-    found: Mask = changes.get_column(DIFF).to_numpy() < 0
-    return found
+    deletions: Mask = changes.get_column(DIFF).to_numpy() < 0
+    return deletions
 
 
 def _changes(rows: pl.DataFrame, diff: int) -> pl.DataFrame:
-    """The rows, all with this diff."""
+    """Return the rows, all with this diff."""
     columns = [column for column in rows.get_columns() if column.name != DIFF]
     return pl.DataFrame([*columns, pl.Series(DIFF, [diff], pl.Int64).new_from_index(0, rows.height)])

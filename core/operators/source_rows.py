@@ -1,4 +1,4 @@
-"""Where outside changes enter the circuit: rows become a delta, and what cannot be accepted goes to the ledger."""
+"""The operators by which pushed rows enter the circuit; rows that cannot be accepted go to the ledger."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from ..state.spine import Spine
 
 @tagged("core.operators.inputs:Append")
 class Append(Operator):
-    """Rows that are only ever added, or whose retractions are trusted: the delta as it comes. No state."""
+    """A source of rows that are only added, or whose retractions are trusted: the delta passes unchanged. No state."""
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change as it came, with one zero."""
+        """Return the change, with 0.0 for -0.0."""
         return _plain(deltas[0])
 
 
 def _plain(delta: Delta) -> Delta:
-    """The delta with 0.0 for -0.0, so that equal rows look alike from here on."""
+    """Return the delta with 0.0 for -0.0, so that equal rows look alike from here on."""
     if not any(map(has_floats, delta.frame.dtypes)):
         return delta
     columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
@@ -46,10 +46,10 @@ def _plain(delta: Delta) -> Delta:
 
 @tagged("core.operators.inputs:CheckRetractions")
 class CheckRetractions(Operator):
-    """Accept a retraction only as far as the row is there; the rest is refused.
+    """Accept a retraction as often as the row is there, and refuse the rest.
 
     State: the sum of the diffs of each row, by the row's hash. Cost: the delta. An addition and a retraction
-    of one row within one epoch cancel before they are looked at.
+    of one row within one epoch cancel before they are checked.
     """
 
     role = "counts of rows"
@@ -62,7 +62,7 @@ class CheckRetractions(Operator):
         self._strict = strict
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The accepted part of the change."""
+        """Return the accepted part of the change."""
         delta = _plain(deltas[0])
         if not len(delta):
             return delta
@@ -81,7 +81,7 @@ class CheckRetractions(Operator):
         entries = groups.first_entries
         if len(excess):
             self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
-        # What cancels is not there for anybody, as a clock: whatever else is in the batch, or in its bucket.
+        # Rows that cancel are invisible to all readers, clocks included, whatever else is in the batch or its bucket.
         kept = np.flatnonzero(accepted)
         kept = kept[np.argsort(entries[kept])]
         return Delta.of(gather(rows, entries[kept]), accepted[kept], is_consolidated=True)
@@ -118,11 +118,11 @@ class Upsert(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """The columns whose words its entries are kept by."""
+        """Return the columns whose words its entries are kept by."""
         return self._keys
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Minus the rows that stood there, plus those that now stand there."""
+        """Return minus the rows that were there, plus those that replace them."""
         delta = _plain(deltas[0])
         if not len(delta):
             return self._nothing

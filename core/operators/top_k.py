@@ -35,7 +35,7 @@ class TopK(Operator):
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The first rows after less the first rows before."""
+        """Return the first rows after the epoch minus the first rows before it."""
         spine = self._arrangement
         if not len(spine.delta):
             return self._nothing

@@ -1,4 +1,4 @@
-"""Every row that was refused, and why."""
+"""The ledger holds every row that was refused, and why."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .partitioning import ONE, Route
 from .snapshot import PAYLOAD, Saved
 
 MISSED = "missed:"
-"""Column of a frame of late rows: the windows that a row missed, a list of their bounds, ascending."""
+"""Column of a frame of late rows: the windows that a row missed, as a list of their bounds, ascending."""
 
 ELSEWHERE = "elsewhere"
-"""Column of a piece whose rows are in other windows; pieces of rows that are nowhere do not have it."""
+"""Column of a piece whose rows are in other windows; pieces of rows that are in no window do not have it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Refused:
     """Rows of one source that one epoch did not accept, and why.
 
-    ``watermark`` is the one that they were behind, in microseconds, where that is the reason. Rows that were too late are
-    in the frame with the windows that they missed (``MISSED``), where these may be several. ``elsewhere``: the rows are
-    in other windows, and are lost to these alone.
+    ``watermark`` is the one that they were behind, in microseconds, where that is the reason. Late rows are in the frame
+    with the windows that they missed (``MISSED``), where these may be several. ``elsewhere``: the rows are in other
+    windows, and missing from these alone.
     """
 
     epoch: Epoch
@@ -36,16 +36,16 @@ class Refused:
     elsewhere: bool = False
 
     def __repr__(self) -> str:
-        """Why, and the rows, whatever is in them."""
+        """Return the reason, and the rows, whatever is in them."""
         return (
             f"Refused in epoch {self.epoch} of source {self.source!r}: {self.reason}\n{printable(self.frame)}"
         )
 
 
 class Ledger:
-    """Every row that was refused, and why: nothing is lost and nothing is silent.
+    """The rows that were refused, and why: no row is dropped silently.
 
-    Holds the last ``limit`` rows; ``forgotten`` counts those that had to go.
+    Holds the last ``limit`` rows; ``forgotten`` counts the older ones that were dropped.
     """
 
     route: Route | None = ONE
@@ -58,16 +58,16 @@ class Ledger:
         self._staged: list[Refused] = []
 
     def stage(self, refused: Refused) -> None:
-        """Make ready to enter these rows."""
+        """Stage these rows for the ledger."""
         self._staged.append(refused)
 
     @property
     def staged(self) -> tuple[Refused, ...]:
-        """What would be entered with this epoch."""
+        """Return the entries that this epoch's commit would add."""
         return tuple(self._staged)
 
     def commit(self) -> None:
-        """Enter what was staged, and forget the oldest rows beyond the limit."""
+        """Add the staged entries, and drop the oldest rows beyond the limit."""
         for refused in self._staged:
             self.refused.append(refused)
             self.entries += refused.frame.height
@@ -83,7 +83,7 @@ class Ledger:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         return sum(int(refused.frame.estimated_size()) for refused in self.refused)
 
     # What outlives the process
@@ -105,8 +105,8 @@ class Ledger:
         self._staged = []
 
     def columns_of(self, piece: Refused) -> pl.DataFrame:
-        """See ``State``: the rows, and beside each of them what is said of all."""
-        said = pl.DataFrame(
+        """See ``State``; the facts of the entry stand beside each of its rows."""
+        facts = pl.DataFrame(
             {
                 "epoch": [int(piece.epoch)],
                 "source": [piece.source],
@@ -115,23 +115,23 @@ class Ledger:
             }
         )
         if piece.elsewhere:
-            said = said.with_columns(pl.lit(True).alias(ELSEWHERE))
+            facts = facts.with_columns(pl.lit(True).alias(ELSEWHERE))
         rows = [column.alias(PAYLOAD + column.name) for column in piece.frame.get_columns()]
-        return pl.DataFrame([*(one.new_from_index(0, piece.frame.height) for one in said), *rows])
+        return pl.DataFrame([*(one.new_from_index(0, piece.frame.height) for one in facts), *rows])
 
     def piece_of(self, columns: pl.DataFrame) -> Refused:
         """See ``State``."""
-        said = columns.row(0, named=True)
+        facts = columns.row(0, named=True)
         rows = [
             column.alias(column.name.removeprefix(PAYLOAD))
             for column in columns.get_columns()
             if column.name.startswith(PAYLOAD)
         ]
         return Refused(
-            Epoch(said["epoch"]),
-            said["source"],
-            said["reason"],
+            Epoch(facts["epoch"]),
+            facts["source"],
+            facts["reason"],
             pl.DataFrame(rows),
-            said["watermark"],
-            said.get(ELSEWHERE, False),
+            facts["watermark"],
+            facts.get(ELSEWHERE, False),
         )

@@ -1,4 +1,4 @@
-"""Reading rows of some keys out of several runs at once: what stands there now, in order, and the first of it."""
+"""The rows of some keys are read from several runs at once: all of them in order, or the first ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .run import Layout, Run, empty_run, make_run
 from .spine import Spine
 
 CUT, CUT_AFTER = "cut", "cut after"
-"""Additive columns: mark the last entry read of a run that has more of this key: a committed run, the delta."""
+"""Additive columns: they mark the last entry read of a run that has more of this key: a committed run, or the delta."""
 
 BEFORE = "before"
 """Additive column: the diff as of the last commit."""
@@ -22,9 +22,9 @@ BEFORE = "before"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """Rows found for some keys: the position of the key among those asked for, the row, and its diff.
+    """The rows of some keys: the position of the key among those looked up, the row, and its diff.
 
-    Rows of a key stand together, in the order of the layout; keys in the order in which they were asked for.
+    Rows of a key stand together, in the order of the layout; keys stand in the order in which they were given.
     """
 
     owners: Index
@@ -33,18 +33,18 @@ class Found:
 
 
 def all_rows(spine: Spine, keys: Keys) -> Found:
-    """All rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
+    """Return all rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
     return _all(spine, keys, None)[0]
 
 
 def all_rows_change(spine: Spine, keys: Keys) -> tuple[Found, Found]:
-    """``all_rows`` before this epoch, and after it."""
+    """Return ``all_rows`` before this epoch, and after it."""
     before, after = _all(spine, keys, spine.delta)
     return before, after
 
 
 def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
-    """The first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
+    """Return the first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
 
     Of every run only the leading entries of a key are read, and more of them (four times as many) only while
     retractions leave too few: cost follows ``count`` and the retractions at the head, not the group.
@@ -53,7 +53,7 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
 
 
 def first_rows_change(spine: Spine, keys: Keys, count: int) -> tuple[Found, Found]:
-    """``first_rows`` before this epoch, and after it."""
+    """Return ``first_rows`` before this epoch, and after it."""
     before, after = _first(spine, keys, count, spine.delta)
     return before, after
 
@@ -64,11 +64,11 @@ def _moments(delta: Run | None) -> tuple[str, ...]:
 
 def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
     read = _read(spine, delta, keys, np.arange(len(keys)), None)
-    found = []
+    at_moments = []
     for moment in _moments(delta):
         diffs = _column(read, moment)
-        found.append(_select(read, np.flatnonzero(diffs > 0), diffs))
-    return found
+        at_moments.append(_select(read, np.flatnonzero(diffs > 0), diffs))
+    return at_moments
 
 
 def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Found]:
@@ -76,13 +76,13 @@ def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Foun
     parts: list[list[Found]] = []
     while len(pending) or not parts:
         read = _read(spine, delta, keys, pending, take)
-        found, pending = _settle(read, _moments(delta), pending, len(keys), count)
+        rows, pending = _settle(read, _moments(delta), pending, len(keys), count)
         if take > count + 1:
-            # What had to be read further stands behind rows that were retracted.
+            # Rows read further on were hidden behind rows that are retracted.
             spine.waste(len(read))
-        parts.append(found)
+        parts.append(rows)
         take *= 4
-    return [_together(spine.layout, found) for found in zip(*parts, strict=True)]
+    return [_together(spine.layout, rows) for rows in zip(*parts, strict=True)]
 
 
 def _together(layout: Layout, parts: Sequence[Found]) -> Found:
@@ -94,18 +94,18 @@ def _together(layout: Layout, parts: Sequence[Found]) -> Found:
     return Found(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
 
 
-def _read(spine: Spine, delta: Run | None, keys: Keys, wanted: Index, take: int | None) -> Run:
-    """The entries of the wanted keys as one run whose key is the number of the wanted key."""
-    asked = keys if len(wanted) == len(keys) else keys.take(wanted)
+def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None) -> Run:
+    """Return the entries of the chosen keys as one run whose key is the position of the key."""
+    chosen_keys = keys if len(chosen) == len(keys) else keys.take(chosen)
     owners, payloads, rows, diffs, before, cuts, later = [], [], [], [], [], [], []
     for run in spine.runs if delta is None else (*spine.runs, delta):
-        lower, upper = run.find(asked)
+        lower, upper = run.find(chosen_keys)
         end = upper if take is None else np.minimum(upper, lower + take)
         positions, owner = expand(lower, end)
         if not len(positions):
             continue
         assert run.rows is not None, "rows are read from runs of rows"
-        owners.append(wanted[owner])
+        owners.append(chosen[owner])
         payloads.append(gather(run.payload, positions))
         rows.append(run.rows.take(positions))
         diffs.append(run.sums[DIFF][positions])
@@ -128,10 +128,10 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, wanted: Index, take: int 
 def _settle(
     read: Run, moments: tuple[str, ...], pending: Index, size: int, count: int
 ) -> tuple[list[Found], Index]:
-    """What is certain of the rows read, at each moment, and which keys have to be read on.
+    """Return the rows read that are final, at each moment, and which keys have to be read further.
 
-    A row is certain if it does not stand behind an entry at which a run was cut: that run may hold entries
-    that come in between, or that cancel it.
+    A row is final if it is not behind an entry at which a run was cut: that run may hold entries
+    that come before it, or that cancel it.
     """
     owners = read.keys.first.astype(np.intp)
     committed = _frontier(read, owners, size, (CUT,))
@@ -148,12 +148,12 @@ def _settle(
         before = np.cumsum(total) - total
         left = count - (running - places - before[owners])
         kept.append(np.maximum(np.minimum(left, places), 0))
-    found = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
-    return found, pending[~settled[pending]]
+    final_rows = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
+    return final_rows, pending[~settled[pending]]
 
 
 def _frontier(read: Run, owners: Index, size: int, columns: tuple[str, ...]) -> Index:
-    """For each key the first entry at which a run was cut, by these columns; the end where none was."""
+    """Return for each key the first entry at which a run was cut, by these columns; the end where none was."""
     frontier = np.full(size, len(read))
     for column in columns:
         if column in read.sums:

@@ -1,4 +1,4 @@
-"""When pieces that pile up are merged, so that each entry is moved a logarithmic number of times."""
+"""The merge policy decides when pieces are merged, so that each entry is moved a logarithmic number of times."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ FAN = 4
 """How many pieces of about one size are kept before they are merged."""
 
 FLOOR = 512
-"""Pieces up to this size are of one level: merging them costs about as much as looking at one of them."""
+"""Pieces up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
 def level_of(size: int) -> int:
-    """The power of ``FAN`` by which a size exceeds ``FLOOR``."""
+    """Return the power of ``FAN`` by which a size exceeds ``FLOOR``."""
     level, reached = 0, FLOOR
     while size > reached:
         level, reached = level + 1, reached * FAN
@@ -20,10 +20,10 @@ def level_of(size: int) -> int:
 
 
 def to_merge(sizes: Sequence[int]) -> int | None:
-    """From which place on, to the last, pieces of these sizes are to be merged into one; None: none of them.
+    """Return the place from which on all pieces are to be merged into one; None if none are.
 
-    The last pieces, as soon as there are ``FAN`` of their level, or one that exceeds those before it. To be asked
-    again after the merge.
+    The last pieces are merged as soon as there are ``FAN`` of their level, or the last exceeds those before it. Call it
+    again after a merge.
     """
     if len(sizes) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Rows that would stand less than zero times, where that means nothing: how they are found, and what is said of them."""
+"""Rows that would be there less than zero times are detected and refused, where a negative count has no meaning."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .spine import Spine
 
 @dataclass(frozen=True, slots=True)
 class NeverBelowZero:
-    """Refuses a batch after which rows would stand less than zero times.
+    """A check that refuses a batch after which rows would be there less than zero times.
 
-    ``where`` says for whom, ``sources`` are those whose retractions nobody checks, ``columns`` tell of a row
-    which it is.
+    ``where`` names the view, ``sources`` are those whose retractions are not checked, ``columns`` identify a row in the
+    message.
     """
 
     where: str
@@ -29,33 +29,33 @@ class NeverBelowZero:
     columns: tuple[str, ...]
 
     def require(self, rows: pl.DataFrame, counts: Ints) -> None:
-        """Check rows that were taken back, given how often each of them stands now.
+        """Check rows that were retracted, given how often each of them is there now.
 
         Raises:
-            RetractionError: one of them stands less than zero times.
+            RetractionError: one of them would be there less than zero times.
         """
         missing = np.flatnonzero(counts < 0)
         if not len(missing):
             return
         row = shown_row(rows.select(self.columns), int(missing[0]))
         raise RetractionError(
-            f"{self.where}: the row {row} would stand {counts[missing[0]]} times ({len(missing)} of that kind in this "
-            "batch), and these windows are made of the rows that are there; nothing has changed. Nobody checks the "
-            f"retractions of {listed(self.sources)}, declared with trusted=True: push a row before its retraction or "
+            f"{self.where}: the row {row} would be there {counts[missing[0]]} times ({len(missing)} such rows in this "
+            "batch), and these windows are made of the rows that are there; nothing has changed. Retractions are not "
+            f"checked at {listed(self.sources)}, declared with trusted=True: push a row before its retraction or "
             "together with it, leave out trusted=True, so that such retractions are refused into the ledger, or put "
             ".unique() before .window(...)"
         )
 
 
 def taken_back(run: Run) -> tuple[Index, Ints]:
-    """Which entries of what an epoch adds are retractions, and their diffs."""
+    """Return the positions of the retractions among the entries that an epoch adds, and their diffs."""
     diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
     entries = np.flatnonzero(diffs < 0)
     return entries, diffs[entries]
 
 
 def counts_of_taken_back(spine: Spine) -> tuple[pl.DataFrame, Ints]:
-    """The rows that this epoch takes out of an arrangement, and how often each of them stands after it.
+    """Return the rows that this epoch retracts from an arrangement, and how often each of them is there after it.
 
     The arrangement is ordered by a column of instants without nulls, and then by others. Cost: a search for each of
     these rows, and the entries that have its key and instant.
@@ -65,14 +65,14 @@ def counts_of_taken_back(spine: Spine) -> tuple[pl.DataFrame, Ints]:
     if not len(entries):
         return delta.payload.clear(), counts
     keys, rows = delta.keys.take(entries), _rows(delta).take(entries)
-    found = gather(delta.payload, entries)
+    retracted = gather(delta.payload, entries)
     for run in spine.runs:
-        positions, owners = expand(*_of_same_instant(run, spine, keys, found))
+        positions, owners = expand(*_of_same_instant(run, spine, keys, retracted))
         theirs = _rows(run).take(positions)
         same = (theirs.first == rows.first[owners]) & (theirs.seconds() == rows.seconds_at(owners))
         np.add.at(counts, owners[same], run.sums[DIFF][positions[same]])
         spine.touched += len(positions)
-    return found, counts
+    return retracted, counts
 
 
 def _rows(run: Run) -> Keys:
@@ -81,23 +81,23 @@ def _rows(run: Run) -> Keys:
 
 
 def _of_same_instant(run: Run, spine: Spine, keys: Keys, rows: pl.DataFrame) -> tuple[Index, Index]:
-    """The ranges [lower, upper) of the entries of a run that have the keys and instants of these rows."""
+    """Return the ranges [lower, upper) of the entries of a run that have the keys and instants of these rows."""
     starts = boundaries(keys)
     times = np.diff(starts, append=len(keys))
     lower, upper = (np.repeat(bound, times) for bound in run.find(keys.take(starts)))
     first = spine.layout.order[0]
     sign = -1 if first.descending else 1
-    stored, wanted = (physical(frame.get_column(first.column)) for frame in (run.payload, rows))
-    lower = _first_not_below(stored, sign * wanted, sign, lower, upper)
-    return lower, _first_not_below(stored, sign * wanted + 1, sign, lower, upper)
+    stored, bounds = (physical(frame.get_column(first.column)) for frame in (run.payload, rows))
+    lower = _first_not_below(stored, sign * bounds, sign, lower, upper)
+    return lower, _first_not_below(stored, sign * bounds + 1, sign, lower, upper)
 
 
-def _first_not_below(stored: Ints, wanted: Ints, sign: int, lower: Index, upper: Index) -> Index:
-    """In each of these ranges, where ``sign * stored`` ascends, the first place that is not below what is wanted."""
+def _first_not_below(stored: Ints, bounds: Ints, sign: int, lower: Index, upper: Index) -> Index:
+    """Return in each of these ranges, where ``sign * stored`` ascends, the first place that is not below the bound."""
     lower, upper = lower.copy(), upper.copy()
     while len(open_ := np.flatnonzero(lower < upper)):
         middle = (lower[open_] + upper[open_]) // 2
-        below = sign * stored[middle] < wanted[open_]
+        below = sign * stored[middle] < bounds[open_]
         lower[open_[below]] = middle[below] + 1
         upper[open_[~below]] = middle[~below]
     return lower

@@ -1,4 +1,4 @@
-"""What an operator is, and all that circuits, buckets and restarts have to know of one."""
+"""The contract of an operator: its step, and the properties that circuits, buckets and restarts use."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Operator:
     4. Consolidated. An output that claims to be consolidated is: each row once, no zero diff.
     5. Bounded.      Work follows the deltas and the keys that they touch, not the history.
 
-    What else there is to know of an operator are the members below. The answers here are those of one that acts on the
-    rows of its inputs alone.
+    The members below state its other properties. The defaults are those of an operator that acts on the rows of its
+    inputs alone.
     """
 
     schema: pl.Schema
     """The data columns of the output, without ``_diff``."""
 
     emits_without_rows: bool = False
-    """Whether it may emit rows in an epoch that brings it none, since time or what it reads makes it."""
+    """Whether it may emit rows in an epoch that brings it none, because of time or of a state that it reads."""
 
     may_wake: bool = False
     """Whether it may have something to do in an epoch that brings it no rows: then ``wakes_on_time`` is called.
@@ -45,13 +45,13 @@ class Operator:
     """Whether ``is_due`` may be true: instants are kept at which it acts without rows."""
 
     is_replayable: bool = True
-    """Whether its output follows from the rows alone, and not from when they came."""
+    """Whether its output depends on the rows alone, and not on when they arrived."""
 
     role: str | None = None
-    """What its state is, in words for people, where that is a part of what was declared; None: just what was declared."""
+    """The name of its state in displays, where that is a part of what was declared; None: the declared node itself."""
 
     may_combine: bool = False
-    """Whether rows of its first input may be added up by ``combine`` before they are sent to it."""
+    """Whether rows of its first input may be pre-aggregated by ``combine`` before they are sent to it."""
 
     gives: tuple[Channel, ...] = ()
     """What other operators may look at, beside its rows and its states."""
@@ -67,30 +67,30 @@ class Operator:
         raise NotImplementedError
 
     def wakes_on_time(self, now: Now) -> bool:
-        """Whether a step without rows would do anything; called when all nodes before it have stepped.
+        """Return whether a step without rows would do anything; called when all nodes before it have stepped.
 
         If not, such a step would return no rows and stage nothing.
         """
         return False
 
     def is_due(self, now: Now) -> bool:
-        """Whether an instant has come at which it acts, whatever other nodes do."""
+        """Return whether a timer of its own is due, whatever other nodes do."""
         return False
 
     @property
     def moved_clock(self) -> Clock | None:
-        """The clock that it moves; None if it moves none."""
+        """Return the clock that it moves; None if it moves none."""
         return None
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """The additive columns of its first state, where the operator chooses them."""
+        """Return the additive columns of its first state, where the operator chooses them."""
         return ()
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
-        """How its states are cut into buckets if its output is cut by these columns; None: as they say themselves."""
+        """Return how its states are cut into buckets if its output is cut by these columns; None: each by its own route."""
         return None
 
     def combine(self, delta: Delta) -> Delta | None:
-        """The rows of its first input added up as far as it allows; None if that makes them no fewer."""
+        """Return the rows of its first input pre-aggregated as far as it allows; None if that makes them no fewer."""
         return None

@@ -1,8 +1,8 @@
-"""Cutting states into buckets: from what stands in a state follows which bucket each entry is in.
+"""States are cut into buckets: the bucket of each entry follows from what the state keeps of it.
 
-A row is sent to the bucket of its *route word*: the first key word of the columns that it is routed by. Whatever is
-kept for that key stands in the same bucket, and tells the route word of its entries: so states can be cut otherwise
-later, without the rows that they were made of.
+A row is sent to the bucket of its *route word*: the first key word of the columns that it is routed by. The state of
+that key is in the same bucket, and the route word follows from its entries: so states can later be cut into another
+number of buckets, without the rows that they were made of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..data.tags import tagged
 from .snapshot import INSTANT, KEY, PAYLOAD, SECOND, SPENT, SUM
 
 MOST_BUCKETS = 1 << ROUTED_BITS
-"""So many buckets can be told apart."""
+"""The most buckets that route words can distinguish."""
 
 CELL = np.uint64(0x6A09E667F3BCC909)
 """The fraction of the root of two, odd: cells of a key, times this, are spread evenly over the words."""
@@ -30,16 +30,16 @@ LAST = "last"
 """Additive column of a cell: its last instant, above ``ZERO``."""
 
 ZERO = START_OF_TIME - 1
-"""Instants of cells are kept as their distance from this one: zero in every column says that nothing is there."""
+"""Instants of cells are kept as their distance from this one, since zero in every column means no entry."""
 
 Kind = Literal["words", "prefix", "columns", "cells", "cell timers", "one"]
 
 Columns = tuple[Sequence[pl.DataFrame], Mapping[str, Any]]
-"""What is kept of a state: its pieces as columns, and its facts."""
+"""A saved state: its pieces as columns, and its facts."""
 
 
 def bucket_of(words: Words, buckets: int) -> Ints:
-    """The bucket of each route word: ranges of the words, told by their leading bits, as even as may be.
+    """Return the bucket of each route word; buckets are ranges of the leading bits, as even as possible.
 
     >>> bucket_of(np.array([0, 1 << 63, 2**64 - 1], np.uint64), 3).tolist()
     [0, 1, 2]
@@ -51,11 +51,11 @@ def bucket_of(words: Words, buckets: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How the route words of a state's entries follow from its pieces.
+    """The rule by which the route words of a state's entries follow from its pieces.
 
-    ``words``: the first word of the entry's key is it. ``prefix``: the second word of the key starts with it.
-    ``columns``: it is made of these columns of the payload. ``cells``, ``cell timers``: from the word of a cell of a
-    session, and where in time it is. ``one``: all is in bucket 0, which the word 0 is in.
+    ``words``: it is the first word of the entry's key. ``prefix``: the second word of the key starts with it.
+    ``columns``: it is computed from these columns of the payload. ``cells``, ``cell timers``: it is computed from the
+    word of a cell of a session and the cell's instant. ``one``: all entries are in bucket 0, that of the word 0.
     """
 
     kind: Kind
@@ -64,9 +64,9 @@ class Route:
     lateness: int = 0
 
     def words(self, columns: pl.DataFrame) -> Words:
-        """The route word of every entry of a piece, given as columns; only the leading bits count.
+        """Return the route word of every entry of a piece, given as columns; only the leading bits count.
 
-        Of ``cells``, entries have to be whole: those of all pieces, added up.
+        For ``cells`` the entries have to be whole: those of all pieces, added up.
         """
         match self.kind:
             case "words":
@@ -89,34 +89,34 @@ class Route:
         return _column(columns, KEY) - (last // self.gap).view(np.uint64) * CELL
 
     def as_json(self) -> dict[str, Any]:
-        """The route as JSON has it."""
-        said: dict[str, Any] = {"kind": self.kind}
+        """Return the route as a JSON object."""
+        route: dict[str, Any] = {"kind": self.kind}
         if self.columns:
-            said["columns"] = list(self.columns)
+            route["columns"] = list(self.columns)
         if self.gap:
-            said |= {"gap": self.gap, "lateness": self.lateness}
-        return said
+            route |= {"gap": self.gap, "lateness": self.lateness}
+        return route
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Route:
-        """The inverse of ``as_json``."""
-        columns = tuple(said.get("columns", ()))
-        return Route(said["kind"], columns, said.get("gap", 0), said.get("lateness", 0))
+    def from_json(route: Mapping[str, Any]) -> Route:
+        """Return the inverse of ``as_json``."""
+        columns = tuple(route.get("columns", ()))
+        return Route(route["kind"], columns, route.get("gap", 0), route.get("lateness", 0))
 
 
 WORDS = Route("words")
-"""Of states by the key that their rows are routed by."""
+"""The route of states by the key that their rows are routed by."""
 
 ONE = Route("one")
-"""Of what is kept once for all rows."""
+"""The route of a state that is kept once for all rows."""
 
 
 @tagged("core.routes:KeyColumns")
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns of a key, of which the first ``routed`` tell the bucket of a row; None: all of them do.
+    """The columns of a key, of which the first ``routed`` decide the bucket of a row; None: all of them do.
 
-    0: none does, so all that is kept by this key is in one bucket.
+    With 0 none does, so all state by this key is in one bucket.
     """
 
     names: tuple[str, ...]
@@ -124,7 +124,7 @@ class KeyColumns:
 
     @staticmethod
     def of(names: Sequence[str], by: Sequence[str] | None = None) -> KeyColumns:
-        """These columns, if rows are routed by those in ``by``, which are the first of them; None: by all."""
+        """Return these columns, if rows are routed by those in ``by``, which are the first of them; None: by all."""
         names = tuple(names)
         if by is None or tuple(by) == names:
             return KeyColumns(names)
@@ -132,17 +132,17 @@ class KeyColumns:
         return KeyColumns(names, len(by))
 
     def words(self, frame: pl.DataFrame) -> Keys:
-        """The words of the keys of these rows."""
+        """Return the words of the keys of these rows."""
         return key_words([frame.get_column(name) for name in self.names], frame.height, self.routed or 0)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the words are those of ``key_words`` without more."""
+        """Return whether the words are those of ``key_words`` without more."""
         return not self.routed or self.routed >= len(self.names)
 
     @property
     def route(self) -> Route:
-        """How the bucket follows from what is kept by this key."""
+        """Return the route of states kept by this key."""
         if self.routed == 0:
             return ONE
         return WORDS if self.is_plain else Route("prefix")
@@ -151,10 +151,10 @@ class KeyColumns:
 def in_buckets(
     route: Route, saved: Sequence[Columns], buckets: int
 ) -> list[tuple[list[pl.DataFrame], dict[str, Any]]]:
-    """What is kept of a state, cut into so many buckets, given what was kept of it in each bucket there was.
+    """Return a saved state cut into ``buckets`` buckets, given what was saved of it in each earlier bucket.
 
-    Empty buckets have no pieces. What a state can find out again is left out of the facts. Cost: the state; of
-    ``cells``, sorted, as only whole entries tell where they belong.
+    Empty buckets have no pieces. Facts that a state can compute again are left out. Cost: the state; for
+    ``cells``, sorted, as only whole entries have a route word.
     """
     if route.kind == "one":
         first: Columns = saved[0] if saved else ((), {})
@@ -176,7 +176,7 @@ def in_buckets(
 
 
 def _whole(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The entries of all pieces by key, added up; without those that are zero."""
+    """Return the entries of all pieces by key, added up; without those that are zero."""
     stacked = pl.concat(frames, how="diagonal", rechunk=True)
     second = (
         _column(stacked.with_columns(pl.col(SECOND).fill_null(0)), SECOND)

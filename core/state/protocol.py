@@ -1,4 +1,4 @@
-"""What a state is: what outlives an epoch, and how it outlives the process."""
+"""The protocol of states: what outlives an epoch, and how it is saved and restored."""
 
 from typing import Any, Protocol
 
@@ -9,51 +9,51 @@ from .snapshot import Saved
 
 
 class State(Protocol):
-    """What outlives the epoch. All that can fail happens while staging: a commit only moves a pointer.
+    """A state outlives the epoch. All that can fail happens while staging: a commit only moves a pointer.
 
-    ``route`` says in which bucket its entries are, if it is cut into some; None if whoever cuts has to know.
+    ``route`` is the rule for the buckets of its entries; None if the caller that cuts it has to supply one.
     """
 
     route: Route | None
 
     def commit(self) -> None:
-        """Make what was staged the state. Must not fail."""
+        """Make the staged changes part of the state. It must not fail."""
         ...
 
     def discard(self) -> None:
-        """Forget what was staged: the state is that of the last commit."""
+        """Drop the staged changes: the state is that of the last commit."""
         ...
 
     @property
     def entries(self) -> int:
-        """How many entries are kept."""
+        """Return how many entries are kept."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, without Python's own overhead."""
+        """Return bytes held, without Python's own overhead."""
         ...
 
     # What outlives the process
 
     def saved(self) -> Saved:
-        """What is to be kept of it: as staged if something is, else as committed. Pieces of before are the same objects.
+        """Return the state to be saved, staged changes included; unchanged pieces are the same objects as before.
 
         Cost: the number of pieces.
 
         Raises:
-            InputError: a user's own state cannot be kept: names it, and the way out.
+            InputError: a user's own state cannot be kept; names it, and the remedy.
         """
         ...
 
     def restore(self, saved: Saved) -> None:
-        """Be what was saved, and forget what was staged. Of ``Saved((), {})``: be empty. Cost: the number of pieces."""
+        """Become the saved state and drop what was staged; ``Saved((), {})`` is the empty one. Cost: the number of pieces."""
         ...
 
     def columns_of(self, piece: Any) -> pl.DataFrame:
-        """A piece as columns, to be written."""
+        """Return a piece as columns, for writing."""
         ...
 
     def piece_of(self, columns: pl.DataFrame) -> Any:
-        """The piece that these are the columns of, which may be mapped from a file: they are not copied."""
+        """Return the piece made of these columns, which may be mapped from a file and are not copied."""
         ...

@@ -13,7 +13,7 @@ from .spine import Spine
 
 
 def entries_gone(spine: Spine, delta: Run, keys: Keys) -> Run:
-    """What to add to a state of rows so that nothing is left of these keys. Cost: their entries."""
+    """Return the run that purges these keys when it is added to a state of rows. Cost: their entries."""
     owners, payloads, rows, diffs = [], [], [], []
     for run in (*spine.runs, delta):
         positions, owner = expand(*run.find(keys))
@@ -30,7 +30,7 @@ def entries_gone(spine: Spine, delta: Run, keys: Keys) -> Run:
 
 
 def sums_gone(spine: Spine, delta: Run, keys: Keys, payload: pl.DataFrame) -> Run:
-    """What to add to a state of one entry per key so that nothing is left of these keys; ``payload`` is theirs."""
+    """Return the run that purges these keys, whose payload is given, when added to a state of one entry per key."""
     groups = group(keys)
     totals = spine.totals(keys)
     hit, position = delta.match(keys) if len(delta) else (np.zeros(0, np.intp), np.zeros(0, np.intp))
@@ -41,21 +41,21 @@ def sums_gone(spine: Spine, delta: Run, keys: Keys, payload: pl.DataFrame) -> Ru
 
 
 def payload_of(spine: Spine, delta: Run, keys: Keys) -> pl.DataFrame:
-    """The payload of these ascending, distinct keys in a state of one entry per key.
+    """Return the payload of these ascending, distinct keys in a state of one entry per key.
 
     Where several runs have an entry of a key, any of them will do. A key that has none gets nulls.
     """
-    found = np.full(len(keys), -1)
+    positions = np.full(len(keys), -1)
     parts, height = [], 0
     for run in (*spine.runs, delta):
         if not len(run):
             continue
         hit, position = run.match(keys)
         if len(hit):
-            found[hit] = height + np.arange(len(hit))
+            positions[hit] = height + np.arange(len(hit))
             parts.append(gather(run.payload, position))
             height += len(hit)
-    if height and (found >= 0).all():
-        return gather(stack(parts), found)
+    if height and (positions >= 0).all():
+        return gather(stack(parts), positions)
     nulls = [pl.Series(name, [None], dtype) for name, dtype in spine.layout.payload.items()]
-    return gather(stack([*parts, pl.DataFrame(nulls)]), np.where(found < 0, height, found))
+    return gather(stack([*parts, pl.DataFrame(nulls)]), np.where(positions < 0, height, positions))

@@ -1,4 +1,4 @@
-"""A run: an immutable sorted piece of state, and how several become one.
+"""A run is an immutable sorted piece of state; several are merged into one.
 
 A run is a set of columns sorted by key. Runs *add*: entries that are equal in several runs stand for the sum
 of their numbers, and an entry whose numbers are all zero stands for nothing.
@@ -22,16 +22,16 @@ from .partitioning import KeyColumns
 LAST_WORD = np.uint64(2**64 - 1)
 
 FEW_NEW = 8
-"""A run takes others up, and is not merged with them, if no more than one in so many of their keys is new to it."""
+"""Runs are added to a large one in place of a merge if at most one in this many of their keys is new to it."""
 
 FEW = 64
-"""Up to so many words are looked up without the directory: a search costs less than its steps."""
+"""Up to this many words are looked up without the directory: a binary search costs less than its steps."""
 
 
 @tagged("core.run:Layout")
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the entries of a run are, beside their key.
+    """The layout of a run: what its entries hold beside their key.
 
     ``payload`` are columns that go with an entry. With ``by_row``, a key may have many entries, one for each
     different row of the payload, kept in ``order`` and then by the payload's columns; otherwise one.
@@ -42,7 +42,7 @@ class Layout:
     order: tuple[Order, ...] = ()
 
     def __hash__(self) -> int:
-        """Layouts are compared where arrangements are shared."""
+        """Return the hash, by which equal layouts share an arrangement."""
         return hash((tuple(self.payload.items()), self.by_row, self.order))
 
 
@@ -51,7 +51,7 @@ class Run:
     """An immutable sorted piece of state.
 
     ``keys`` ascend, one word pair per entry; ``rows`` are the words of the payload rows where a key may have
-    many entries; ``sums`` are the additive columns, int64, a column that is not there being zero.
+    many entries; ``sums`` are the additive columns, int64; a missing column is zero.
     """
 
     keys: Keys
@@ -61,28 +61,28 @@ class Run:
     directory: Directory | Deferred | None = None
 
     def __len__(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         return len(self.keys)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         held = self.keys.nbytes + sum(column.nbytes for column in self.sums.values())
         held += 0 if self.rows is None else self.rows.nbytes
         held += 0 if self.directory is None else self.directory.nbytes
         return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
 
     def match(self, keys: Keys) -> tuple[Index, Index]:
-        """Which of these ascending, distinct keys have an entry, and where, in a run with one entry per key."""
-        assert self.rows is None, "keys may have many entries here: ask for ranges"
-        words, wanted = self.keys.first, keys.first
+        """Return which of these ascending, distinct keys have an entry, and its position, in a run of one entry per key."""
+        assert self.rows is None, "keys may have many entries here: use find"
+        words, targets = self.keys.first, keys.first
         maybe = None
-        if self.directory is not None and FEW < len(wanted) < len(words):
-            maybe = self.directory.maybe(wanted)
+        if self.directory is not None and FEW < len(targets) < len(words):
+            maybe = self.directory.maybe(targets)
         if maybe is not None:
-            wanted = wanted[maybe]
-        position = self._search(wanted)
-        same = np.flatnonzero(words[np.minimum(position, len(words) - 1)] == wanted)
+            targets = targets[maybe]
+        position = self._search(targets)
+        same = np.flatnonzero(words[np.minimum(position, len(words) - 1)] == targets)
         position, hit = position[same], same if maybe is None else maybe[same]
         if self.keys.second is None and keys.second is None:
             return hit, position
@@ -93,7 +93,7 @@ class Run:
         return hit, lower[hit]
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
-        """The ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
+        """Return the ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
         words = self.keys.first
         lower = self._search(keys.first)
         upper = self._search(keys.first + np.uint64(1))
@@ -103,13 +103,13 @@ class Run:
         return self._narrow(keys, lower, upper)
 
     def within(self, least: Words, greatest: Words) -> tuple[Index, Index]:
-        """The ranges [lower, upper) of entries whose first words lie between these, both included."""
+        """Return the ranges [lower, upper) of entries whose first words lie between these, both included."""
         upper = self._search(greatest + np.uint64(1))
         upper[greatest == LAST_WORD] = len(self)
         return self._search(least), upper
 
     def between(self, least: int, greatest: int) -> Run:
-        """The entries whose first words lie between these, both included. By reference."""
+        """Return the entries whose first words lie between these, both included, by reference."""
         (start,), (end,) = self.within(np.array([least], np.uint64), np.array([greatest], np.uint64))
         if end - start == len(self):
             return self
@@ -118,31 +118,31 @@ class Run:
         payload = self.payload.slice(start, end - start) if self.payload.width else self.payload
         return Run(keys, payload, sums, rows, Deferred.of(keys.first))
 
-    def _search(self, wanted: Words) -> Index:
-        if self.directory is None or len(wanted) <= FEW:
-            return np.searchsorted(self.keys.first, wanted)
-        return self.directory.search(self.keys.first, wanted)
+    def _search(self, targets: Words) -> Index:
+        if self.directory is None or len(targets) <= FEW:
+            return np.searchsorted(self.keys.first, targets)
+        return self.directory.search(self.keys.first, targets)
 
     def _narrow(self, keys: Keys, lower: Index, upper: Index) -> tuple[Index, Index]:
         """Cut the ranges down to entries whose second word agrees too."""
-        wanted, stored = keys.seconds(), self.keys.second
+        seconds, stored = keys.seconds(), self.keys.second
         if stored is None:
-            return lower, np.where(wanted == 0, upper, lower)
+            return lower, np.where(seconds == 0, upper, lower)
         hit = np.flatnonzero(lower < upper)
-        agree = (stored[lower[hit]] == wanted[hit]) & (stored[upper[hit] - 1] == wanted[hit])
-        # A loop over colliding keys: the null of an integer column, and else one key in some 10^19.
+        agree = (stored[lower[hit]] == seconds[hit]) & (stored[upper[hit] - 1] == seconds[hit])
+        # A loop over colliding keys only: the null of an integer column, and otherwise one key in some 10^19.
         for k in hit[~agree]:
             stretch = stored[lower[k] : upper[k]]
             start = lower[k]
-            lower[k] = start + np.searchsorted(stretch, wanted[k])
-            upper[k] = start + np.searchsorted(stretch, wanted[k], side="right")
+            lower[k] = start + np.searchsorted(stretch, seconds[k])
+            upper[k] = start + np.searchsorted(stretch, seconds[k], side="right")
         return lower, upper
 
 
 def make_run(
     layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: Keys | None = None
 ) -> Run:
-    """A run of entries in any order: sorted, equal entries added up, entries of zeros left out.
+    """Return a run of entries in any order: sorted, equal entries added up, entries of zeros left out.
 
     ``rows`` are the words of the payload's rows where a key may have many entries. Cost: one sort.
     """
@@ -158,12 +158,12 @@ def make_run(
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
-    """A run with one entry per group: payload and totals stand one row per group, in the order of its keys."""
+    """Return a run with one entry per group: payload and totals stand one row per group, in the order of its keys."""
     return _alive(groups.keys, payload, totals, None)
 
 
 def merge(layout: Layout, runs: Sequence[Run]) -> Run:
-    """One run that stands for all of these. Cost: one merge of their entries."""
+    """Return one run that stands for all of these. Cost: one merge of their entries."""
     if len(runs) == 1:
         return runs[0]
     if not layout.by_row and len(runs[0]) >= sum(map(len, runs[1:])):
@@ -184,7 +184,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
 
 
 def _added_to(large: Run, small: Run) -> Run | None:
-    """What ``merge`` makes of these, in less time. None: many keys are new, or some words of theirs collide."""
+    """Return what ``merge`` returns, in less time; None if many keys are new or some of their words collide."""
     keys, words = large.keys, small.keys
     if (keys.second is None) != (words.second is None):
         return None
@@ -241,7 +241,7 @@ def _alive(
     rows: Keys | None,
     directory: Directory | Deferred | None = None,
 ) -> Run:
-    """The run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
+    """Return the run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     totals = {name: column for name, column in totals.items() if column.any()}
     alive = np.zeros(len(keys), np.bool_)
     for column in totals.values():
@@ -258,7 +258,7 @@ def _alive(
 
 
 def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
-    """The order of entries: by key, by the layout's order, by the payload's columns, by row."""
+    """Return the order of entries: by key, by the layout's order, by the payload's columns, by row."""
     if len(keys) < 2:
         return np.arange(len(keys))
     if not layout.order:
@@ -267,7 +267,7 @@ def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) ->
             return order
         return sorted_by([keys.first, keys.seconds(), rows.first, rows.seconds()])
     ordered = {order.column: order for order in layout.order}
-    # Rows that agree in the order are told apart by their other columns, so that ties do not depend on hashes.
+    # Rows that tie in the order are ordered by their other columns, so that ties do not depend on hashes.
     ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
     columns = [payload.get_column(name) for name in (*ordered, *ties)]
     given = [*(Order("") for _ in keys.words()), *ordered.values()]
@@ -280,7 +280,7 @@ def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) ->
 
 
 def _collides(keys: Keys, rows: Keys) -> bool:
-    """Whether entries next to each other agree in their first words but not in all."""
+    """Return whether entries next to each other agree in their first words but not in all."""
     same = keys.first[1:] == keys.first[:-1]
     if keys.second is not None and (same & (keys.second[1:] != keys.second[:-1])).any():
         return True
@@ -289,13 +289,13 @@ def _collides(keys: Keys, rows: Keys) -> bool:
 
 
 def empty_run(layout: Layout) -> Run:
-    """The run without entries."""
+    """Return the run without entries."""
     none = Keys(np.zeros(0, np.uint64))
     return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
 
 
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
-    """The rows of a delta frame as a run by these key columns."""
+    """Return the rows of a delta frame as a run by these key columns."""
     payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
     return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

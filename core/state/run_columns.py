@@ -1,4 +1,4 @@
-"""Runs as columns and back: what is written of a run, and a run over columns that are mapped from a file.
+"""Runs are converted to columns, which are written, and made of columns, which may be mapped from a file.
 
 A run is immutable columns, so nothing is copied either way: opening a run costs the same whatever its size, pages come
 in as they are looked up, and several processes share them.
@@ -17,7 +17,7 @@ from .snapshot import KEY, PAYLOAD, ROW, ROW_SECOND, SECOND, SUM
 
 
 def columns_of_run(run: Run) -> pl.DataFrame:
-    """The run as columns. Cost: none of its entries is copied."""
+    """Return the run as columns. Cost: none of its entries is copied."""
     words = {KEY: run.keys.first, SECOND: run.keys.second}
     if run.rows is not None:
         words |= {ROW: run.rows.first, ROW_SECOND: run.rows.second}
@@ -28,7 +28,7 @@ def columns_of_run(run: Run) -> pl.DataFrame:
 
 
 def run_of_columns(layout: Layout, columns: pl.DataFrame) -> Run:
-    """The run that these are the columns of. What helps to search it is made when it is first searched.
+    """Return the run made of these columns. Its directory is built when it is first searched.
 
     Raises:
         CheckpointError: they are the columns of another state.
@@ -36,7 +36,7 @@ def run_of_columns(layout: Layout, columns: pl.DataFrame) -> Run:
     missing = [name for name in layout.payload if PAYLOAD + name not in columns.columns]
     if missing or KEY not in columns.columns or (ROW in columns.columns) != layout.by_row:
         raise CheckpointError(
-            f"a run with the columns {listed(columns.columns)} is one of another state: wanted are "
+            f"a run with the columns {listed(columns.columns)} is one of another state: expected are "
             f"{listed([KEY, *((ROW,) if layout.by_row else ()), *(PAYLOAD + name for name in layout.payload)])}"
         )
     payload = pl.DataFrame([columns.get_column(PAYLOAD + name).alias(name) for name in layout.payload])

@@ -1,4 +1,4 @@
-"""What is kept of a state between processes: immutable pieces that are written once, and a few plain facts."""
+"""The saved form of a state: immutable pieces that are written once, and a few plain facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Saved:
-    """What is kept of a state: immutable pieces, compared by identity, and plain facts (JSON values only).
+    """A saved state: immutable pieces, compared by identity, and plain facts (JSON values only).
 
     A piece that is the same object as one saved before holds the same, so it need not be written again. Pieces
     can be hashed, by identity, and weakly referred to.
@@ -20,10 +20,10 @@ class Saved:
 
 
 NOTHING = Saved((), {})
-"""What is kept of a state that is empty."""
+"""The saved form of an empty state."""
 
 SPENT = "spent"
-"""Fact: how many leading entries of each piece are no longer part of the state. Missing: none of any."""
+"""Fact: how many leading entries of each piece are no longer part of the state; none if it is missing."""
 
 KEY, SECOND, ROW, ROW_SECOND, INSTANT = "key", "second", "row", "row second", "instant"
 """Columns of a piece: the words of the entries' keys and of their rows; the instants of entries kept by time."""
@@ -33,7 +33,7 @@ SUM, PAYLOAD = "sum ", "payload "
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value comes back from JSON as it was: numbers, texts, None, and lists and dicts of these.
+    """Return whether a value comes back from JSON as it was: numbers, texts, None, and lists and dicts of these.
 
     >>> is_plain({"highest": [1, 2.5, None]}), is_plain((1, 2)), is_plain({1: 2})
     (True, False, False)

@@ -1,4 +1,4 @@
-"""State: a few immutable sorted runs that add up to a collection by key.
+"""A spine is a state of a few immutable sorted runs that add up to a collection by key.
 
 As runs add, an epoch adds one small run, a reader holds a tuple of runs that no later epoch disturbs, and
 forgetting an epoch is not adding its run.
@@ -33,10 +33,10 @@ FLOOR = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """A spine at one epoch, which no later one changes: its runs, their totals, and what decides on the next merge of all.
+    """An immutable version of a spine, as of one commit: its runs, their totals, and the counters for the next full merge.
 
-    Totals are modulo 2^64, as the sums of columns wrap. ``merged`` has the runs as one, once somebody has asked for
-    that: which of several readers does it first makes no difference to anybody.
+    Totals are modulo 2^64, as the sums of columns wrap. ``merged`` has the runs as one, once a reader has merged them;
+    it does not matter which of several readers did it first.
     """
 
     runs: tuple[Run, ...] = ()
@@ -46,7 +46,7 @@ class Version:
     merged: list[Run] = field(default_factory=list)
 
     def with_runs(self, runs: tuple[Run, ...], **changed: Any) -> Version:
-        """The same with other runs, which nobody has merged yet."""
+        """Return the same version with other runs, not merged yet."""
         return replace(self, runs=runs, merged=[], **changed)
 
 
@@ -57,8 +57,8 @@ class Spine:
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
     this state. ``touched`` counts the entries that epochs have read and written since the beginning.
 
-    Epochs run in one thread at a time. Whoever else reads takes the ``version`` of a commit and reads a copy of the
-    spine ``at`` it: nothing of that is seen by epochs but the merge of all runs, which they may go on from.
+    Epochs run in one thread at a time. Any other reader takes the ``version`` of a commit and reads a copy of the
+    spine ``at`` it: epochs see nothing of that but a merge of all runs, which they may adopt.
 
     ``keeps_runs``: reading everything does not replace the runs by one, as they are on disk and it is not.
     ``most_merged``: runs that would make one of more entries stay apart, so that every merge fits into memory;
@@ -75,7 +75,7 @@ class Spine:
         self._nothing = empty_run(layout)
         self._committed = Version()
         self._merges: list[tuple[tuple[Run, ...], Run]] = []
-        """What readers have merged of which runs: appended by any thread, removed by the one that writes."""
+        """Merges made by readers, with the runs merged: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
         self._staged: Version | None = None
         self.delta = self._nothing
@@ -84,11 +84,11 @@ class Spine:
 
     @property
     def version(self) -> Version:
-        """The last commit."""
+        """Return the last commit."""
         return self._committed
 
     def at(self, version: Version) -> Self:
-        """A spine of the reader's own that is at this commit of this one. Copies no run."""
+        """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
         own._committed, own._staged, own.delta = version, None, self._nothing
         own.touched = own._wasted = 0
@@ -96,14 +96,14 @@ class Spine:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs of the last commit, the oldest first."""
+        """Return the runs of the last commit, the oldest first."""
         return self._committed.runs
 
     def stage(self, run: Run, gone: Run | None = None) -> None:
-        """Make ready to add this run. Once per epoch at the most.
+        """Stage this run, at most once per epoch.
 
-        ``gone`` is what is purged with this epoch: it is added to the state too, and is not in ``delta``, as
-        whoever reads this epoch still has to see what goes when it is over.
+        ``gone`` is the run that purges entries with this epoch: it is added to the state too, but is not in ``delta``,
+        as readers in this epoch still see the entries that are purged at its end.
         """
         assert self._staged is None, "staged twice in one epoch"
         added = [part for part in (run, gone) if part is not None and len(part)]
@@ -118,14 +118,14 @@ class Spine:
         self.delta = run
 
     def waste(self, entries: int) -> None:
-        """Take note that so many entries were read in vain, as they are retracted by others."""
+        """Count entries that were read in vain, as others retract them."""
         self._wasted += entries
 
     def commit(self) -> None:
         """Make what was staged the state."""
         if self._staged is not None:
             self._committed = self._staged
-            # An epoch that is discarded leaves them to the next one, which then stages what it would have staged.
+            # A discarded epoch leaves them to the next one, which then stages what this one would have staged.
             del self._merges[: self._merges_seen]
         if self._wasted:
             self._committed = replace(self._committed, wasted=self._committed.wasted + self._wasted)
@@ -139,21 +139,21 @@ class Spine:
 
     @property
     def entries(self) -> int:
-        """How many entries are kept, those that cancel between runs counted twice."""
+        """Return how many entries are kept, those that cancel between runs counted twice."""
         return sum(map(len, self.runs))
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in columns."""
+        """Return bytes held in columns."""
         return sum(run.nbytes for run in self.runs)
 
     def total(self, name: str) -> int:
-        """The sum of an additive column over all entries of the last commit. Cost: none."""
+        """Return the sum of an additive column over all entries of the last commit. Cost: none."""
         total = self._committed.totals.get(name, 0)
         return total - 2**64 if total >= 2**63 else total
 
     def totals(self, keys: Keys, *, with_delta: bool = False) -> dict[str, Ints]:
-        """The additive columns of these ascending, distinct keys; zero where there is no entry."""
+        """Return the additive columns of these ascending, distinct keys; zero where there is no entry."""
         totals: dict[str, Ints] = {}
         for run in (*self.runs, self.delta) if with_delta else self.runs:
             if not len(run):
@@ -170,7 +170,7 @@ class Spine:
         return totals
 
     def merged(self) -> Run:
-        """All entries in one run. Cost: the state, once for as long as it does not change."""
+        """Return all entries in one run. Cost: the state, once until it changes."""
         version = self._committed
         if not version.merged:
             merged = merge(self.layout, version.runs) if version.runs else self._nothing
@@ -206,18 +206,18 @@ class Spine:
         return run_of_columns(self.layout, columns)
 
     def _as_read(self, version: Version) -> tuple[Run, ...]:
-        """The runs of a commit, those that readers have merged as one: the same collection need not be kept twice.
+        """Return the runs of a version, with runs that readers have merged replaced by the merge, so that it is kept once.
 
         A reader may have merged an earlier commit, whose runs are still the oldest of this one.
         """
         runs, self._merges_seen = version.runs, len(self._merges)
-        for known, merged in reversed(self._merges[: self._merges_seen]):
-            if len(known) <= len(runs) and all(map(operator.is_, known, runs)):
-                runs = (*filter(len, [merged]), *runs[len(known) :])
+        for merged_runs, merged in reversed(self._merges[: self._merges_seen]):
+            if len(merged_runs) <= len(runs) and all(map(operator.is_, merged_runs, runs)):
+                runs = (*filter(len, [merged]), *runs[len(merged_runs) :])
         return runs
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge the youngest run with those that it exceeds, and as soon as there are ``FAN`` of its level, these.
+        """Merge the youngest run with those that it exceeds, and all runs of its level as soon as there are ``FAN``.
 
         So levels descend from the oldest run to the youngest, with less than ``FAN`` runs each.
         """
@@ -237,11 +237,11 @@ class Spine:
         return runs
 
     def _tidied(self, version: Version) -> Version:
-        """Merge everything where it may all cancel, or where as much was read in vain as there is to merge.
+        """Merge all runs where they may cancel, or where as many entries were read in vain as there are to merge.
 
-        Runs cancel each other only if their columns add up to zero: what is undone leaves nothing. If they do
-        not cancel then (some diffs are negative), there is no second attempt before they have doubled. Runs that
-        would never be merged as they are too large are when they have doubled.
+        Runs can cancel each other only if their columns add up to zero, as after an undo. If they then do not cancel
+        (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
+        other merges are merged when they have doubled.
         """
         runs = version.runs
         entries = sum(map(len, runs))
@@ -254,7 +254,7 @@ class Spine:
         return version.with_runs(merged, attempt_from=attempt_from, wasted=0)
 
     def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
-        """The first place, from this one on, from which the runs to the last may be merged."""
+        """Return the first place, not before ``start``, from which all runs to the last may be merged."""
         if self.most_merged is None:
             return start
         entries = np.cumsum([len(run) for run in runs[start:]][::-1])
@@ -262,7 +262,7 @@ class Spine:
         return len(runs) - fitting
 
     def _merged_in_ranges(self, runs: Sequence[Run], least: int, greatest: int) -> Iterator[Run]:
-        """Runs that stand for all entries whose first words are in this range, none larger than may be."""
+        """Yield runs that stand for all entries whose first words are in this range, none above the size limit."""
         entries = sum(map(len, runs))
         if self.most_merged is None or entries <= self.most_merged or least == greatest:
             yield from filter(len, [self._merge(runs)])
@@ -286,7 +286,7 @@ def _add_totals(totals: dict[str, int], run: Run) -> None:
 
 
 def _level(run: Run) -> int:
-    """The power of ``FAN`` by which the run exceeds ``FLOOR``."""
+    """Return the power of ``FAN`` by which the run exceeds ``FLOOR``."""
     level, size = 0, FLOOR
     while len(run) > size:
         level, size = level + 1, size * FAN

@@ -1,4 +1,4 @@
-"""Instants at which keys are to be looked at again: set once, handed out when they have come."""
+"""Timers: instants at which keys are visited again, set once and handed out when they are due."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Instants:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """What is left of a piece: all but its first ``spent`` timers, which were handed out."""
+    """The remaining timers of a piece: all but its first ``spent``, which were handed out."""
 
     piece: Instants
     spent: int = 0
@@ -40,11 +40,11 @@ class _Run:
         return self.piece.instants[self.spent :]
 
     def before(self, end: int) -> Keys:
-        """The keys of the first timers that are left, by reference."""
+        """Return the keys of the first timers that are left, by reference."""
         return self.piece.keys.cut(self.spent, self.spent + end)
 
     def after(self, end: int) -> _Run:
-        """What is left without the first timers; copied as soon as less is left than is gone."""
+        """Return the run without its first timers; copied as soon as fewer are left than are spent."""
         spent = self.spent + end
         if not end or spent <= len(self.piece.instants) - spent:
             return _Run(self.piece, spent)
@@ -55,9 +55,9 @@ class _Run:
 class Timers:
     """Keys by the instant at which they fall due.
 
-    A timer is not taken back: whoever is handed a key looks whether there is still something to do. Setting
+    A timer cannot be cancelled: the operator that gets a key checks whether there is still something to do. Setting
     and handing out are staged and become the state with the commit. Cost: the timers set and due, each taking
-    part in a logarithmic number of merges; those that are not due are not looked at.
+    part in a logarithmic number of merges; timers that are not due are not visited.
     """
 
     def __init__(self, route: Route | None = WORDS) -> None:
@@ -66,14 +66,14 @@ class Timers:
         self._staged: tuple[_Run, ...] | None = None
 
     def set(self, instants: Ints, keys: Keys) -> None:
-        """Make ready to hand out these keys when their instants have come."""
+        """Stage timers that hand out these keys when their instants have come."""
         if not len(instants):
             return
         order = np.argsort(instants, kind="stable")
         self._staged = _piled((*self._runs, _Run(Instants(instants[order], keys.take(order)))))
 
     def due(self, until: int) -> Keys:
-        """The keys whose instants are not after ``until``, ascending and each once; they are handed out only now."""
+        """Return the keys whose instants are not after ``until``, ascending and each once; each timer is handed out once."""
         ends = [int(np.searchsorted(run.instants, until, side="right")) for run in self._runs]
         if not any(ends):
             return NOTHING
@@ -83,7 +83,7 @@ class Timers:
         return group(Keys.concat(due)).keys
 
     def heads(self, before: int) -> list[tuple[Ints, Keys]]:
-        """The timers that fall due before an instant, run by run, ascending in each; nothing is handed out."""
+        """Return the timers that fall due before an instant, run by run, ascending in each; nothing is handed out."""
         ends = [int(np.searchsorted(run.instants, before)) for run in self._runs]
         return [
             (run.instants[:end], run.before(end)) for run, end in zip(self._runs, ends, strict=True) if end
@@ -91,7 +91,7 @@ class Timers:
 
     @property
     def first(self) -> int | None:
-        """The earliest instant that is set, as of the last commit."""
+        """Return the earliest instant that is set, as of the last commit."""
         return min((int(run.instants[0]) for run in self._committed), default=None)
 
     def commit(self) -> None:
@@ -105,12 +105,12 @@ class Timers:
 
     @property
     def entries(self) -> int:
-        """How many timers are set."""
+        """Return how many timers are set."""
         return sum(map(len, self._committed))
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         return sum(run.piece.instants.nbytes + run.piece.keys.nbytes for run in self._committed)
 
     # What outlives the process

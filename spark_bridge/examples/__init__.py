@@ -1,1 +1,1 @@
-"""Small programs that write a view's deltas elsewhere, each epoch once: to be read, copied and changed."""
+"""Example programs that write a view's deltas to other systems, each epoch once, to be copied and changed."""

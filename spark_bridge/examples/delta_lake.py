@@ -15,9 +15,9 @@ GONE = "__gone"
 def merge_into_delta_lake(
     table: str, delta: pl.DataFrame, *, keys: Sequence[str], sink: str = "evercurrent"
 ) -> bool:
-    """Merge a view's delta into the table at a path or url; it is made by the first one.
+    """Merge a view's delta into the table at a path or url, which the first delta creates.
 
-    The epoch is committed with the rows, as the version of the application ``sink``, so that a delta told again changes
+    The epoch is committed with the rows, as the version of the application ``sink``, so that a repeated delta changes
     nothing. One writer at a time. Embedded, the view's own subscription calls it::
 
         view.subscribe(lambda delta: merge_into_delta_lake("/data/depth", delta, keys=["pages"]), name="depth")
@@ -25,7 +25,7 @@ def merge_into_delta_lake(
     Args:
         table: where the table is.
         delta: the view's columns, ``_epoch`` and ``_diff``; of one epoch or of several.
-        keys: the columns that tell rows of the view apart: those that it is grouped by.
+        keys: the columns that identify a row of the view: those that it is grouped by.
         sink: the name under which the epoch is kept; another one for another view in the same table.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What deltas of one or several epochs come to, for tables that keep one row per key."""
+"""Deltas of one or several epochs are reduced to net changes, for tables with one row per key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed, require_columns
 
 
 class NetChange(NamedTuple):
-    """The rows as they are now, the keys whose rows are gone, and the last epoch that is in it."""
+    """A net change: the rows as they are now, the keys whose rows are gone, and the last epoch in it."""
 
     now: pl.DataFrame
     gone: pl.DataFrame
@@ -20,10 +20,10 @@ class NetChange(NamedTuple):
 
 
 def net_change(delta: pl.DataFrame, keys: Sequence[str], after: int) -> NetChange:
-    """What the epochs after one come to. A delta that is told twice changes nothing the second time.
+    """Return the net change of the epochs after ``after``; a repeated delta changes nothing the second time.
 
     Raises:
-        InputError: a key has two rows, so it is none.
+        InputError: a key has two rows, so the columns are no key.
     """
     require_columns("the delta", delta.schema, keys)
     news = delta.filter(pl.col(EPOCH) > after)

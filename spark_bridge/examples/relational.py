@@ -30,7 +30,7 @@ def write_to_sqlite(
         database: an open connection, with no transaction open.
         table: the name of the table.
         delta: the view's columns, ``_epoch`` and ``_diff``; of one epoch or of several.
-        keys: the columns that tell rows of the view apart: those that it is grouped by.
+        keys: the columns that identify a row of the view: those that it is grouped by.
 
     Returns:
         Whether there was something new in it.
@@ -65,15 +65,15 @@ def write_to_sqlite(
 
 
 def values(rows: pl.DataFrame) -> Iterable[tuple[object, ...]]:
-    """Rows as the database takes them."""
+    """Return rows as the database takes them."""
     return rows.with_columns((cs.temporal() | cs.decimal() | cs.categorical()).cast(pl.String)).iter_rows()
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names of columns, as SQL has them."""
+    """Return names of columns, as SQL has them."""
     return ", ".join(map(quoted, names))
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """Return a name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,1 +1,1 @@
-"""Micro-batches as epochs: jobs of Spark's Python workers, and the control of a query."""
+"""Micro-batches run as epochs: the jobs of Spark's Python workers, and the control of a query."""

@@ -1,4 +1,4 @@
-"""What a user hands to a query, checked before anything starts: later it is Spark that refuses it, in its own words."""
+"""The arguments of a query are checked before anything starts, as later Spark would refuse them in its own words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def require_engine(engine: object) -> None:
 
 
 def require_declarations(engine: Engine) -> None:
-    """Check that an engine is given which says what to keep current, and does not do so itself.
+    """Check that an engine is given that declares sources and views, and does not keep them current itself.
 
     Raises:
         PlanError: it is none, has no source or no view, rows were pushed into it, or it has a checkpoint of its own.
@@ -56,7 +56,7 @@ def require_declarations(engine: Engine) -> None:
 
 
 def as_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
-    """A checkpoint from a path or url; a ``Checkpoint`` is returned as it is.
+    """Return a checkpoint from a path or url; a ``Checkpoint`` is returned as it is.
 
     Raises:
         PlanError: it is neither.
@@ -65,10 +65,10 @@ def as_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
 
 
 def checkpoint_in_spark(checkpoint: str | Path | Checkpoint) -> Checkpoint:
-    """The same, for a query to write.
+    """Return a checkpoint as ``as_checkpoint``, for a query that writes it.
 
     Raises:
-        PlanError: it is no checkpoint, or is to be kept in a way that there is not in Spark.
+        PlanError: it is no checkpoint, or has options that a query in Spark does not support.
     """
     given = as_checkpoint(checkpoint)
     if given.every != 1:
@@ -88,7 +88,7 @@ def require_sizes(buckets: object, driver_rows: object) -> None:
     """Check the numbers of a query.
 
     Raises:
-        PlanError: naming the one that makes no sense.
+        PlanError: naming the one that is out of range.
     """
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
         raise PlanError(f"buckets={buckets!r}; give a whole number from 1 to {MOST_BUCKETS}")
@@ -97,7 +97,7 @@ def require_sizes(buckets: object, driver_rows: object) -> None:
 
 
 def require_trigger(trigger: object) -> None:
-    """Check that a trigger is one of micro-batches. What a length of time is, only Spark knows: ``require_start``.
+    """Check that a trigger is one of micro-batches; its length of time is checked by Spark in ``require_start``.
 
     Raises:
         PlanError: it is not; says what is.
@@ -134,17 +134,17 @@ def require_on_epoch(on_epoch: object) -> None:
     """
     if on_epoch is None:
         return
-    wanted = "give a function of (view, delta, epoch)"
+    remedy = "give a function of (view, delta, epoch)"
     if not callable(on_epoch):
-        raise PlanError(f"on_epoch={on_epoch!r} cannot be called; {wanted}")
+        raise PlanError(f"on_epoch={on_epoch!r} cannot be called; {remedy}")
     try:
         signature = inspect.signature(on_epoch)
-    except ValueError:  # Of some that are not written in Python it is not known.
+    except ValueError:  # Some functions that are not written in Python have no signature.
         return
     try:
         signature.bind("view", None, 0)
     except TypeError as error:
-        raise PlanError(f"on_epoch={on_epoch!r} takes {signature} ({error}); {wanted}") from error
+        raise PlanError(f"on_epoch={on_epoch!r} takes {signature} ({error}); {remedy}") from error
 
 
 def require_flag(what: str, given: object) -> None:
@@ -158,7 +158,7 @@ def require_flag(what: str, given: object) -> None:
 
 
 def require_timeout(timeout: object) -> None:
-    """Check that one can wait so long.
+    """Check that a timeout is a time that a process can wait.
 
     Raises:
         InputError: it is no number of seconds, or more than a process can wait.
@@ -173,10 +173,10 @@ def require_timeout(timeout: object) -> None:
 
 
 def require_start(rows: DataFrame, trigger: Mapping[str, Any] | None, name: str | None) -> None:
-    """Ask Spark whether it would start a query so, while nothing is written. Spark Connect says less until it starts.
+    """Check with Spark, before anything is written, that it would start a query so; Spark Connect checks less.
 
     Raises:
-        PlanError: it would not; says why.
+        PlanError: it would not; names the reason.
     """
     if trigger is not None:
         try:

@@ -1,7 +1,7 @@
-"""Rows that are pushed in this process, on their way into a streaming query: one file, one micro-batch, one epoch.
+"""Rows pushed in this process enter a streaming query through files: one file, one micro-batch, one epoch.
 
 A file has the rows of all sources (see ``tagged``), so that no micro-batch has those of one without those of another,
-and what else is known of the epoch: its processing time and the positions that are reached with it.
+and the epoch's metadata: its processing time and the positions that are reached with it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ARRIVALS = "arrivals/"
 """Folder of the checkpoint."""
 
 BEGUN = "_begun"
-"""Spark wants a folder that exists, and does not look at names that begin so."""
+"""A file that creates the folder, which Spark needs; Spark skips names that begin with an underscore."""
 
 PLANNED = b"evercurrent.planned"
-"""Key of the metadata in which is said what is known of the epoch."""
+"""Key of the file's metadata that holds the epoch's processing time and positions."""
 
 KEPT = 2
-"""Spark looks at the files of the last batch that was done, and of the one that it is at."""
+"""How many files are kept: Spark reads those of the last finished batch and of the current one."""
 
 
 class Arrivals:
@@ -61,37 +61,37 @@ class Arrivals:
             ) from error
 
     def put(self, batch: int, rows: Mapping[str, pl.DataFrame], planned: Planned) -> None:
-        """Have these rows taken as the next micro-batch."""
+        """Write these rows as the next micro-batch."""
         tables = [self._tagged(name, frame) for name, frame in rows.items()]
         table = pa.concat_tables([self._schema.empty_table(), *tables])
         known = json.dumps({"at": planned.at, "positions": dict(planned.positions)})
         self._store.put(_name(batch), [_parquet(table.replace_schema_metadata({PLANNED: known}))])
 
     def has(self, batch: int) -> bool:
-        """Whether there are rows for a micro-batch."""
+        """Return whether there are rows for a micro-batch."""
         return bool(self._store.list(_name(batch)))
 
     def planned(self, batch: int) -> Planned:
-        """What was said of a micro-batch when its rows were put."""
+        """Return the metadata of a micro-batch that was written with its rows."""
         schema = parquet.read_schema(pa.BufferReader(self._store.read(_name(batch))))
         known = json.loads(schema.metadata[PLANNED])
         return Planned(known["at"], known["positions"])
 
     def withdraw(self, batch: int) -> None:
-        """Have no rows in a micro-batch that cannot be done with those that it has."""
+        """Remove the rows of a micro-batch that fails with them."""
         at = self.planned(batch).at
         self._store.delete(_name(batch))
         self.put(batch, {}, Planned(at, {}))
 
     def forget(self, done: int) -> None:
-        """Delete what is no longer looked at when a micro-batch is done."""
+        """Delete the files that are no longer read once a micro-batch is done."""
         needed = _name(done - KEPT + 1)
         names = [found.name for found in self._store.list(ARRIVALS) if found.name < needed]
         if names:
             self._store.delete_all(names)
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The rows as a stream, a file at a time."""
+        """Return the rows as a stream, a file at a time."""
         from pyspark.sql.types import IntegerType, StructField, StructType
 
         types = [spark_schema(f"source {name!r}", schema) for name, schema in self._columns.items()]
@@ -121,6 +121,6 @@ def _name(batch: int) -> str:
 
 def _parquet(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    # One group of rows is read as one partition: in several, Spark would not say which rows were the last.
+    # One row group is read as one partition; with several, Spark would not keep the order of rows.
     parquet.write_table(table, sink, compression="lz4", row_group_size=max(1, table.num_rows))
     return sink.getvalue()

@@ -1,4 +1,4 @@
-"""What is asked of a query and recorded of its micro-batches, as files of the checkpoint: JSON, of which nothing is run."""
+"""Requests to a query and records of its micro-batches are files of the checkpoint, in JSON, so that none runs code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evercurrent.views.partitioned.tasks import FireRequest
 T = TypeVar("T")
 
 FORMAT = 1
-"""Version of what is written."""
+"""The format of these files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What is recorded of a micro-batch: its processing time in microseconds, and which windows are to fire.
+    """The record of a micro-batch: its processing time in microseconds, and the requested windows that fire.
 
-    ``asked`` are the files in which that is asked for.
+    ``asked`` are the files of the requests.
     """
 
     at: int
@@ -30,7 +30,7 @@ class Attempt:
 
 
 def fire_as_bytes(fire: FireRequest) -> bytes:
-    """A request to have windows fire, as bytes.
+    """Return a request that windows fire, as bytes.
 
     Raises:
         InputError: its key or window is no plain value.
@@ -39,7 +39,7 @@ def fire_as_bytes(fire: FireRequest) -> bytes:
 
 
 def fire_from(where: str, data: bytes) -> FireRequest:
-    """The request that was written so. ``where`` names it in messages.
+    """Return the request of these bytes; ``where`` names it in messages.
 
     Raises:
         CorruptFileError: it is none.
@@ -48,13 +48,13 @@ def fire_from(where: str, data: bytes) -> FireRequest:
 
 
 def attempt_as_bytes(attempt: Attempt) -> bytes:
-    """What is recorded of a micro-batch, as bytes."""
+    """Return the record of a micro-batch as bytes."""
     fires = [_as_json(fire) for fire in attempt.fires]
     return _as_bytes({"at": attempt.at, "fires": fires, "asked": list(attempt.asked)})
 
 
 def attempt_from(where: str, data: bytes) -> Attempt:
-    """The record that was written so. ``where`` names it in messages.
+    """Return the record of these bytes; ``where`` names it in messages.
 
     Raises:
         CorruptFileError: it is none.
@@ -80,12 +80,14 @@ def _as_json(fire: FireRequest) -> dict[str, str]:
         ) from error
 
 
-def _fire(said: Mapping[str, str]) -> FireRequest:
-    return FireRequest(str(said["view"]), decoded(said["key"].encode()), decoded(said["window"].encode()))
+def _fire(record: Mapping[str, str]) -> FireRequest:
+    return FireRequest(
+        str(record["view"]), decoded(record["key"].encode()), decoded(record["window"].encode())
+    )
 
 
-def _as_bytes(said: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": FORMAT, **said}).encode()
+def _as_bytes(record: Mapping[str, Any]) -> bytes:
+    return json.dumps({"format": FORMAT, **record}).encode()
 
 
 def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:

@@ -1,4 +1,4 @@
-"""Rows on files and at hand as Spark DataFrames."""
+"""Rows in files and in memory are returned as Spark DataFrames."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def delta_schema(schema: pl.Schema) -> pl.Schema:
-    """The columns of a view's delta as readers see it."""
+    """Return the columns of a view's delta as readers see it."""
     return pl.Schema({**schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
 
 
 def delta_frames(
     spark: SparkSession, setup: Setup, deltas: PartitionedDeltas
 ) -> Iterator[tuple[str, DataFrame]]:
-    """The delta of each view that an epoch changed, as Spark sees it. What is in files is read by Spark's tasks."""
+    """Yield the delta of each view that an epoch changed, as a DataFrame; deltas in files are read by Spark's tasks."""
     for view, parts in deltas.parts.items():
         refs = [DeltaRef(deltas.epoch, part.held) for part in parts if isinstance(part.held, PieceRef)]
         held = [part.held for part in parts if isinstance(part.held, pl.DataFrame)]
@@ -42,7 +42,7 @@ def delta_frames(
 
 
 def from_polars(spark: SparkSession, view: str, frame: pl.DataFrame) -> DataFrame:
-    """A frame as a Spark DataFrame."""
+    """Return a frame as a Spark DataFrame."""
     return spark.createDataFrame(frame_to_spark_arrow(frame), spark_schema(f"view {view!r}", frame.schema))
 
 
@@ -60,7 +60,7 @@ class _ReadFiles:
 def from_files(
     spark: SparkSession, view: str, store: str, refs: Sequence[DeltaRef], schema: pl.Schema
 ) -> DataFrame:
-    """The rows of these deltas, read by Spark's tasks."""
+    """Return the rows of these deltas, read by Spark's tasks."""
     return mapped(spark, view, len(refs), _ReadFiles(store, tuple(refs)), schema)
 
 
@@ -79,7 +79,7 @@ class _ReadContents:
 
 
 def contents(spark: SparkSession, setup: Setup, view: str, commit: Commit, schema: pl.Schema) -> DataFrame:
-    """The rows of a view at a commit, read by Spark's tasks, bucket by bucket."""
+    """Return the rows of a view at a commit, read by Spark's tasks, bucket by bucket."""
     return mapped(spark, view, commit.buckets, _ReadContents(setup, view, commit), schema)
 
 
@@ -90,7 +90,7 @@ def mapped(
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: pl.Schema,
 ) -> DataFrame:
-    """What a function reads, given numbers up to a count, as a DataFrame with these columns."""
+    """Return the rows that a function reads for the numbers up to a count, as a DataFrame with these columns."""
     numbers = spark.range(0, count, 1, max(1, min(count, parallelism(spark))))
     return numbers.mapInArrow(read, spark_schema(f"view {view!r}", schema))
 

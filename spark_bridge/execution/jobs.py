@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: rows as they arrive, and buckets of a stage; and the jobs that send it there."""
+"""Jobs run stages in Spark's Python workers: over arriving rows, and over buckets."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CHUNK_ROWS = 1_000_000
-"""So many rows of a partition are taken at a time."""
+"""How many rows of a partition are processed at a time."""
 
 RESULT = "done binary"
-"""The schema of what tasks give back."""
+"""The schema of the results of tasks."""
 
 CHUNKS = 1 << 20
-"""More chunks than a partition has."""
+"""A number greater than that of the chunks of any partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """All that a process needs to run tasks of a query: the plan, pickled, where the checkpoint is, and how it is cut.
+    """The setup of a process that runs tasks of a query: the pickled plan, the checkpoint, and its buckets.
 
-    What is pickled here comes from the driver of the same application, by way of Spark. ``allow_pickle``: what stands in
-    the checkpoint may be pickled too.
+    The pickle comes from the driver of the same application, through Spark. ``allow_pickle``: the checkpoint may hold
+    pickles too.
     """
 
     plan: bytes
@@ -50,15 +50,15 @@ class Setup:
     allow_pickle: bool = False
 
     def runner(self) -> StageRunner:
-        """What runs stages in this process, made once in it."""
+        """Return the runner of stages in this process, made once."""
         return _runner(self)
 
     def sources(self) -> dict[str, Source]:
-        """The sources, read once in a process."""
+        """Return the sources, read once in a process."""
         return _sources(self)
 
     def unpickled(self) -> Plan:
-        """The plan."""
+        """Return the plan."""
         plan: Plan = pickle.loads(self.plan)
         return plan
 
@@ -81,7 +81,7 @@ def _sources(setup: Setup) -> dict[str, Source]:
 
 
 def sources_of(plan: Plan) -> dict[str, Source]:
-    """The sources of a plan, in the order in which they were declared."""
+    """Return the sources of a plan, in the order in which they were declared."""
     return {
         node.operation.name: Source(plan, PlanId(place), node.operation)
         for place, node in enumerate(plan.nodes)
@@ -97,7 +97,7 @@ class Arriving:
     instant: Instant
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One result for every so many rows."""
+        """Yield one result for each chunk of rows."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -109,7 +109,7 @@ class Arriving:
 
 
 def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, rows: pa.Table) -> TaskResult:
-    """The first stage over some rows of a micro-batch, in this process.
+    """Return the result of the first stage over some rows of a micro-batch, run in this process.
 
     Raises:
         InputError: rows do not fit their source.
@@ -122,7 +122,7 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
 
 
 def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFrame]:
-    """The rows of each source that has some, with their diffs, checked as pushed ones are.
+    """Return the rows of each source that has some, with their diffs, checked as pushed ones are.
 
     Raises:
         InputError: rows do not fit their source.
@@ -139,7 +139,7 @@ class InBuckets:
     tasks: tuple[Task, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One result for every task."""
+        """Yield one result for every task."""
         runner = self.setup.runner()
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -150,25 +150,25 @@ class InBuckets:
 
 
 class SparkJobs:
-    """Runs stages as Spark jobs, one partition for as many buckets as there are cores to share them."""
+    """The jobs of stages in Spark, with the buckets shared out to as many partitions as there are cores."""
 
     def __init__(self, spark: SparkSession, setup: Setup) -> None:
         self._spark = spark
         self._setup = setup
 
     def arrive(self, rows: DataFrame, instant: Instant) -> list[TaskResult]:
-        """The first stage, over the rows of a micro-batch."""
+        """Return the results of the first stage, over the rows of a micro-batch."""
         return _done(rows.mapInArrow(Arriving(self._setup, instant), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
-        """The tasks of a stage."""
+        """Return the results of a stage's tasks."""
         partitions = min(len(tasks), parallelism(self._spark))
         numbers = self._spark.range(0, len(tasks), 1, partitions)
         return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at the same time; under Spark Connect, what the session shuffles into."""
+    """Return how many tasks run at the same time; under Spark Connect, what the session shuffles into."""
     if hasattr(spark, "_jsc"):
         return int(spark.sparkContext.defaultParallelism)
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

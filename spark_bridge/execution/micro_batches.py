@@ -1,4 +1,4 @@
-"""Micro-batches of Spark as epochs: the function that ``foreachBatch`` calls."""
+"""Micro-batches of Spark run as epochs, by the function that ``foreachBatch`` calls."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ OnEpoch = Callable[[str, Any, int], None]
 """A user's sink: the name of a view, its delta of an epoch as a Spark DataFrame, the epoch."""
 
 SWEEP_EVERY = 64
-"""Micro-batches between two looks at what no retained commit names."""
+"""Micro-batches between two sweeps of files that no retained commit names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a query runs, beside its plan; plain data, so that it can go to another process.
+    """The options of a query, beside its plan; plain data, so that they can be sent to another process.
 
     ``driver_rows``: stages with up to so many rows run in the driver process, that of arriving rows included.
     """
@@ -54,7 +54,7 @@ class Options:
 
 
 ASKED, BATCHES = "asked", "batches"
-"""Folders of the checkpoint: windows that are to be told to speak; what is recorded of micro-batches."""
+"""Folders of the checkpoint: requests that windows fire; records of micro-batches."""
 
 SPARK = "spark"
 """Folder of the checkpoint that is Spark's own; and what a commit has to say of micro-batches."""
@@ -62,22 +62,22 @@ SPARK = "spark"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What whoever feeds a micro-batch knows of it: its processing time in microseconds, and positions by source."""
+    """The metadata of a micro-batch from its feeder: its processing time in microseconds, and positions by source."""
 
     at: int
     positions: Mapping[str, Any]
 
 
 class MicroBatches:
-    """Carries each micro-batch through the plan, as one epoch that is committed before Spark commits the batch.
+    """The function that runs each micro-batch through the plan, as one epoch, committed before Spark commits the batch.
 
-    Spark offers a batch again, with the same number and the same rows, if it was not told that it is done: then the
-    epoch is in the checkpoint already and is skipped, or it is not and is run. It may be called in another process
-    than the one where it was made (Spark Connect): what it has to know is in the checkpoint.
+    Spark repeats a batch that it has not committed, with the same number and the same rows: if the epoch is in the
+    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one where it was
+    made (Spark Connect): all that it needs is in the checkpoint.
 
-    ``planned`` tells what is known of a batch, by its number; without it batches have the time when they are run, and
-    no positions. ``error`` is what the last batch has raised in this process, where Spark shows a text of it only.
-    ``streams`` are those that Spark counts, if ``require_streams`` was told.
+    ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
+    no positions. ``error`` is the error of the last batch in this process, of which Spark shows only a text. ``streams``
+    are those that Spark counts, if ``require_streams`` was called.
     """
 
     def __init__(self, setup: Setup, options: Options) -> None:
@@ -148,17 +148,17 @@ class MicroBatches:
     def _arrived(
         self, rows: DataFrame, epochs: Epochs, jobs: SparkJobs, instant: Instant
     ) -> list[TaskResult]:
-        """The first stage over the rows of a micro-batch, in the driver process if they are few, else in a job."""
+        """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job."""
         here = self._collected(rows, epochs.arrived)
         if here is None:
             return jobs.arrive(with_origins(rows, self.setup.sources()), instant)
         return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
 
     def _collected(self, rows: DataFrame, expected: int | None) -> pa.Table | None:
-        """The rows of a micro-batch, if they are few enough for the driver process; None if they are, or may be, more.
+        """Return the rows of a micro-batch, if they are few enough for the driver process; None if they are, or may be, more.
 
-        ``expected`` are as many as in the last epoch, which is in the checkpoint and not what this process has seen: so a
-        batch that is run again is run in the same way.
+        ``expected`` is the number of rows of the last epoch in the checkpoint, and not of this process, so that a repeated
+        batch is run in the same way.
         """
         if expected is None or expected > self.options.driver_rows:
             return None
@@ -170,9 +170,9 @@ class MicroBatches:
     def promise(
         self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None
     ) -> int:
-        """An epoch without rows that moves watermarks by hand, between micro-batches. Returns its number.
+        """Run an epoch without rows that moves watermarks by hand, between micro-batches, and return its number.
 
-        With a session, who hears of epochs hears of this one.
+        With a session ``on_epoch`` is called for it.
         """
         epochs = self.opened()
         epochs.refresh()
@@ -184,7 +184,7 @@ class MicroBatches:
         return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, tell=tell).epoch
 
     def ask(self, fire: FireRequest) -> None:
-        """Have windows told to speak with the next micro-batch."""
+        """Request that windows fire with the next micro-batch."""
         self.store.put(f"{ASKED}/{uuid4().hex}", [fire_as_bytes(fire)])
 
     def require_new(self) -> None:
@@ -200,7 +200,7 @@ class MicroBatches:
             )
 
     def require_streams(self, sources: Sequence[str], *, has_beat: bool) -> None:
-        """Check that micro-batches before were of the same streams: Spark cannot go on with others.
+        """Check that earlier micro-batches were of the same streams, as Spark cannot continue with others.
 
         Raises:
             CheckpointError: a source or the heartbeat has come, or is gone.
@@ -220,7 +220,7 @@ class MicroBatches:
 
     @property
     def last_batch(self) -> int | None:
-        """The number of the last micro-batch that is committed."""
+        """Return the number of the last micro-batch that is committed."""
         last: int | None = self.opened().last.facts.get(SPARK, {}).get("batch")
         return last
 
@@ -244,7 +244,7 @@ class MicroBatches:
             )
 
     def opened(self) -> Epochs:
-        """The epochs of this query, opened once in a process."""
+        """Return the epochs of this query, opened once in a process."""
         if self._epochs is None:
             store = self.store
             pieces = Pieces.of(store)
@@ -264,20 +264,20 @@ class MicroBatches:
 
     @property
     def store(self) -> Store:
-        """Where the checkpoint is."""
+        """Return where the checkpoint is."""
         if self._store is None:
             self._store = store_at(self.setup.store)
         return self._store
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to another process: not what is open here."""
+        """Return the state for another process, without what is open here."""
         return {**self.__dict__, "_epochs": None, "_store": None}
 
     def _attempt(self, batch: int, done: Sequence[str]) -> Attempt:
-        """The time of a batch, and which windows are told to speak.
+        """Return the time of a batch, and the windows that are requested to fire.
 
-        If somebody hears of epochs before they are committed, that is recorded when the batch is first offered and
-        holds when it is offered again: so the same is said. What the last epoch has ``done`` is not done again.
+        With ``on_epoch``, which is called before the commit, they are recorded when the batch is first run and used again
+        when it is repeated, so that the same deltas are emitted. Requests that the last epoch has ``done`` are skipped.
         """
         asked = [found.name for found in self.store.list(f"{ASKED}/")]
         self.store.delete_all([name for name in asked if name in done])
@@ -298,7 +298,7 @@ class MicroBatches:
         return attempt
 
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
-        """What is asked for in these files. What is no request stays where it is, and a warning names it."""
+        """Return the requests in these files; a file that is no request is kept, and a warning names it."""
         found: dict[str, FireRequest] = {}
         for name in names:
             try:
@@ -317,12 +317,12 @@ class MicroBatches:
         return f"{self.store.url}: {name}"
 
     def _tell(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
-        assert self.options.on_epoch is not None, "somebody wants to hear"
+        assert self.options.on_epoch is not None, "there is a sink to call"
         for view, frame in delta_frames(spark, self.setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
     def _sweep(self, done: int) -> None:
-        """Delete what no retained commit names: of states, deltas, exchanges, and what was recorded of batches."""
+        """Delete files of states, deltas, exchanges and records of batches that no retained commit names."""
         checkpoint = self.options.checkpoint
         self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
         names = [found.name for found in self.store.list(f"{BATCHES}/")]
@@ -330,7 +330,7 @@ class MicroBatches:
 
 
 def instant_of(at: datetime | None) -> int:
-    """A processing time in microseconds; of None, that of the clock.
+    """Return a processing time in microseconds; for None that of the clock.
 
     Raises:
         InputError: it has no time zone.

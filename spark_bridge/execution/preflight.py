@@ -1,4 +1,4 @@
-"""Checks before a query starts: that executors and driver share a store, and that what is sent to them can be."""
+"""Checks before a query starts: executors and driver share a store, and the plan can be pickled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBES = "probes"
 """Folder of the store in which driver and executors leave each other a file, for seconds."""
 
 DEEPEST = 12
-"""How far into a thing is looked for the part that cannot be sent."""
+"""How deep into an object the part that cannot be pickled is searched."""
 
 
 def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
@@ -50,7 +50,7 @@ def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
 
 
 def _answered(url: str, token: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: look for the driver's file and leave one of our own."""
+    """Check in a task for the driver's file, and leave one of the task's own."""
     import socket
 
     for batch in batches:
@@ -76,10 +76,10 @@ def _problem(url: str, token: str, place: int) -> str:
 
 
 def check_picklable(thing: Any, what: str) -> bytes:
-    """What Spark would send of a thing to its workers.
+    """Return the pickle of an object that Spark would send to its workers.
 
     Raises:
-        PlanError: it cannot be sent; names the part that cannot, and the way out.
+        PlanError: it cannot be pickled; names the part that cannot, and the remedy.
     """
     try:
         return _sent(thing)
@@ -99,7 +99,7 @@ def _sent(thing: Any) -> bytes:
 
 
 def _culprit(path: str, thing: Any, error: Exception, depth: int = 0) -> tuple[str, Any, str]:
-    """The deepest part that cannot be pickled, how it is reached, and why."""
+    """Return the deepest part that cannot be pickled, how it is reached, and why."""
     for name, part in _parts(thing) if depth < DEEPEST else ():
         try:
             _sent(part)
@@ -109,7 +109,7 @@ def _culprit(path: str, thing: Any, error: Exception, depth: int = 0) -> tuple[s
 
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    """What a thing holds, with how it is reached."""
+    """Yield the parts of an object, each with the path to it."""
     if isinstance(thing, Mapping):
         yield from ((f"[{key!r}]", value) for key, value in thing.items())
     elif isinstance(thing, list | tuple | set | frozenset):

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PATIENCE = 1.0
-"""So many seconds are waited for a query of this process that has ended and is about to let go."""
+"""Seconds to wait for a query of this process that has ended and is about to release the lock."""
 
 
 class WriterLock:
-    """Keeps others from the checkpoint at a url until it is released. Releasing twice is no error.
+    """The lock on the checkpoint at a url, until it is released. Releasing twice is no error.
 
     Raises:
-        CheckpointError: somebody has it open.
+        CheckpointError: another writer has it open.
     """
 
     def __init__(self, url: str) -> None:
@@ -39,12 +39,12 @@ class WriterLock:
                 time.sleep(0.05)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         with self._guard:
             self._held.close()
 
     def release_after(self, query: StreamingQuery) -> None:
-        """Let others have it when the query ends, however it ends."""
+        """Release the lock when the query ends, however it ends."""
         Thread(target=self._wait, args=(query,), daemon=True, name="evercurrent-lock").start()
 
     def _wait(self, query: StreamingQuery) -> None:

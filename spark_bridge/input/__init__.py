@@ -1,1 +1,1 @@
-"""What enters: Spark DataFrames and streams as the rows of sources."""
+"""Input: Spark DataFrames and streams become the rows of sources."""

@@ -17,7 +17,7 @@ FORMAT = "evercurrent-beats"
 
 
 def beats(spark: SparkSession, seconds: float) -> DataFrame:
-    """A stream with one row whenever so many seconds have gone by, and one for any number of beats that were missed.
+    """Return a stream with one row whenever so many seconds have gone by, and one for any number of beats that were missed.
 
     Under ``trigger(availableNow=True)`` it has none: there time goes on with the data. Spark's own "rate" beats every
     second at the least, and makes up for all that was missed row by row.
@@ -31,15 +31,15 @@ class Beats(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> str:
-        """One column, the number of the beat."""
+        """Return one column, the number of the beat."""
         return "beat bigint"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """What beats."""
+        """Return the reader that beats."""
         seconds = float(self.options["seconds"])
         if limits_batches():
             from .bounded_beats import StoppingClock  # It needs what PySpark 4.2 brought.

@@ -1,4 +1,4 @@
-"""What enters: several Spark DataFrames as one, so that one micro-batch is one epoch of all sources.
+"""Several Spark DataFrames enter as one, so that one micro-batch is one epoch of all sources.
 
 The union of the sources has a column that says which source a row is of, and for each source one column, a struct, that
 is null in the rows of the others. One source alone stays as it is, unless a name of its columns has a dot or a backtick,
@@ -36,11 +36,11 @@ TAG = "_source"
 """Column of a tagged union: the place of the row's source, an int; ``BEAT`` for a heartbeat."""
 
 BEAT = -1
-"""The tag of a row that says only that time goes on."""
+"""The tag of a row that only advances time."""
 
 
 def arriving(declared: Mapping[str, Source]) -> dict[str, pl.Schema]:
-    """The columns in which rows of each source cross from Spark: those declared, and ``_diff`` unless it appends."""
+    """Return the columns in which rows of each source cross from Spark: those declared, and ``_diff`` unless it appends."""
     return {
         name: source.schema if source.kind == "append" else with_diff(source.schema)
         for name, source in declared.items()
@@ -56,7 +56,7 @@ def tagged(
     *,
     beat: DataFrame | None = None,
 ) -> DataFrame:
-    """The sources as one DataFrame, in the order of ``declared``; checked before (``check_sources``).
+    """Return the sources as one DataFrame, in the order of ``declared``; checked before (``check_sources``).
 
     Several, or one with a heartbeat, become (``_source``, ``_0``, ``_1`` ...); one alone keeps its own columns.
     """
@@ -72,7 +72,7 @@ def tagged(
 
 
 def _selected(frame: DataFrame, source: Source) -> DataFrame:
-    """The declared columns in their order; those that may be left out are filled in."""
+    """Return the declared columns in their order; those that may be left out are filled in."""
     from pyspark.sql import functions as F  # noqa: N812
 
     where = f"source {source.name!r}"
@@ -109,12 +109,12 @@ def _nulls(types: Sequence[StructType], places: Iterable[int]) -> list[Column]:
 
 
 def _quoted(name: str) -> str:
-    """A column's name as Spark reads it, dots and all."""
+    """Return a column's name as Spark reads it, dots and all."""
     return f"`{name.replace('`', '``')}`"
 
 
 def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
-    """A stream for ``tagged`` that has a row every so many seconds, so that time goes on when no data comes.
+    """Return a stream for ``tagged`` that has a row every so many seconds, so that time goes on when no data comes.
 
     A micro-batch with a beat costs what any other does, some 0.15 s.
 
@@ -132,7 +132,7 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
 
 
 def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) -> dict[str, pl.DataFrame]:
-    """The rows of each source that has some, in order of arrival, with the columns that ``arriving`` told.
+    """Return the rows of each source that has some, in order of arrival, with the columns of ``arriving``.
 
     Raises:
         InputError: a value does not fit its column; names source and column.
@@ -153,7 +153,7 @@ def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) 
 
 
 def is_tagged(names: list[str], columns: Mapping[str, pl.Schema]) -> bool:
-    """Whether these are the columns of a tagged union of the sources."""
+    """Return whether these are the columns of a tagged union of the sources."""
     return len(columns) > 1 or (names[:2] == [TAG, "_0"] and names != list(next(iter(columns.values()))))
 
 
@@ -240,7 +240,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
 
 
 def _may_be_taken(where: str, name: str, found: DataType, dtype: pl.DataType) -> bool:
-    """Whether a column has values that its declared type holds; which ones is found out row by row."""
+    """Return whether a column has values that its declared type holds; which ones is found out row by row."""
     try:
         return may_hold(dtype, polars_type(where, name, found))
     except InputError:

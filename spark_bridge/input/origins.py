@@ -1,4 +1,4 @@
-"""Where the rows of a micro-batch stood, which matters where the order of rows is that of their changes.
+"""The origins of a micro-batch's rows, partition and file, are checked where the order of rows is that of their changes.
 
 In an upsert source without ``sequence_by`` the last row of a key stands. Spark says nothing of the order of partitions, and
 packs files into them by size: only rows of one partition, and there of one file, are in an order that somebody meant.
@@ -33,7 +33,7 @@ _STEP = re.compile(r"^[\s:+*|-]*(?:\(\d+\) )?([A-Za-z]+)", re.MULTILINE)
 
 
 def sources_in_order(sources: Mapping[str, Source]) -> list[str]:
-    """The sources in which it matters in which order rows come."""
+    """Return the sources for which the order of rows matters."""
     return [name for name, source in sources.items() if source.kind == "upsert" and not source.sequence_by]
 
 
@@ -57,7 +57,7 @@ def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, So
 
 
 def _explained(frame: DataFrame) -> str:
-    """The physical plan of a DataFrame, as ``explain`` prints it."""
+    """Return the physical plan of a DataFrame, as ``explain`` prints it."""
     given: Any = frame
     if hasattr(given, "_jdf"):
         utils = given.sparkSession._jvm.PythonSQLUtils
@@ -66,7 +66,7 @@ def _explained(frame: DataFrame) -> str:
 
 
 def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:
-    """The rows, with where they stand if that matters."""
+    """Return the rows, with their partition and file where the order of rows matters."""
     from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
     if not sources_in_order(sources):
@@ -75,7 +75,7 @@ def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:
 
 
 def origins_apart(table: pa.Table, sources: Mapping[str, Source]) -> tuple[pa.Table, Origins]:
-    """The rows as they were before ``with_origins``, and of which partitions and files those of each source are."""
+    """Return the rows as they were before ``with_origins``, and of which partitions and files those of each source are."""
     if PARTITION not in table.column_names:
         return table, {}
     rows, columns = table.drop_columns([PARTITION, FILE]), arriving(sources)

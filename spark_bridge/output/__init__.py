@@ -1,1 +1,1 @@
-"""What leaves: views and their deltas as Spark DataFrames and streams."""
+"""Output: views and their deltas are returned as Spark DataFrames and streams."""

@@ -22,7 +22,7 @@ OF_SEVERAL, OF_TABLES = "paths", "provider"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the options ask for. ``since`` is None for what comes from now on."""
+    """The checked options; ``since`` is None for deltas from now on."""
 
     path: str
     view: str
@@ -32,11 +32,11 @@ class Asked:
 
     @property
     def where(self) -> str:
-        """The view in its checkpoint, as messages show it."""
+        """Return the view in its checkpoint, as messages show it."""
         return f"view {self.view!r} of checkpoint {self.path}"
 
     def log(self) -> CommitLog:
-        """The commits, as they are now.
+        """Return the commits, as they are now.
 
         Raises:
             InputError: an epoch that is asked for is still to come.
@@ -56,7 +56,7 @@ class Asked:
 
 
 def asked(options: Any) -> Asked:
-    """The options, checked.
+    """Return the options, checked.
 
     Raises:
         InputError: one is missing, unknown or no epoch; names it.

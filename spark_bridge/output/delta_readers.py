@@ -29,7 +29,7 @@ class Files(InputPartition):
 
 
 def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
-    """Delta files in the order of their epochs, small ones together."""
+    """Return partitions of delta files in the order of their epochs, small ones together."""
     made: list[list[DeltaRef]] = []
     size = PARTITION_BYTES
     for ref in sorted(refs, key=lambda ref: ref.epoch):
@@ -42,7 +42,7 @@ def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
 
 
 def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition, file by file."""
+    """Yield the rows of a partition, file by file."""
     assert isinstance(partition, Files)
     pieces = Pieces.of(store_at(wanted.path))
     for ref in partition.refs:

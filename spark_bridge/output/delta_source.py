@@ -47,23 +47,23 @@ class ViewDeltas(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The view's columns, ``_epoch`` and ``_diff``, as the last commit has them."""
+        """Return the view's columns, ``_epoch`` and ``_diff``, as the last commit has them."""
         wanted = asked(self.options)
         types = {**view_schema(wanted, wanted.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
         return spark_schema(wanted.where, types)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What ``spark.read`` reads."""
+        """Return the reader of ``spark.read``."""
         wanted = asked(self.options)
         forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
         return BatchReader(wanted)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """What ``spark.readStream`` reads."""
+        """Return the reader of ``spark.readStream``."""
         wanted = asked(self.options)
         forbid(wanted.until, "until", "spark.readStream", "spark.read")
         if limits_batches():
@@ -79,7 +79,7 @@ class ViewDeltas(DataSource):
 
 
 def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
-    """The columns of the view.
+    """Return the columns of the view.
 
     Raises:
         CheckpointError: nothing is committed, or no such view.

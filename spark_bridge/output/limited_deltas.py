@@ -1,4 +1,4 @@
-"""Deltas of a view as PySpark 4.2 and newer read them: so many epochs a micro-batch, and up to where a run of all ends."""
+"""Deltas of a view are read by PySpark 4.2 and newer with a limit of epochs per micro-batch, and to the end of a bounded run."""
 
 from __future__ import annotations
 

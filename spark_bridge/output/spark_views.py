@@ -1,4 +1,4 @@
-"""Views in a checkpoint: read with Spark or without, by whoever runs the query and by whoever does not."""
+"""Views in a checkpoint are read with Spark or without, by the process that runs the query or by any other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InSpark:
 def views(
     engine: Engine, checkpoint: str | Path | Checkpoint, spark: SparkSession | None = None
 ) -> Mapping[str, SparkView]:
-    """The views of a checkpoint that somebody else keeps current, by name: to be read, and never written.
+    """Return the views of a checkpoint that another process keeps current, by name, for reading only.
 
     It does not matter whether that is a query or an engine, in which process it is, and whether it runs. No lock is
     taken and nothing is written. Whatever is asked of a view is answered from the last commit that there is then; to
@@ -71,7 +71,7 @@ def views(
 
 
 def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:
-    """The views that an engine declares, as a checkpoint has them."""
+    """Return the views that an engine declares, as a checkpoint has them."""
     return {name: SparkView(name, view.schema, reader, in_spark) for name, view in engine.views.items()}
 
 
@@ -85,7 +85,7 @@ class SparkViews:
         self._in_spark = in_spark
 
     def view(self, name: str) -> SparkView:
-        """A view, to be read as of its last epoch or an older one.
+        """Return a view, to be read as of its last epoch or an older one.
 
         Raises:
             InputError: there is no view of this name; says which there are.
@@ -96,12 +96,12 @@ class SparkViews:
 
     @property
     def epoch_number(self) -> int:
-        """The number of the last epoch that is committed."""
+        """Return the number of the last epoch that is committed."""
         return self._reader.last().epoch
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
-        """How far the event time of each source is complete; None: nothing is known, ``END_OF_TIME``: it has ended."""
+        """Return how far the event time of each source is complete; None: nothing is known, ``END_OF_TIME``: it has ended."""
         clocks = self._clocks()
         return {name: shown_watermark(clock.before) for name, clock in clocks.compiled.clocks.items()}
 
@@ -138,16 +138,16 @@ class SparkView:
 
     @property
     def epoch(self) -> int:
-        """The last epoch that is committed."""
+        """Return the last epoch that is committed."""
         return self._reader.last().epoch
 
     @property
     def earliest(self) -> int:
-        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
+        """Return the epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
         return self._reader.begins(self.name)
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
-        """The contents as a polars frame, as of an epoch, by default the last. Cost: the view; no Spark job.
+        """Return the contents as a polars frame, as of an epoch, by default the last. Cost: the view; no Spark job.
 
         Raises:
             EpochGoneError: there is no commit of that epoch any more; names those that there are.
@@ -156,11 +156,11 @@ class SparkView:
         return self._reader.snapshot(self.name, epoch).frame
 
     def snapshot(self) -> Snapshot:
-        """The contents and the epoch they are of: what comes after is ``deltas(since=snapshot.epoch)``."""
+        """Return the contents and the epoch they are of: what comes after is ``deltas(since=snapshot.epoch)``."""
         return self._reader.snapshot(self.name)
 
     def to_spark(self, epoch: int | None = None) -> DataFrame:
-        """The contents as a Spark DataFrame, as of an epoch, by default the last; read by Spark's tasks.
+        """Return the contents as a Spark DataFrame, as of an epoch, by default the last; read by Spark's tasks.
 
         It stays as of that epoch, and can be read for as long as its commit is retained.
 
@@ -185,7 +185,7 @@ class SparkView:
         return (pl.concat(frame for _, frame in frames) for _, frames in by_epoch)
 
     def deltas_to_spark(self, since: int | None = None) -> DataFrame:
-        """The changes after an epoch as a Spark DataFrame; for a stream of them ask ``readStream.format("evercurrent")``.
+        """Return the changes after an epoch as a Spark DataFrame; for a stream of them ask ``readStream.format("evercurrent")``.
 
         Raises:
             EpochGoneError, InputError: as ``deltas``.

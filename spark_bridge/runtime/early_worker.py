@@ -17,7 +17,7 @@ PORT, SECRET = "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET"
 
 
 def as_program(folder: str, python: str = sys.executable) -> str:
-    """A program in this folder, for ``PYSPARK_PYTHON``: this Python, with this file before a worker that has to connect."""
+    """Return a script in this folder for ``PYSPARK_PYTHON``, which runs this file before a worker that has to connect."""
     import shlex
     import stat
 

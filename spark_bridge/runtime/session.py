@@ -46,7 +46,7 @@ def require_spark() -> None:
 
 
 def local_settings(cores: int = 2) -> dict[str, str]:
-    """The settings of a local session, by name.
+    """Return the settings of a local session, by name.
 
     Each was measured on micro-batches of a few thousand rows: adaptive planning costs 50 ms a job and has nothing to
     adapt, the second compiler of the JVM never pays back, and a micro-batch without data would be an empty epoch.
@@ -75,7 +75,7 @@ def local_session(
     settings: Mapping[str, Any] | None = None,
     **conf: Any,
 ) -> SparkSession:
-    """A Spark session in this process, on so many cores; the one that runs already, if there is one.
+    """Return a Spark session in this process, on so many cores; the one that runs already, if there is one.
 
     ``settings`` (or keywords: ``**{"spark.ui.enabled": True}``) go over ``local_settings``. Java is looked for first,
     see ``ensure_java``; workers run this Python unless ``PYSPARK_PYTHON`` names another. Starting takes some 5 seconds.

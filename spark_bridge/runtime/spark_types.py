@@ -65,7 +65,7 @@ SLICE_BYTES = 1 << 30
 
 
 def spark_schema(where: str, schema: Mapping[str, pl.DataType]) -> StructType:
-    """The Spark schema of columns: every column nullable, ``_epoch`` a bigint.
+    """Return the Spark schema of columns: every column nullable, ``_epoch`` a bigint.
 
     Raises:
         PlanError: a column has a type for which Spark has none; names the column and the way out.
@@ -81,7 +81,7 @@ def spark_schema(where: str, schema: Mapping[str, pl.DataType]) -> StructType:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The same columns, any of which may be null at any depth."""
+    """Return the same columns, any of which may be null at any depth."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(field.name, _nullable(field.dataType)) for field in schema.fields])
@@ -100,7 +100,7 @@ def _nullable(dtype: DataType) -> DataType:
 
 
 def spark_type(where: str, column: str, dtype: pl.DataType) -> DataType:
-    """The Spark type that holds all values of a polars type.
+    """Return the Spark type that holds all values of a polars type.
 
     Raises:
         PlanError: there is none; names the column and the way out.
@@ -179,7 +179,7 @@ def _way_out(dtype: pl.DataType) -> str:
 
 
 def arrow_type(dtype: pl.DataType) -> pa.DataType:
-    """The Arrow type by which Spark takes a column of a polars type; its zone is always UTC."""
+    """Return the Arrow type by which Spark takes a column of a polars type; its zone is always UTC."""
     if isinstance(dtype, pl.Datetime):
         return pa.timestamp("us", tz=None if dtype.time_zone is None else "UTC")
     if isinstance(dtype, pl.Duration):
@@ -196,14 +196,14 @@ def arrow_type(dtype: pl.DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: Mapping[str, pl.DataType]) -> pa.Schema:
-    """The Arrow schema by which Spark takes columns, as ``spark_schema`` names them."""
+    """Return the Arrow schema by which Spark takes columns, as ``spark_schema`` names them."""
     return pa.schema(
         [(name, pa.int64() if name == EPOCH else arrow_type(dtype)) for name, dtype in schema.items()]
     )
 
 
 def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
-    """Rows as Arrow that Spark takes, typed as ``arrow_schema`` says. Copies strings, shares numbers.
+    """Return rows as Arrow that Spark takes, typed as ``arrow_schema`` says. Copies strings, shares numbers.
 
     A gigabyte or more comes in several pieces.
     """
@@ -224,7 +224,7 @@ def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
 def rows_from_arrow(
     rows: pa.Table | pa.RecordBatch, schema: Mapping[str, pl.DataType], where: str = "rows from Spark"
 ) -> pl.DataFrame:
-    """Rows that Spark gives as Arrow, with exactly these columns in this order and these polars types.
+    """Return rows that Spark gives as Arrow, with exactly these columns in this order and these polars types.
 
     Raises:
         InputError: a value does not fit its column, such as a negative number in a pl.UInt8; names both.
@@ -239,7 +239,7 @@ def rows_from_arrow(
 
 
 def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """A column as this type, every value unchanged."""
+    """Return a column as this type, every value unchanged."""
     try:
         return exactly(column, dtype)
     except LossyValueError as lossy:
@@ -250,7 +250,7 @@ def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:
-    """The polars type nearest to what Spark has, where Arrow's own casts would not lead from one to the other."""
+    """Return the polars type nearest to what Spark has, where Arrow's own casts would not lead from one to the other."""
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return pl.String()
     if isinstance(dtype, pl.Datetime):
@@ -273,13 +273,13 @@ def _inner(dtype: pl.List | pl.Array) -> pl.DataType:
 
 
 def _plain(dtype: Any) -> pl.DataType:
-    """A type as an instance: polars takes classes too."""
+    """Return a type as an instance: polars takes classes too."""
     made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made
 
 
 def polars_schema(where: str, schema: StructType) -> pl.Schema:
-    """The polars types for a Spark schema: what to declare a source with that is fed by it.
+    """Return the polars types for a Spark schema: what to declare a source with that is fed by it.
 
     Raises:
         InputError: a column has a type for which polars has none; names the column and the way out.
@@ -288,7 +288,7 @@ def polars_schema(where: str, schema: StructType) -> pl.Schema:
 
 
 def polars_type(where: str, column: str, dtype: DataType) -> pl.DataType:
-    """The polars type for a Spark type; a timestamp is in UTC.
+    """Return the polars type for a Spark type; a timestamp is in UTC.
 
     Raises:
         InputError: there is none; names the column and the way out.
@@ -345,5 +345,5 @@ def _spark_way_out(dtype: DataType) -> str:
 
 
 def named(columns: Iterable[tuple[str, DataType]]) -> str:
-    """Columns with their Spark types, as messages show them."""
+    """Return columns with their Spark types, as messages show them."""
     return ", ".join(f"{name!r} {dtype.simpleString()}" for name, dtype in columns)

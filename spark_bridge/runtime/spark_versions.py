@@ -1,4 +1,4 @@
-"""What older versions of PySpark lack: found by looking, and refused by name where it is used."""
+"""Features that older versions of PySpark lack are detected, and refused by name where they are used."""
 
 from __future__ import annotations
 

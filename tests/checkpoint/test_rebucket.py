@@ -227,7 +227,7 @@ def test_deltas_that_a_reader_has_still_to_hear_are_not_deleted(tmp_path: Path) 
     assert log.last is not None
     log.append(replace(log.last, epoch=log.last.epoch + 1, readers={"sink": log.last.epoch - 2, "ahead": 99}))
     with pytest.raises(
-        CheckpointError, match=r"reader 'sink' has heard up to epoch 3, .* keep 4 commits or more"
+        CheckpointError, match=r"reader 'sink' has received deltas up to epoch 3, .* keep 4 commits or more"
     ):
         compact(store, keep=3, grace=0)
     compact(store, keep=4, grace=0)

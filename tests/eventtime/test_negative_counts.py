@@ -367,8 +367,8 @@ def test_the_error_names_view_row_source_and_the_ways_out() -> None:
     said = str(refused.value)
     assert said.startswith("view 'visits': the row {'k': ")
     assert "'window_start': datetime.datetime(2026, 1, 1, 12, 0, " in said
-    assert "(2 of that kind in this batch)" in said
-    assert "retractions of 'hits', declared with trusted=True" in said
+    assert "(2 such rows in this batch)" in said
+    assert "Retractions are not checked at 'hits', declared with trusted=True" in said
     assert "leave out trusted=True" in said
     assert ".unique() before .window(...)" in said
     assert engine.epoch_number == 1
@@ -439,7 +439,7 @@ def test_what_was_there_before_a_restart_may_be_taken_back(name: str, tmp_path: 
         engine.close()
     engine, _view = opened()
     engine.push("rows", frame((("x", 2, 5), -3)))
-    with pytest.raises(ec.RetractionError, match="would stand -1 times"):
+    with pytest.raises(ec.RetractionError, match="would be there -1 times"):
         engine.push("rows", minus(("x", 2, 5)))
     engine.push("rows", frame((("x", 1, 0), -3)))
     engine.close()

@@ -258,7 +258,7 @@ class TestTornText:
             ('{"k": "three"}', "column 'k': \"three\" is not a Int64"),
             ('{"k": 3.5}', "column 'k': 3.5 is not a Int64"),
             ('{"at": "yesterday"}', "column 'at': 'yesterday' is not a Datetime"),
-            ('{"k": 1, "k": 2}', "a key stands twice"),
+            ('{"k": 1, "k": 2}', "a key is twice"),
         ],
     )
     def test_json_line(self, tmp_path, line, words):

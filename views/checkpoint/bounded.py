@@ -8,9 +8,9 @@ from typing import Any
 
 
 class Bounded:
-    """A mapping that forgets what was not asked for the longest, when there is too much: by count and by bytes.
+    """A mapping that drops the least recently used values when there are too many, by count and by bytes.
 
-    May be used by several threads.
+    Several threads may use it.
     """
 
     def __init__(self, entries: int, nbytes: int | None = None) -> None:
@@ -21,11 +21,11 @@ class Bounded:
         self.nbytes = 0
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return len(self._held)
 
     def get(self, key: Any) -> Any:
-        """The value, or None."""
+        """Return the value, or None."""
         with self._lock:
             found = self._held.get(key)
             if found is None:
@@ -34,7 +34,7 @@ class Bounded:
             return found[0]
 
     def put(self, key: Any, value: Any, nbytes: int = 0) -> None:
-        """Remember a value instead of what there was; what is larger than all that may be kept is not."""
+        """Set a value; one that is larger than all that may be kept is not kept."""
         with self._lock:
             self._drop(key)
             if self._most_bytes is not None and nbytes > self._most_bytes:
@@ -46,7 +46,7 @@ class Bounded:
                 self.nbytes -= dropped
 
     def drop(self, key: Any) -> None:
-        """Forget a value, if it is there."""
+        """Drop a value, if it is there."""
         with self._lock:
             self._drop(key)
 

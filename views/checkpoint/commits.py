@@ -1,4 +1,4 @@
-"""What a commit says: which pieces each state is made of, which files hold its deltas, where its sources stand."""
+"""A commit names the pieces of each state, the files of its deltas, and the positions of its sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Passed = tuple[int, int, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class PieceRef:
-    """Where columns are kept: a range of a file, its checksum (CRC-32) and its number of rows."""
+    """The place of a piece: a range of a file, its checksum (CRC-32) and its number of rows."""
 
     file: str
     start: int
@@ -29,32 +29,32 @@ class PieceRef:
     rows: int
 
     def as_json(self) -> list[Any]:
-        """A list of the five."""
+        """Return the five fields as a list."""
         return [self.file, self.start, self.size, self.crc, self.rows]
 
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """What is kept of a state: its pieces in order, its facts, and the route by which it may be cut into buckets."""
+    """The record of a state: its pieces in order, its facts, and the route by which it may be cut into buckets."""
 
     pieces: tuple[PieceRef, ...]
     facts: Mapping[str, Any]
     route: Mapping[str, Any] | None
 
     def as_json(self) -> list[Any]:
-        """A list of the three."""
+        """Return the three fields as a list."""
         return [[ref.as_json() for ref in self.pieces], self.facts, self.route]
 
     @staticmethod
     def from_json(said: list[Any]) -> StateRecord:
-        """The inverse of ``as_json``."""
+        """Return the inverse of ``as_json``."""
         refs, facts, route = said
         return StateRecord(tuple(PieceRef(*ref) for ref in refs), facts, route)
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaRef:
-    """Where a view's delta of one epoch is: rows of a piece, which may hold the epochs before and after it too.
+    """The place of a view's delta of one epoch: rows of a piece, which may hold the epochs before and after it too.
 
     ``rows`` is None where the piece is that delta and nothing else.
     """
@@ -66,18 +66,18 @@ class DeltaRef:
 
     @property
     def height(self) -> int:
-        """How many rows the delta has."""
+        """Return how many rows the delta has."""
         return self.piece.rows if self.rows is None else self.rows
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes of the piece are this delta's."""
+        """Return about how many bytes of the piece are this delta's."""
         return self.piece.size * self.height // max(1, self.piece.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All states at one epoch, and what led there since the commit before.
+    """A commit: all states at one epoch, and the epochs and deltas since the commit before.
 
     ``states`` are named ``"<state id>/<bucket>"``. ``deltas``, by view, and ``epochs`` (epoch, processing instant
     in microseconds, watermark by source) cover the epochs after the commit before, up to this one. ``plan`` and
@@ -97,7 +97,7 @@ class Commit:
     versions: Mapping[str, str]
 
     def as_json(self) -> JsonObject:
-        """Everything, to be written."""
+        """Return the whole commit as a JSON object."""
         return {
             "epoch": self.epoch,
             "buckets": self.buckets,
@@ -114,7 +114,7 @@ class Commit:
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> Commit:
-        """The inverse of ``as_json``."""
+        """Return the inverse of ``as_json``."""
         return Commit(
             epoch=said["epoch"],
             buckets=said["buckets"],
@@ -131,7 +131,7 @@ class Commit:
 
 
 def deltas_as_json(deltas: Mapping[str, tuple[DeltaRef, ...]]) -> JsonObject:
-    """The pieces of deltas by view, each with its epochs and the rows that each of them has there, to be written."""
+    """Return the pieces of deltas by view, each with its epochs and the rows that each of them has there, to be written."""
     return {view: _pieces_of_deltas(refs) for view, refs in deltas.items()}
 
 
@@ -147,12 +147,12 @@ def _pieces_of_deltas(refs: tuple[DeltaRef, ...]) -> list[JsonObject]:
 
 
 def deltas_from_json(said: Mapping[str, Any]) -> dict[str, tuple[DeltaRef, ...]]:
-    """The inverse of ``deltas_as_json``."""
+    """Return the inverse of ``deltas_as_json``."""
     return {view: tuple(delta_refs(parts)) for view, parts in said.items()}
 
 
 def delta_refs(said: Iterable[Any]) -> Iterator[DeltaRef]:
-    """The deltas of a view in the order of their epochs, of what a record says of it.
+    """Yield the deltas of a view in the order of their epochs, from its part of a record.
 
     Records of format 1 have a list for each epoch: the epoch, and its piece.
     """
@@ -170,24 +170,24 @@ def delta_refs(said: Iterable[Any]) -> Iterator[DeltaRef]:
 
 
 def piece_of_deltas(part: Any) -> PieceRef:
-    """The piece of one of those parts."""
+    """Return the piece of one part of a record's deltas."""
     if isinstance(part, list):
         return PieceRef(*part[1:])
     return PieceRef(part["file"], part["start"], part["size"], part["crc"], part["rows"])
 
 
 def epochs_from_json(said: list[Any]) -> tuple[Passed, ...]:
-    """The epochs of a commit with the instant and the watermarks of each, as they were written."""
+    """Return the written epochs of a commit, with the instant and the watermarks of each."""
     return tuple((epoch, instant, watermarks) for epoch, instant, watermarks in said)
 
 
 def new_writer() -> str:
-    """A token that no other writer has."""
+    """Return a token that no other writer has."""
     return uuid4().hex
 
 
 def versions() -> dict[str, str]:
-    """What writes here: versions of this package, of polars and of Python."""
+    """Return the versions of this package, of polars and of Python that write here."""
     return {
         "evercurrent": VERSION,
         "polars": pl.__version__,

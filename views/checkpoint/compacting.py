@@ -1,4 +1,4 @@
-"""Making a checkpoint small: dropping old commits and what only they need, merging the runs of states."""
+"""A checkpoint is compacted: old commits and their files are dropped, and the runs of states merged."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .rebucket import following, to_go_on_from
 from .sweeping import Swept
 
 MOSTLY = 0.5
-"""A file is kept as it is if at least this part of it is needed."""
+"""The part of a file that must be needed for it to be kept as it is."""
 
 
 def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
-    """Make the last commit's states of few runs, in files that are mostly needed, and drop all but ``keep`` commits.
+    """Merge the runs of the last commit's states, copy pieces out of mostly unneeded files, and drop all but ``keep`` commits.
 
-    Runs of a state are merged, and what is left in files that are mostly not needed is copied. One more commit names all
-    that: an epoch in which nothing happens. It counts as one of those kept. Timers and rows that wait for their time are
-    no runs: they are copied at most. Cost: the states that are of several runs; they are in memory some 256 MB at a time.
+    The result is one more commit, of an epoch in which nothing happens, which counts as one of those kept. Timers and rows
+    that wait for their time are not runs, and are only copied. Cost: the states that have several runs, of which some 256
+    MB are in memory at a time.
 
     Raises:
-        CheckpointError: there is no commit, or a named reader has still to hear deltas that would go; a file is
-            missing or damaged.
+        CheckpointError: there is no commit, or a named reader has not received deltas that would be deleted; a file
+            is missing or damaged.
     """
     log = CommitLog(store)
     last = to_go_on_from(log)
     require_committed(store, last)
-    _require_heard(log, last, keep)
+    _require_received(log, last, keep)
     pieces = Pieces(store)
     merged = with_merged_runs(pieces, last)
     copies = _copied(pieces, _wasteful(store, merged))
@@ -48,21 +48,21 @@ def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     return commit, log.sweep(keep, grace)
 
 
-def _require_heard(log: CommitLog, last: Commit, keep: int) -> None:
+def _require_received(log: CommitLog, last: Commit, keep: int) -> None:
     epochs = log.epochs()
     oldest = epochs[len(epochs) - keep] if keep <= len(epochs) else -1
-    behind = [(heard, name) for name, heard in last.readers.items() if heard < oldest]
+    behind = [(reached, name) for name, reached in last.readers.items() if reached < oldest]
     if behind:
-        heard, name = min(behind)
-        needed = len([epoch for epoch in epochs if epoch > heard]) + 1
+        reached, name = min(behind)
+        needed = len([epoch for epoch in epochs if epoch > reached]) + 1
         raise CheckpointError(
-            f"{log.store.url}: reader {name!r} has heard up to epoch {heard}, and deltas after that would be deleted; "
-            f"keep {needed} commits or more, or let it hear the rest first"
+            f"{log.store.url}: reader {name!r} has received deltas up to epoch {reached}, and later ones would be deleted; "
+            f"keep {needed} commits or more, or let it receive the rest first"
         )
 
 
 def _wasteful(store: Store, states: Mapping[str, StateRecord]) -> list[PieceRef]:
-    """The pieces that lie in files of which little else is needed."""
+    """Return the needed pieces of files that are mostly not needed."""
     refs = {ref for record in states.values() for ref in record.pieces}
     needed: dict[str, int] = {}
     for ref in refs:

@@ -1,4 +1,4 @@
-"""Commits as differences: a record says what has changed since the record before it."""
+"""Commits are recorded as differences from the record before."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .commits import (
 )
 
 WHOLE = ("buckets", "plan", "facts", "versions")
-"""Parts that a difference has only if they have changed, and then as they are."""
+"""Parts that a difference holds, whole, only if they have changed."""
 
 NUMBERS = ("positions", "readers")
-"""Parts of which a difference has the entries that have changed, and the names of those that are gone."""
+"""Parts of which a difference holds the changed entries, and the names of removed ones."""
 
 
 def difference(before: Commit, after: Commit) -> JsonObject:
-    """What ``after`` says that does not follow from ``before``. Cost: the states, not their pieces."""
+    """Return the record of ``after`` as a difference from ``before``. Cost: the states, not their pieces."""
     said: JsonObject = {"epoch": after.epoch, "writer": after.writer}
     said |= {part: getattr(after, part) for part in WHOLE if getattr(after, part) != getattr(before, part)}
     for part in NUMBERS:
@@ -47,7 +47,7 @@ def difference(before: Commit, after: Commit) -> JsonObject:
 
 
 def _state_difference(before: StateRecord | None, after: StateRecord) -> list[Any]:
-    """How many leading pieces stay, the pieces after them, the facts and the route."""
+    """Return how many leading pieces are kept, the pieces after them, the facts and the route."""
     kept = 0
     if before is not None:
         for old, new in zip(before.pieces, after.pieces, strict=False):
@@ -58,7 +58,7 @@ def _state_difference(before: StateRecord | None, after: StateRecord) -> list[An
 
 
 class Rebuilt:
-    """A commit that is put together from a whole one and the differences after it.
+    """A commit that is rebuilt from a whole one and the differences after it.
 
     The parts are copied once, however many differences there are.
     """
@@ -70,27 +70,27 @@ class Rebuilt:
         self._parts |= {part: dict(getattr(commit, part)) for part in NUMBERS}
         self._states = dict(commit.states)
 
-    def go_on(self, said: Mapping[str, Any]) -> None:
+    def go_on(self, body: Mapping[str, Any]) -> None:
         """Apply a difference.
 
         Raises:
             KeyError, ValueError, IndexError: it is not one to what there is here.
         """
-        self._parts |= {part: said[part] for part in ("epoch", "writer", *WHOLE) if part in said}
+        self._parts |= {part: body[part] for part in ("epoch", "writer", *WHOLE) if part in body}
         for part in NUMBERS:
-            changed, gone = said.get(part, ({}, ()))
+            changed, gone = body.get(part, ({}, ()))
             _apply(self._parts[part], changed, gone)
-        changed = {name: self._state(name, state) for name, state in said["states"].items()}
-        _apply(self._states, changed, said["gone"])
-        self._parts["deltas"] = deltas_from_json(said["deltas"])
-        self._parts["epochs"] = epochs_from_json(said["epochs"])
+        changed = {name: self._state(name, state) for name, state in body["states"].items()}
+        _apply(self._states, changed, body["gone"])
+        self._parts["deltas"] = deltas_from_json(body["deltas"])
+        self._parts["epochs"] = epochs_from_json(body["epochs"])
 
     def commit(self) -> Commit:
-        """The commit that this has become; to be asked once."""
+        """Return the rebuilt commit; call it once."""
         return Commit(states=self._states, **self._parts)
 
-    def _state(self, name: str, said: list[Any]) -> StateRecord:
-        kept, added, facts, route = said
+    def _state(self, name: str, difference: list[Any]) -> StateRecord:
+        kept, added, facts, route = difference
         before = self._states[name].pieces if kept else ()
         if kept > len(before):
             raise ValueError(f"state {name} had {len(before)} pieces, of which {kept} are to stay")
@@ -103,8 +103,8 @@ def _apply(entries: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[s
         del entries[name]
 
 
-def refs_in(said: Mapping[str, Any]) -> set[PieceRef]:
-    """The pieces that a record's body names, whole or difference: all that it adds to those before it."""
-    at = 0 if said["whole"] else 1
-    found = {PieceRef(*ref) for state in said["states"].values() for ref in state[at]}
-    return found | {piece_of_deltas(part) for parts in said["deltas"].values() for part in parts}
+def refs_in(body: Mapping[str, Any]) -> set[PieceRef]:
+    """Return the pieces that a record's body names, which in a difference are those that it adds."""
+    at = 0 if body["whole"] else 1
+    found = {PieceRef(*ref) for state in body["states"].values() for ref in state[at]}
+    return found | {piece_of_deltas(part) for parts in body["deltas"].values() for part in parts}

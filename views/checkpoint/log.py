@@ -1,14 +1,14 @@
-"""The log of commits: one small record each, which alone makes a state of the files that it names.
+"""The log of commits has one small record each; files count as states only once a record names them.
 
 A record covers the epochs after the commit before it, up to its own, and is named by the *first* of them: where there
-is a commit for each epoch, that is its epoch. So all who go on from a commit want the same name, whatever epoch they
-have come to, and one of them gets it.
+is a commit for each epoch, that is its epoch. So all writers that continue from a commit try to create the same name,
+whatever epoch they have reached, and one of them succeeds.
 
-Records from a whole one to before the next are put together into one file when they are old (``record_packs``).
+Old records, each from a whole one to before the next, are packed into one file (``record_packs``).
 
-A record is whole, or the difference to the one before it. What is there was written whole: a record that cannot be
-read, or that is missing between others, is damage, and an error by name. Differences before the first whole record are
-what an interrupted sweep has left; they are not retained.
+A record is whole, or the difference from the one before it. Records are written atomically: one that cannot be read, or
+that is missing between others, is damage, and an error that names it. Differences before the first whole record are
+remains of an interrupted sweep; they are not retained.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .sweeping import Swept, sweep_files
 class CommitLog:
     """The commits of a checkpoint, for one writer or any number of readers.
 
-    A commit costs a put and a read of the record before it; reading one, at most ``full_every`` small files. What was seen of the log is remembered:
-    some hundred bytes for each retained commit.
+    A commit costs a put and a read of the record before it; reading one, at most ``full_every`` small files. Some hundred
+    bytes of each retained commit are kept in memory.
     """
 
     def __init__(self, store: Store, *, full_every: int = 64) -> None:
@@ -47,7 +47,7 @@ class CommitLog:
 
     @property
     def last(self) -> Commit | None:
-        """The last commit, as of the first look and of ``refresh`` since. None: there is none yet.
+        """Return the last commit, as of the first access or the last ``refresh``; None if there is none yet.
 
         Raises:
             CheckpointError: the store is used for something else, or by a newer version.
@@ -58,7 +58,7 @@ class CommitLog:
         return self._last
 
     def refresh(self) -> Commit | None:
-        """The last commit that there is now. Cost: the records that others have written since."""
+        """Return the last commit as of now. Cost: the records that others have written since."""
         last = self.last
         if last is None:
             self._look()
@@ -80,25 +80,26 @@ class CommitLog:
         if rebuilt is not None:
             self._last = rebuilt.commit()
         elif not self._is_there(self._records.firsts[-1]):
-            self._look()  # Others are so far ahead that what we know is swept.
+            self._look()  # Others are so far ahead that the records known here are swept.
         return self._last
 
     @property
     def refuses_earlier(self) -> bool:
-        """Whether versions that do not know the files that this one writes beside the records refuse the last record.
+        """Return whether earlier versions, which do not know the files beside the records, refuse the last record.
 
         Cost: reading it.
         """
         return self.last is not None and self._records.is_latest_form(self._records.firsts[-1])
 
     def append(self, commit: Commit, items: Sequence[Item] = (), *, whole: bool = False) -> None:
-        """Make a commit, the next after ``last``. It is done when this returns. ``whole``: not as a difference.
+        """Write the commit after ``last``; it is committed when this returns. ``whole``: not as a difference.
 
-        ``items`` are files that it names and that are to be written with it: what ``Store.put_ahead`` has returned.
+        ``items`` are files that it names and that are to be written with it, as ``Store.put_ahead`` returned them.
 
         Raises:
-            CheckpointError: another writer has gone on from ``last``, the epoch is not after it, or the store fails.
-                The commit is then not there; or, where the store can neither write nor read, says that this is not known.
+            CheckpointError: another writer has continued from ``last``, the epoch is not after it, or the store fails.
+                The commit is then not there; where the store can neither write nor read, the message says that this is
+                not known.
         """
         last = self.last
         first = 0 if last is None else last.epoch + 1
@@ -112,7 +113,7 @@ class CommitLog:
         whole = whole or last is None or differences >= self._full_every
         body = commit.as_json() if last is None or whole else difference(last, commit)
         before = self._records.firsts[-1] if self._records.firsts else None
-        # Who is to write items with the commit has the lock: nobody else has swept.
+        # A writer with items has the lock, so no other process has swept.
         if before is not None and not items and not self._is_there(before):
             raise CheckpointError(
                 f"{self.store.url}: others have committed so much since epoch {first - 1} that its record is swept; what "
@@ -125,17 +126,17 @@ class CommitLog:
         self._last, self._differences = commit, 0 if whole else differences
 
     def epochs(self) -> list[int]:
-        """The epochs of all retained commits, ascending."""
+        """Return the epochs of all retained commits, ascending."""
         last = self.last
         if last is None:
             return []
         return [*(first - 1 for first in self._records.retained()[1:]), last.epoch]
 
     def at(self, epoch: int) -> Commit:
-        """The commit of an epoch. Cost: the records back to the last whole one.
+        """Return the commit of an epoch. Cost: the records back to the last whole one.
 
         Raises:
-            EpochGoneError: there is no commit of this epoch, or none any more: says which there are.
+            EpochGoneError: there is no commit of this epoch, or none any more; names those that there are.
         """
         last = self.last
         if last is not None and last.epoch == epoch:
@@ -155,7 +156,7 @@ class CommitLog:
         return commit
 
     def deltas(self, view: str, since: int) -> list[DeltaRef]:
-        """Where the deltas of a view of all epochs after this one are, in order. Cost: each record is read once.
+        """Return the places of a view's deltas after this epoch, in order. Cost: each record is read once.
 
         Raises:
             EpochGoneError: the next ones are no longer retained.
@@ -174,20 +175,20 @@ class CommitLog:
         return [ref for parts in said for ref in delta_refs(parts) if ref.epoch > since]
 
     def passed(self) -> Iterator[Passed]:
-        """The epochs of all retained commits, each with its instant and watermarks, the latest first.
+        """Yield the epochs of all retained commits, each with its instant and watermarks, the latest first.
 
-        Cost: a record for each commit that is come to.
+        Cost: a record for each commit that is reached.
         """
         if self.last is not None:
             for first in reversed(self._records.retained()):
                 yield from reversed(epochs_from_json(self._records.read(first)["epochs"]))
 
     def sweep(self, keep: int, grace: float) -> Swept:
-        """Drop all but the last ``keep`` commits, and delete what no retained one names.
+        """Drop all but the last ``keep`` commits, and delete files that no retained one names.
 
-        Old records are put together into few files. What is kept begins with a whole record, so it may be up to
-        ``full_every`` commits more. Files younger than ``grace`` seconds stay: somebody may be writing or about to read
-        them. Cost: the number of files.
+        Old records are packed into few files. The retained ones begin with a whole record, so they may be up to
+        ``full_every`` commits more. Files younger than ``grace`` seconds stay, as another process may be writing or about
+        to read them. Cost: the number of files.
         """
         if self.last is None:
             return sweep_files(self.store, set(), grace, 0)
@@ -212,16 +213,16 @@ class CommitLog:
         records = self._records
         files = {first: records.file_of(first) for first in dropped}
         wholes = dict.fromkeys(files[first] for first in dropped if records.known(first).whole)
-        for (
-            file
-        ) in wholes:  # One by one: whatever comes between, what begins with a whole record can be read.
+        for file in (
+            wholes
+        ):  # One by one: wherever it is interrupted, the rest begins with a whole record and can be read.
             self.store.delete(file)
         others = dict.fromkeys(file for file in files.values() if file not in wholes)
         self.store.delete_all(list(others))
         records.forget(dropped)
 
     def _pack(self, kept: Sequence[int]) -> None:
-        """Put records into one file from a whole one to before the next. Those after the last whole one stay apart."""
+        """Pack records, each from a whole one to before the next. Those after the last whole one stay apart."""
         records = self._records
         wholes = [first for first in kept if records.known(first).whole]
         for segment in closed_segments(kept, wholes):
@@ -229,7 +230,7 @@ class CommitLog:
                 records.pack(segment)
 
     def _cut_short(self) -> str:
-        """What to add where older records are there and cannot be read, as what they go on from is not."""
+        """Return the addition to a message where older records cannot be read, as a record that they continue is missing."""
         if not self._records.firsts:
             return ""
         first = self._records.firsts[0]
@@ -260,7 +261,7 @@ class CommitLog:
                 self.store.put(name, [data])
             return
         except NameTakenError:
-            failure = None  # Which may be our own record: a store that lost the answer has asked again.
+            failure = None  # It may be our own record, if the store lost the answer and tried again.
         except CheckpointError as error:
             failure = error
         try:
@@ -292,7 +293,7 @@ class CommitLog:
 
 
 def _what_there_is(epoch: int, epochs: list[int], before: int) -> str:
-    """The answer to who asks for a commit that is not there."""
+    """Return the message for a commit that is not there."""
     if not epochs:
         return f"there is no commit of epoch {epoch}: none has been made yet"
     if before < 0:

@@ -1,4 +1,4 @@
-"""The file that says that a folder is a checkpoint, and of which format."""
+"""The marker file makes a folder a checkpoint, and has its format."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .record_files import FORMAT, encoded, is_intact
 MARKER = "checkpoint.json"
 
 COMMITS, PIECES, DELTAS, EXCHANGE = "commits/", "pieces/", "deltas/", "exchange/"
-"""How the names of all other files of a checkpoint begin."""
+"""The prefixes of the names of all other files of a checkpoint."""
 
 
 def put_marker(store: Store) -> None:
-    """Say that this is a checkpoint, and what its keys are hashed by; it may be said already."""
+    """Write the marker of a checkpoint, with the hash of its keys, if it is not there."""
     try:
         store.put(
             MARKER, [encoded({"evercurrent": versions()["evercurrent"], "hash": OURS.mark}, OURS.format)]
@@ -30,7 +30,7 @@ def put_marker(store: Store) -> None:
 
 
 def is_checkpoint(store: Store) -> bool:
-    """Whether there is a checkpoint; if not, there is room for a new one.
+    """Return whether there is a checkpoint; if not, there is room for a new one.
 
     Raises:
         CheckpointError: the place is used for something else, or by a newer version.
@@ -46,10 +46,10 @@ def is_checkpoint(store: Store) -> bool:
 
 
 def key_hash_of(store: Store) -> KeyHash:
-    """What the keys of a checkpoint are hashed by, from its first commit to its last; of one that is still to be: ours.
+    """Return the hash of a checkpoint's keys, from its first commit to its last; for a new checkpoint the current one.
 
     Raises:
-        CheckpointError: by what this process cannot compute; or it is no checkpoint, or a newer one.
+        CheckpointError: this process cannot compute the hash; or the store holds no checkpoint, or a newer one.
         CorruptFileError: it is damaged.
     """
     try:
@@ -79,7 +79,7 @@ def _require_room(store: Store) -> None:
 
 
 def _body(where: str, data: bytes) -> tuple[int, JsonObject]:
-    """The format that a marker says, and what else it does."""
+    """Return the format and the body of a marker."""
     try:
         said = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""State that is larger than memory: pieces that are on disk are mapped from there instead of held."""
+"""States may be larger than memory: pieces on disk are mapped from their files instead of held."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from evercurrent.core.state.spine import FLOOR, Spine
 from . import PieceRef, Saver, StateRecord
 
 SHARE_OF_MERGE = 8
-"""No merge makes a run of more than this part of the limit."""
+"""No merge makes a run larger than one part in this many of the limit."""
 
 HELD = 0.4
-"""States are mapped until no more than this part of the limit is held: the rest is for merges, which hold a run twice."""
+"""The part of the limit down to which states are mapped; the rest is for merges, which hold a run twice."""
 
 GIVE_BACK_EVERY = 8
-"""After so many commits memory that is free goes back to the system, where there is a limit."""
+"""Commits between two returns of free memory to the system, where there is a limit."""
 
 USUAL_ENTRY = 64
-"""Bytes of an entry, as long as there is none to look at."""
+"""Bytes assumed for an entry, as long as there is none to measure."""
 
 
 class Residence:
-    """Keeps the pieces of states, by ``"<state id>/<bucket>"``, that are held in memory within a limit.
+    """Keeps the memory of states' pieces, by ``"<state id>/<bucket>"``, within a limit.
 
-    A piece is held from the epoch that makes it until its state is mapped; what was mapped is read through the
-    system's page cache, which gives way when memory is needed. What is found by is held of a mapped piece too, once it was
-    searched: it counts, but cannot be given up.
+    A piece is held from the epoch that makes it until its state is mapped; a mapped piece is read through the system's
+    page cache, which shrinks when memory is needed. The directory of a mapped piece, built when it is first searched, is
+    held too: it counts, but cannot be freed.
     """
 
     def __init__(self, states: Mapping[str, State], saver: Saver, limit: int | None) -> None:
@@ -42,29 +42,29 @@ class Residence:
         """Bytes of the states that are in memory of this process, as of the last commit."""
         self._commits = 0
         self._mapped: dict[str, dict[int, Any]] = {}
-        """Of each state, the pieces that are mapped, by identity."""
+        """The mapped pieces of each state, by identity."""
         for state in self._spines():
-            # The runs are on disk: to hold them in another form would be to hold them twice.
+            # The runs are on disk; a merge of them for reading would hold them in memory as well.
             state.keeps_runs = True
         self._bound_merges()
 
     def restored(self) -> None:
-        """All states are as they were read: mapped."""
+        """Note that all states were restored, so that all pieces are mapped."""
         for name, state in self._states.items():
             self._note(name, state.saved().pieces)
         self._bound_merges()
 
     def committed(self, records: Mapping[str, StateRecord]) -> None:
-        """The states are on disk, as these records say."""
+        """Note that the states are on disk, by these records."""
         self._records = records
 
     @property
     def limit(self) -> int | None:
-        """How many bytes may be held."""
+        """Return how many bytes may be held; None without a limit."""
         return self._limit
 
     def keep_within(self) -> None:
-        """Map the states of which most is held, until what is held is within the limit. Right after a commit."""
+        """Map the states that hold most, until the held bytes are within the limit; call it right after a commit."""
         if self._limit is None:
             return
         held = {name: self._held(name, state) for name, state in self._states.items()}
@@ -87,7 +87,7 @@ class Residence:
         self._bound_merges()
 
     def _held(self, name: str, state: State) -> int:
-        """Bytes of the pieces of a state that are not mapped."""
+        """Return bytes of the pieces of a state that are not mapped."""
         record, pieces = self._records.get(name), state.saved().pieces
         if record is None:
             return 0
@@ -97,7 +97,7 @@ class Residence:
         return sum(_size(piece, ref) for piece, ref in pairs if id(piece) not in mapped)
 
     def _held_of_mapped(self) -> int:
-        """Bytes of the directories of runs that are mapped."""
+        """Return bytes of the directories of runs that are mapped."""
         return sum(
             run.directory.nbytes
             for mapped in self._mapped.values()

@@ -1,4 +1,4 @@
-"""Several runs of a state as one, without the application: what its own merges come to if time is left for them."""
+"""Runs of states are merged without the application, with the result that the application's own merges would have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .commits import Commit, PieceRef, StateRecord
 from .pieces import Pieces
 
 MOST_MERGED = 1 << 28
-"""Runs of so many bytes together are merged at a time, as a state may be larger than memory."""
+"""The most bytes of runs that are merged at a time, as a state may be larger than memory."""
 
 WASTED = "wasted"
 """Fact of a spine: how many entries were read in vain since all of its runs were merged."""
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 def with_merged_runs(pieces: Pieces, commit: Commit) -> dict[str, StateRecord]:
-    """The states of a commit with as few runs as may be; the new ones are written, and for a commit to name.
+    """Return the states of a commit with as few runs as possible; new runs are written, to be named by a commit.
 
-    What makes one run of several is in the files, but for the order in which a key's rows stand: that is told by the
-    plan's ``spines``. States that are not among them stay as they are: what is no spine, and all of a checkpoint that
-    an earlier version wrote. Cost: the states that are of several runs, ``MOST_MERGED`` bytes at a time.
+    The files hold all that a merge needs but the order of a key's rows, which is in the plan's ``spines``. States that are
+    not among them stay as they are: those that are no spines, and all of a checkpoint of an earlier version. Cost: the
+    states that have several runs, ``MOST_MERGED`` bytes at a time.
 
     Raises:
         CheckpointError: a file is missing or damaged, or is of another state; the store fails.
@@ -61,7 +61,7 @@ def _size(ref: PieceRef) -> int:
 
 
 def _in_parts(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """The items in their order, in parts that are not too large; what is too large itself is a part of its own."""
+    """Yield the items in their order, in parts of a bounded size; an item that is too large is a part of its own."""
     part: list[T] = []
     total = 0
     for item in items:
@@ -89,7 +89,7 @@ def _merged(
 
 
 def _instead(record: StateRecord, merged: Sequence[PieceRef], by: Sequence[PieceRef]) -> StateRecord:
-    """The state with one run, or none, in place of several; larger runs before smaller ones, as merges leave them."""
+    """Return the record with one run, or none, in place of several; larger runs come before smaller ones, as after merges."""
     left = [*(ref for ref in record.pieces if ref not in merged), *by]
     facts = {**record.facts, WASTED: 0} if len(left) < 2 and WASTED in record.facts else record.facts
     return replace(record, pieces=tuple(sorted(left, key=lambda ref: -ref.rows)), facts=facts)

@@ -1,4 +1,4 @@
-"""How an engine keeps its checkpoint."""
+"""The options of an engine's checkpoint."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ..store import Store, store_at
 @tagged("views.checkpoint.options:Checkpoint")
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where an engine keeps what it knows, and how.
+    """The place of an engine's checkpoint, and its options.
 
     Args:
         path: a folder, or any url that fsspec knows, such as ``s3://bucket/folder``.
         every: with 1 every epoch survives a crash from the moment ``push`` returns. With n there is a commit after n
-            epochs; what came after the last one has to be pushed again.
+            epochs; rows pushed after the last one have to be pushed again.
         keep: commits that stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), and some more.
-        grace: files that no commit needs are deleted when they are this old, for the sake of who is reading them.
+        grace: the age at which files that no commit needs are deleted, as other processes may still be reading them.
         resident_bytes: about how much memory of the process's own (on Linux ``RssAnon``) states take, with what it
             takes to merge them: beyond that they are mapped from their files. Not in it: pages of these files, which the
             system takes back when memory is short (``RssFile``); the rows of an epoch while it runs, deltas that are
             retained (``Retain``), and what is read. ``engine.explain()`` says how much is held. None: there is memory enough.
-        drop: views and sources of the checkpoint that are no longer wanted, whose state goes.
+        drop: views and sources of the checkpoint that are no longer declared, whose state is dropped.
         allow_pickle: states of ``aggregate(...)`` that are no plain values, and that no serializer makes bytes of, are kept
-            as pickles, and those that are there are loaded, which runs whatever they say: only if nobody whom you would
-            not let run code as you can write there. What earlier versions have pickled is converted when the checkpoint
-            is opened with this once, as far as it is plain values or has a serializer. See SECURITY.md.
+            as pickles, and kept pickles are loaded, which runs any code in them: set it only if everybody who can write
+            there may run code as you. Pickles of earlier versions are converted when the checkpoint is opened with this
+            once, as far as they are plain values or have a serializer. See SECURITY.md.
 
     Raises:
-        PlanError: no path, a number below 1, no length of time, or something else than a truth.
+        PlanError: no path, a number below 1, no length of time, or no Boolean.
 
     >>> Checkpoint("orders.checkpoint", every=10, grace="1h").grace_seconds
     3600.0
@@ -72,15 +72,15 @@ class Checkpoint:
 
     @property
     def store(self) -> Store:
-        """The store at the path."""
+        """Return the store at the path."""
         return store_at(self.path)
 
     @property
     def grace_seconds(self) -> float:
-        """``grace`` in seconds."""
+        """Return ``grace`` in seconds."""
         return microseconds("Checkpoint: grace", self.grace) / 1_000_000
 
     @property
     def full_every(self) -> int:
-        """How often a record is whole: what is kept is kept from a whole one on, so no more than twice ``keep``."""
+        """Return how often a record is whole; commits are kept from a whole one on, so at most twice ``keep`` of them."""
         return min(64, self.keep)

@@ -1,4 +1,4 @@
-"""Epochs that were acknowledged: they are in a commit, or their input is in the log, or something is lost."""
+"""Acknowledged epochs are in a commit, or their input is in the log; otherwise a file is lost."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from .commits import Commit
 from .records import record_name
 
 
-def require_acknowledged(store: Store, said: Acknowledged | None, last: int | None) -> None:
-    """Check that the last commit, of this epoch, is none before the last that was acknowledged.
+def require_acknowledged(store: Store, acknowledged: Acknowledged | None, last: int | None) -> None:
+    """Check that the last commit, of epoch ``last``, is not before the last acknowledged one.
 
     Raises:
         MissingFileError: it is; names the record that is lost.
     """
-    if said is not None and (last is None or last < said.committed):
+    if acknowledged is not None and (last is None or last < acknowledged.committed):
         there = "there is no commit" if last is None else f"the last commit that is there is of epoch {last}"
         raise MissingFileError(
-            f"{store.url}: {record_name(said.first)} is missing: epoch {said.committed} was committed and acknowledged, and "
+            f"{store.url}: {record_name(acknowledged.first)} is missing: epoch {acknowledged.committed} was committed and acknowledged, and "
             f"{there}; restore it from a copy of the checkpoint. After a power failure, open the checkpoint with its "
             "application, which restores it. To go on without it (as with a copy that was made while somebody wrote), move "
             "writer.acknowledged away"
         )
 
 
-def lost_oldest(said: Acknowledged | None, first: int) -> str:
-    """Which of the oldest records are missing, where the oldest that is there begins with this epoch; "": none."""
-    if said is None or said.oldest is None or said.oldest >= first:
+def lost_oldest(acknowledged: Acknowledged | None, first: int) -> str:
+    """Return which of the oldest records are missing before the one that begins with this epoch; "" if none are."""
+    if acknowledged is None or acknowledged.oldest is None or acknowledged.oldest >= first:
         return ""
-    return f"{record_name(said.oldest)} and all others before {record_name(first)} are missing"
+    return f"{record_name(acknowledged.oldest)} and all others before {record_name(first)} are missing"
 
 
 def pending_inputs(store: Store, last: int | None) -> Sequence[memoryview]:
-    """The input of the epochs after the last commit, of this epoch: of all that were acknowledged.
+    """Return the input of all acknowledged epochs after the last commit, of epoch ``last``.
 
-    If there is a later commit by now, as somebody is writing, there is none after this one.
+    If another process has made a later commit by now, there is no input after this one.
 
     Raises:
         MissingFileError, CorruptFileError: some are lost; names the file.
@@ -66,10 +66,10 @@ def _is_there(store: Store, name: str) -> bool:
 
 
 def require_committed(store: Store, last: Commit | None) -> None:
-    """Check that nothing but the input is there of no epoch after the last commit.
+    """Check that there is no epoch after the last commit of which only the input is there.
 
     Raises:
-        CheckpointError: there are such epochs, as their process was killed; says what to do.
+        CheckpointError: there are such epochs, as their process was killed; the message has the remedy.
     """
     count = len(pending_inputs(store, None if last is None else last.epoch))
     if count:

@@ -1,4 +1,4 @@
-"""Frames as bytes in Arrow's file format, and back: uncompressed, so that they can be mapped."""
+"""Frames are written in Arrow's file format, uncompressed, so that they can be mapped."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from ..store import Buffer
 NAME = b"evercurrent"
 
 SLACK = 1 << 16
-"""Bytes that a text column may drag along from the frame that it was cut out of."""
+"""Unused bytes that a text column may carry from the frame that it was cut out of."""
 
 SMALL = 1 << 12
-"""To copy so many bytes costs less than to keep a part of them apart."""
+"""Up to this many bytes are copied, which costs less than keeping them as a part of their own."""
 
 NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
 
 
 @dataclass(slots=True)
 class Content:
-    """A file's bytes, in parts: those of a frame's columns are not copied."""
+    """The bytes of a file in parts, of which those of a frame's columns are not copied."""
 
     parts: list[Buffer] = field(default_factory=list)
     size: int = 0
     crc: int = 0
 
     def write(self, part: bytes | pa.Buffer) -> None:
-        """Add some bytes: what Arrow asks of a file."""
+        """Add bytes, as Arrow does with a file."""
         self.parts.append(part)
         self.size += len(part)
 
     def finished(self) -> Content:
-        """This, with its checksum. Small parts that follow one another become one."""
+        """Return this content with its checksum; consecutive small parts are joined."""
         parts: list[Buffer] = []
         for is_small, run in groupby(self.parts, lambda part: len(part) <= SMALL):
             several = list(run)
@@ -55,31 +55,31 @@ class Content:
     closed = False
 
     def tell(self) -> int:
-        """How many bytes there are: what Arrow asks of a file."""
+        """Return the number of bytes, as Arrow needs it from a file."""
         return self.size
 
     def flush(self) -> None:
-        """Nothing is held back: what Arrow asks of a file."""
+        """Do nothing, as nothing is buffered; Arrow calls it."""
 
     def close(self) -> None:
-        """Nothing is to be closed: what Arrow asks of a file."""
+        """Do nothing, as nothing is open; Arrow calls it."""
 
 
 def as_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
-    """The frame as an Arrow file, its columns as polars has them in memory. ``key_hash``: by what its keys are hashed.
+    """Return the frame as an Arrow file, its columns as in polars' memory; ``key_hash`` is the hash of its keys.
 
     Raises:
         CheckpointError: a column of a type that Arrow does not have.
     """
     content = _written(_as_arrow(frame, NEWEST), key_hash)
-    # A text column refers to the whole text of what it was cut out of, and the file would hold that.
+    # A text column refers to all texts of the frame that it was cut out of, and the file would hold them.
     if content.size > SLACK and content.size > 2 * (frame.estimated_size() + 16 * frame.height) + SLACK:
         content = _written(_as_arrow(frame, OLDEST), key_hash)
     return content.finished()
 
 
 def as_plain_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
-    """The frame as an Arrow file that any reader of Arrow knows: text is text, and not views of it.
+    """Return the frame as an Arrow file that any reader of Arrow can read: with texts, and not views of texts.
 
     Raises:
         CheckpointError: a column of a type that Arrow does not have.
@@ -88,13 +88,13 @@ def as_plain_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
 
 
 def from_bytes(where: str, buffer: pa.Buffer, key_hash: KeyHash | None = None) -> pl.DataFrame:
-    """The frame of such bytes, by reference. ``where`` names them in messages.
+    """Return the frame of such bytes, by reference. ``where`` names them in messages.
 
-    ``key_hash``: what its keys have to be hashed by; None: whatever they are hashed by, as they are not looked at.
+    ``key_hash`` is the required hash of its keys; None accepts any, where keys are not used.
 
     Raises:
-        CorruptFileError: they are no such file.
-        CheckpointError: they were ordered by another hash, or are of a newer format.
+        CorruptFileError: the bytes are no such file.
+        CheckpointError: the keys are of another hash, or the format is newer.
     """
     try:
         table = pa.ipc.open_file(pa.BufferReader(buffer)).read_all()
@@ -108,7 +108,7 @@ def from_bytes(where: str, buffer: pa.Buffer, key_hash: KeyHash | None = None) -
 
 @cache
 def _own_words(key_hash: KeyHash) -> bytes:
-    """What is written into each schema: the format, and what keys are hashed by."""
+    """Return the metadata of each schema: the format, and the hash of keys."""
     return json.dumps({"format": key_hash.format, "hash": key_hash.mark}).encode()
 
 
@@ -128,7 +128,7 @@ def _require_ours(where: str, found: bytes, key_hash: KeyHash | None) -> None:
 
 
 def unlike(where: str, mark: str, key_hash: KeyHash) -> str:
-    """What to say of keys that were hashed otherwise than they are here."""
+    """Return the message for keys of another hash than this one."""
     if key_hash is OF_POLARS:
         return (
             f"{where} is of a checkpoint of format 1, whose keys were hashed by {mark}, and polars {pl.__version__} hashes them "
@@ -153,7 +153,7 @@ def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
 
 
 def require_arrow(column: str, dtype: pl.DataType) -> None:
-    """Refuse a column of a type that Arrow does not have: it could not be kept in files.
+    """Refuse a column of a type that Arrow does not have, as files cannot hold it.
 
     Raises:
         CheckpointError: names the column and what to use instead.

@@ -1,4 +1,4 @@
-"""Frames on files: each is written once, under a name that no other file ever has, and mapped to be read."""
+"""Pieces are frames in files: each is written once, under a unique name, and mapped when it is read."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from .marker import DELTAS, key_hash_of
 from .piece_files import Content, as_bytes, as_plain_bytes, from_bytes
 
 OWN_FILE = 1 << 20
-"""Pieces of so many bytes have a file of their own; smaller ones that are written together share one."""
+"""Pieces from this many bytes on have a file of their own; smaller ones that are written together share one."""
 
 ALIGNED = 64
-"""Where a piece may begin: Arrow's buffers are aligned in memory if they are in the file."""
+"""Pieces begin at multiples of this, as Arrow's buffers are aligned in memory only if they are in the file."""
 
 PADDING = bytes(ALIGNED)
 
 OPEN_FILES = 64
-"""Files of several pieces that stay mapped."""
+"""The most files of several pieces that stay mapped."""
 
 DELTAS_APART = 1 << 18
-"""Deltas of a commit that are more bytes have a file of their own: runs of states may live longer, and their file with them."""
+"""Larger deltas of a commit have a file of their own, as runs in a shared file may keep that file much longer."""
 
 OPEN_DELTAS = 16
-"""Pieces with the deltas of several epochs that stay open: who reads one epoch may read the next."""
+"""The most pieces with deltas of several epochs that stay open, as a reader of one epoch often reads the next."""
 
 DELTA_ROWS = 1024
-"""About so many rows of the deltas of a view are one piece: who reads one epoch reads no more."""
+"""About how many rows of a view's deltas are one piece, which bounds what a read of one epoch has to read."""
 
 CHECKED = 100_000
-"""Pieces whose checksums are known to be right. Of more, some are computed again."""
+"""How many pieces are remembered as checked; the checksums of others are computed again."""
 
 STORES = 16
-"""Stores of which a process remembers what it knows."""
+"""The most stores whose shared caches a process keeps."""
 
 MOST_DECODED, MOST_DECODED_BYTES = 20_000, 256 << 20
-"""Pieces that are kept as what a state has made of them, and the bytes of those that are not mapped."""
+"""The most decoded pieces that are cached, and the most bytes of those that are not mapped."""
 
 LONGEST_FOLDER = 120
 
 
 class Pieces:
-    """Frames on the files of a store.
+    """The frames in the files of a store.
 
-    What one process knows of a store is shared by all that are made of it with ``of``: which pieces were found to be
-    what was written, and the pieces that a ``Saver`` has made of them.
+    All objects made for a store with ``of`` share the caches of the process: the pieces whose checksums were verified,
+    and the pieces that a ``Saver`` has decoded.
     """
 
     def __init__(self, store: Store) -> None:
@@ -70,16 +70,16 @@ class Pieces:
 
     @cached_property
     def key_hash(self) -> KeyHash:
-        """What the keys in pieces of states are hashed by. Cost: reading the marker, once.
+        """Return the hash of keys in pieces of states. Cost: reading the marker, once.
 
         Raises:
-            CheckpointError: by what this process cannot compute.
+            CheckpointError: this process cannot compute the hash.
         """
         return key_hash_of(self.store)
 
     @staticmethod
     def of(store: Store) -> Pieces:
-        """The pieces of a store, with what this process knows of it."""
+        """Return the pieces of a store, with the caches of this process."""
         pieces = Pieces(store)
         shared = _SHARED.get(store.url)
         if shared is None:
@@ -89,7 +89,7 @@ class Pieces:
         return pieces
 
     def write(self, frames: Sequence[pl.DataFrame], folder: str = "pieces") -> list[PieceRef]:
-        """Write frames, all in one go; the small ones in one file.
+        """Write frames together; the small ones share one file.
 
         Raises:
             CheckpointError: a column of a type that Arrow does not have; the store fails.
@@ -100,14 +100,14 @@ class Pieces:
         return refs
 
     def write_delta(self, view: str, epoch: int, frame: pl.DataFrame) -> PieceRef:
-        """Write the delta of a view to a file of its own, for all who read Arrow: its columns, ``_epoch``, ``_diff``."""
+        """Write the delta of a view to a file of its own that any reader of Arrow can read: columns, ``_epoch``, ``_diff``."""
         batch = self.batch()
         ref = batch.add_delta(view, epoch, frame)
         batch.put()
         return ref.piece
 
     def read_delta(self, ref: DeltaRef) -> pl.DataFrame:
-        """The delta of one epoch. Of a piece that holds several, the frame is remembered for the next of them.
+        """Return the delta of one epoch; the frame of a piece with several of them is cached for the next one.
 
         Raises:
             MissingFileError, CorruptFileError, CheckpointError: as ``read``.
@@ -118,20 +118,20 @@ class Pieces:
         if frame is None:
             frame = self._read(ref.piece, None)
             self._shared.deltas.put(ref.piece, frame)
-        # Copied, as they are few: a slice would hold on to all, and its bits would begin in the middle of a byte.
+        # Copied, as rows are few: a slice would keep the whole piece, and its bits may begin in the middle of a byte.
         rows = pl.Series(np.arange(ref.first, ref.first + ref.rows, dtype=np.uint32))
         return pl.DataFrame([column.gather(rows) for column in frame.get_columns()])
 
     def batch(self) -> Batch:
-        """Frames and deltas to be written in one go."""
+        """Return a batch of frames and deltas to be written together."""
         return Batch(self)
 
     def read(self, ref: PieceRef) -> pl.DataFrame:
-        """The frame that was written, its columns mapped. Its checksum is computed the first time in a process.
+        """Return the frame of a piece, its columns mapped; its checksum is verified at the first read in a process.
 
         Raises:
             MissingFileError, CorruptFileError: by name.
-            CheckpointError: its keys are hashed in another way than this process can, or it is of a newer format.
+            CheckpointError: its keys are of a hash that this process cannot compute, or its format is newer.
         """
         return self._read(ref, self.key_hash)
 
@@ -143,7 +143,7 @@ class Pieces:
         return frame
 
     def content(self, ref: PieceRef) -> pa.Buffer:
-        """The bytes of a piece, mapped.
+        """Return the bytes of a piece, mapped.
 
         Raises:
             MissingFileError, CorruptFileError: by name.
@@ -168,7 +168,7 @@ class Pieces:
 
     @property
     def decoded(self) -> Bounded:
-        """What savers of this process have made of pieces, by the url of the store and more."""
+        """Return the cache of pieces that savers of this process have decoded, by the url of the store and more."""
         return _DECODED
 
     def _buffer(self, ref: PieceRef) -> pa.Buffer:
@@ -181,9 +181,9 @@ class Pieces:
 
 
 class Batch:
-    """Frames and deltas to be written in one go. Where each will be is known at once; it is there after ``put``.
+    """A batch of frames and deltas to be written together; their places are known at once, the files are there after ``put``.
 
-    What is small is together in one file of its folder: states and deltas of a commit are one file.
+    Small pieces of a folder share one file: states and deltas of a commit are one file.
     """
 
     def __init__(self, pieces: Pieces) -> None:
@@ -192,11 +192,11 @@ class Batch:
         self._shared: dict[str, _SharedFile] = {}
 
     def add(self, frames: Sequence[pl.DataFrame], folder: str = "pieces") -> list[PieceRef]:
-        """Write these too, to files in a folder of the checkpoint."""
+        """Add frames, to be written to files in a folder of the checkpoint."""
         return [self._add(as_bytes(frame, self._pieces.key_hash), frame.height, folder) for frame in frames]
 
     def add_copies(self, refs: Sequence[PieceRef]) -> list[PieceRef]:
-        """Write copies of pieces to new files; the small ones to one file."""
+        """Add copies of pieces, to be written to new files; the small ones share one file."""
         parts = [self._pieces.content(ref) for ref in refs]
         return [
             self._add(Content([part], part.size, ref.crc), ref.rows, "pieces")
@@ -211,12 +211,12 @@ class Batch:
         return self._shared[folder].add(content, rows)
 
     def add_delta(self, view: str, epoch: int, frame: pl.DataFrame) -> DeltaRef:
-        """Write the delta of a view too, to a file of its own. ``_epoch`` is added if it is not there."""
+        """Add the delta of a view, with a file of its own. ``_epoch`` is added if it is not there."""
         content = as_plain_bytes(_with_epoch(epoch, frame), self._pieces.key_hash)
         return DeltaRef(epoch, self._add_file(_name_of_deltas(view, epoch), content, frame.height))
 
     def add_deltas(self, deltas: Sequence[tuple[str, int, pl.DataFrame]]) -> list[DeltaRef]:
-        """Write deltas of views too, each with its epoch: those of a view together, ``DELTA_ROWS`` at a time.
+        """Add deltas of views, each with its epoch: those of a view together, ``DELTA_ROWS`` at a time.
 
         Large ones have files of their own, as ``add_delta`` makes them.
         """
@@ -249,14 +249,14 @@ class Batch:
         """Write everything that was added.
 
         Raises:
-            CheckpointError: the store fails. Some files may be there: nobody names them, a sweep deletes them.
+            CheckpointError: the store fails. Some files may be there, which no record names and a sweep deletes.
         """
         files = self._taken()
         if files:
             self._pieces.store.put_all(files)
 
     def put_ahead(self) -> Sequence[Item]:
-        """Write everything but what is better written with the commit that names it: returns that.
+        """Write all files but those that are better written with the commit that names them, and return these.
 
         Raises:
             CheckpointError: as ``put``.
@@ -265,7 +265,7 @@ class Batch:
         return self._pieces.store.put_ahead(files) if files else ()
 
     def _taken(self) -> list[tuple[str, list[Buffer]]]:
-        """The files that are to be written; from now on it is not for this batch to do so."""
+        """Return the files to be written, and remove them from this batch."""
         files = [*self._files, *((shared.name, shared.parts) for shared in self._shared.values())]
         self._files, self._shared = [], {}
         return files
@@ -293,7 +293,7 @@ class _SharedFile:
 
 
 class _Together:
-    """Deltas of a view that are one piece: their places among all, and the piece."""
+    """Deltas of a view that share one piece: their places among all deltas, and the piece."""
 
     def __init__(
         self, view: str, places: Sequence[int], frames: Sequence[pl.DataFrame], key_hash: KeyHash
@@ -306,7 +306,7 @@ class _Together:
 
 
 def _with_epoch(epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
-    """A delta with the column of its epoch, before ``_diff``."""
+    """Return a delta with the column of its epoch, before ``_diff``."""
     if EPOCH in frame.columns:
         return frame
     number = pl.Series(EPOCH, np.full(frame.height, epoch, np.uint64))
@@ -319,7 +319,7 @@ def _name_of_deltas(view: str, epoch: int) -> str:
 
 
 def _in_parts(places: Sequence[int], heights: Sequence[int]) -> Iterator[list[int]]:
-    """The places in their order, in parts of about ``DELTA_ROWS`` rows; what has more is a part of its own."""
+    """Yield the places in their order, in parts of about ``DELTA_ROWS`` rows; a larger delta is a part of its own."""
     part: list[int] = []
     rows = 0
     for place, height in zip(places, heights, strict=True):
@@ -333,7 +333,7 @@ def _in_parts(places: Sequence[int], heights: Sequence[int]) -> Iterator[list[in
 
 
 class _Shared:
-    """What a process knows of a store."""
+    """The caches of a process for a store."""
 
     def __init__(self) -> None:
         self.checked = Bounded(CHECKED)
@@ -346,7 +346,7 @@ _DECODED = Bounded(MOST_DECODED, MOST_DECODED_BYTES)
 
 
 def unique_name(prefix: str) -> str:
-    """The name of a new file, which no other process and no other call gets.
+    """Return a unique name for a new file, over all processes and calls.
 
     The part that is unique to a process is chosen anew in a fork of it.
     """
@@ -361,7 +361,7 @@ _counter = itertools.count()
 
 
 def folder_of(view: str) -> str:
-    """The folder of a view's deltas: its name, with what folders cannot be called spelled in hexadecimal.
+    """Return the folder of a view's deltas: its name, with characters that folders cannot have in hexadecimal.
 
     >>> folder_of("by day"), folder_of("a/b"), folder_of("..")
     ('by day', 'a%2Fb', '%2E.')

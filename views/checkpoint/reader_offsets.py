@@ -1,7 +1,7 @@
-"""How far readers have heard after the last commit: a small file beside it, written when an engine is closed.
+"""The offsets of readers after the last commit are kept in a small file beside it, written when an engine is closed.
 
-A commit says how far they had heard when its epoch was made. They hear of the epoch itself after that, and without
-this note they would be told once more after every restart.
+A commit has the offsets of readers when its epoch was made. They receive the epoch itself after the commit, and without
+this note they would receive it again after every restart.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ FOLDER = "readers/"
 
 
 def write_note(store: Store, epoch: int, heard: Mapping[str, int]) -> None:
-    """Write how far readers have heard after the commit of this epoch; what was noted before goes.
+    """Write the offsets of readers after the commit of this epoch, in place of earlier notes.
 
     Raises:
-        CheckpointError: the store does not let us.
+        CheckpointError: the store fails.
     """
     earlier = [listed.name for listed in store.list(FOLDER)]
     said = json.dumps(dict(heard), sort_keys=True)
@@ -33,7 +33,7 @@ def write_note(store: Store, epoch: int, heard: Mapping[str, int]) -> None:
 
 
 def read_note(store: Store, epoch: int) -> dict[str, int] | None:
-    """How far readers had heard when the engine was closed after this epoch; None: it went on, or was not closed.
+    """Return the offsets of readers when the engine was closed after this epoch; None if it continued or was not closed.
 
     Raises:
         CorruptFileError: the note is damaged; names it.

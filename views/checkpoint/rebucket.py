@@ -1,4 +1,4 @@
-"""Cutting the states of a checkpoint into another number of buckets, without the application."""
+"""The states of a checkpoint are cut into another number of buckets without the application."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .pieces import Pieces
 from .reader_offsets import read_note
 
 HELD_AT = "held_at"
-"""Fact of a watermark that is held back: how far, by what is in a bucket."""
+"""Fact of a watermark that is held back: the instant at which the windows of a bucket hold it."""
 
 
 def rebucket(store: Store, buckets: int) -> Commit:
-    """Cut every state into so many buckets, as one more commit: an epoch in which nothing else happens.
+    """Cut every state into ``buckets`` buckets and commit that, as an epoch in which nothing else happens.
 
     Nothing is written if the last commit has so many already. Commits before stay as they are. Cost: all states, one after
     the other, one of them in memory at a time.
 
     Raises:
-        CheckpointError: there is no commit, no such number of buckets, or a state that does not say how it is cut;
+        CheckpointError: there is no commit, no such number of buckets, or a state without a route;
             a file is missing or damaged.
     """
     if not 1 <= buckets <= MOST_BUCKETS:
@@ -53,7 +53,7 @@ def rebucket(store: Store, buckets: int) -> Commit:
 
 
 def to_go_on_from(log: CommitLog) -> Commit:
-    """The last commit, with how far its readers have heard since.
+    """Return the last commit, with the offsets of its readers since then.
 
     Raises:
         CheckpointError: there is none.
@@ -66,7 +66,7 @@ def to_go_on_from(log: CommitLog) -> Commit:
 
 
 def following(last: Commit, **changed: Any) -> Commit:
-    """A commit of the epoch after the last, in which no rows come and no time passes."""
+    """Return a commit of the epoch after the last, without rows and without a change of time."""
     instant, watermarks = last.epochs[-1][1:] if last.epochs else (0, {})
     return replace(
         last,
@@ -80,7 +80,7 @@ def following(last: Commit, **changed: Any) -> Commit:
 
 
 def _by_state(commit: Commit) -> dict[str, list[StateRecord | None]]:
-    """The records of each state, one per bucket."""
+    """Return the records of each state, one per bucket."""
     found: dict[str, list[StateRecord | None]] = {}
     for name, record in commit.states.items():
         state, _, bucket = name.rpartition("/")
@@ -125,6 +125,6 @@ def _written(
 
 
 def _held(records: Sequence[StateRecord]) -> StateRecord:
-    """A watermark that is held back, as every bucket has it: nobody knows which windows of which bucket hold it."""
+    """Return the record of a held watermark for every bucket, as it is not known which bucket the holding windows go to."""
     held_at = min(record.facts[HELD_AT] for record in records)
     return replace(records[0], facts={**records[0].facts, HELD_AT: held_at})

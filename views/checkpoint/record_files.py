@@ -1,4 +1,4 @@
-"""Records as bytes: JSON with a checksum of itself, so that no flipped bit is taken for a fact.
+"""Records are written as JSON with a checksum of itself, so that flipped bits are detected.
 
 ``{"format":1,"body":...,"crc":"89abcdef"}``: the checksum is the CRC-32 of all that stands before it.
 """
@@ -14,17 +14,17 @@ from evercurrent.core.data.errors import CheckpointError, CorruptFileError, firs
 from .commits import JsonObject
 
 FORMAT = 2
-"""Version of a checkpoint as a whole, which is that of the hash of its keys; they are opened from 1 on. A newer one is refused."""
+"""The format of a checkpoint as a whole, which is that of the hash of its keys; formats from 1 to this are opened."""
 
 RECORD_FORMAT = 2
-"""Version of what records say; they are read from 1 on. In 1 each delta of an epoch is a piece of its own."""
+"""The format of records; formats from 1 to this are read. In format 1 each delta of an epoch is a piece of its own."""
 
 TAIL = b',"crc":"%08x"}\n'
 TAIL_SIZE = len(TAIL % 0)
 
 
 def encoded_record(body: JsonObject) -> bytes:
-    """A commit's record, or what goes with records.
+    """Return the bytes of a commit's record, or of a file of records.
 
     Raises:
         CheckpointError: something in it is no JSON.
@@ -33,7 +33,7 @@ def encoded_record(body: JsonObject) -> bytes:
 
 
 def encoded(body: JsonObject, form: int = 1) -> bytes:
-    """A file with this body.
+    """Return a file with this body.
 
     Raises:
         CheckpointError: something in it is no JSON.
@@ -48,17 +48,17 @@ def encoded(body: JsonObject, form: int = 1) -> bytes:
 
 
 def is_latest_form(data: bytes) -> bool:
-    """Whether a record says what records say today, so that versions that do not know all of it refuse it."""
+    """Return whether a record is of the latest format, which earlier versions refuse."""
     return data.startswith(b'{"format":%d,' % RECORD_FORMAT)
 
 
 def is_intact(data: bytes) -> bool:
-    """Whether the bytes end in their own checksum."""
+    """Return whether the bytes end in their own checksum."""
     return data[-TAIL_SIZE:] == TAIL % zlib.crc32(data[:-TAIL_SIZE])
 
 
 def decoded(name: str, data: bytes) -> JsonObject:
-    """The body of a record; ``name`` says where it lies.
+    """Return the body of a record; messages name it by ``name``.
 
     Raises:
         CorruptFileError: it is not what was written.
@@ -80,7 +80,7 @@ def decoded(name: str, data: bytes) -> JsonObject:
 
 
 def _culprit(body: JsonObject) -> str:
-    """Which part of the body is no JSON."""
+    """Return which part of the body is no JSON."""
     states: JsonObject = body.get("states", {})
     found: list[tuple[str, Any]] = [(f"state {name!r}", state) for name, state in states.items()]
     for name, part in [*found, *body.items()]:

@@ -1,8 +1,8 @@
-"""Records of old commits in one file: a line that says which there are, and then each of them as it was written.
+"""Records of old commits are packed into one file: a line that lists them, and then each of them as it was written.
 
-A pack is of records that follow one another, the first of them whole: what a sweep drops is dropped as a pack. It is
-written before the files of its records are deleted, so each record is there all the time; where it is twice, what is in the
-pack counts.
+A pack holds consecutive records, the first of them whole, and a sweep drops whole packs. It is written before the files of
+its records are deleted, so each record can be read at any time; of a record that is there twice, the one in the pack
+counts.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .record_files import decoded, encoded_record, is_intact
 PACK = re.compile(rf"{COMMITS}(\d{{12}})-(\d{{12}})\.jsonl")
 
 LEAST = 16
-"""So many records at least are worth a pack."""
+"""The fewest records that are packed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A file of records, by the first epochs that they cover: where each of them begins, and its size."""
+    """A file of records, with the place and size of each by the first epoch that it covers."""
 
     name: str
     places: dict[int, tuple[int, int]]
 
     def read(self, store: Store, first: int) -> bytes:
-        """The bytes of a record.
+        """Return the bytes of a record.
 
         Raises:
             MissingFileError: the pack is gone.
@@ -44,7 +44,7 @@ class Pack:
 
 
 def pack_name(firsts: Sequence[int]) -> str:
-    """The file of a pack of these records.
+    """Return the name of the file of a pack of these records.
 
     >>> pack_name([64, 65, 127])
     'commits/000000000064-000000000127.jsonl'
@@ -53,7 +53,7 @@ def pack_name(firsts: Sequence[int]) -> str:
 
 
 def content_of(records: Sequence[tuple[int, bytes]]) -> list[bytes]:
-    """The bytes of a pack."""
+    """Return the bytes of a pack."""
     said = {"records": [[first, len(data)] for first, data in records]}
     return [encoded_record(said), *(data for _, data in records)]
 
@@ -79,7 +79,7 @@ def open_pack(store: Store, name: str) -> Pack:
 
 
 def closed_segments(firsts: Sequence[int], wholes: Iterable[int]) -> list[list[int]]:
-    """The records from each whole one to the next, where there are enough of them to be packed.
+    """Return the runs of records from each whole one to the next that have enough records to be packed.
 
     >>> [(each[0], each[-1]) for each in closed_segments(range(50), {0, 16, 20, 40})]
     [(0, 15), (20, 39)]
@@ -91,12 +91,12 @@ def closed_segments(firsts: Sequence[int], wholes: Iterable[int]) -> list[list[i
 
 
 def write_pack(store: Store, firsts: Sequence[int], names: Sequence[str]) -> Pack | None:
-    """Write a pack of records that lie in files of their own, and delete these.
+    """Write a pack of records that are in files of their own, and delete these files.
 
-    None: one of them is gone or damaged, which whoever needs it is to be told by its name.
+    It returns None if one of them is gone or damaged; a later read of that record raises and names it.
 
     Raises:
-        CheckpointError: the store fails; what is there can be read.
+        CheckpointError: the store fails; all records can still be read.
     """
     try:
         records = [(first, store.read(name).to_pybytes()) for first, name in zip(firsts, names, strict=True)]
@@ -107,7 +107,7 @@ def write_pack(store: Store, firsts: Sequence[int], names: Sequence[str]) -> Pac
     name, content = pack_name(firsts), content_of(records)
     try:
         store.put(name, content)
-    except NameTakenError:  # A store that lost the answer has asked again; or it is damaged.
+    except NameTakenError:  # The store lost the answer and tried again; or the pack is damaged.
         if store.read(name).to_pybytes() != b"".join(content):
             return None
     pack = open_pack(store, name)

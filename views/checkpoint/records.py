@@ -1,4 +1,4 @@
-"""Reading the records of a log, and what is remembered of each."""
+"""The records of a log are read, and the facts of each are cached."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RECORD = re.compile(rf"{COMMITS}(\d{{12}})\.json")
 
 
 FIELDS = {"epoch", "before", "whole", "deltas"}
-"""What every record of a commit says."""
+"""The fields of every record of a commit."""
 
 
 def record_name(first: int) -> str:
-    """The file of the record whose first epoch this is.
+    """Return the file of the record whose first epoch this is.
 
     >>> record_name(7)
     'commits/000000000007.json'
@@ -33,7 +33,7 @@ def record_name(first: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is remembered of a record: its commit's epoch, the record before it, the files that it names."""
+    """The cached facts of a record: its commit's epoch, the record before it, the files that it names."""
 
     epoch: int
     before: int | None
@@ -43,19 +43,19 @@ class Known:
 
     @staticmethod
     def of(body: JsonObject) -> Known:
-        """What is to be remembered of a record with this body."""
+        """Return the facts of a record with this body."""
         files = frozenset(ref.file for ref in refs_in(body))
         return Known(body["epoch"], body["before"], body["whole"], files, body["deltas"])
 
 
 def covers(body: JsonObject, first: int) -> bool:
-    """Whether a record is that of the epochs that begin with this one."""
+    """Return whether a record is that of the epochs that begin with this one."""
     before = body["before"]
     return first <= body["epoch"] and (before is None or before < first)
 
 
 class Records:
-    """The records of a log: a record is known by the first epoch that it covers.
+    """The records of a log, each identified by the first epoch that it covers.
 
     ``firsts`` are those that there were when they were listed, and those added since, ascending.
     """
@@ -64,12 +64,12 @@ class Records:
         self.store = store
         self.firsts: list[int] = []
         self.leftovers: list[int] = []
-        """Records that are in a pack, and their files are there still."""
+        """Records that are in a pack and also still in files of their own."""
         self._known: dict[int, Known] = {}
         self._packs: dict[int, Pack] = {}
 
     def look(self) -> None:
-        """List the records that there are.
+        """List the records in the store.
 
         Raises:
             CheckpointError: a pack of old ones is damaged.
@@ -78,10 +78,12 @@ class Records:
             raise error
 
     def survey(self) -> dict[str, CheckpointError]:
-        """List the records that there are, and return what is wrong with packs, by their names."""
+        """List the records in the store, and return the faults of packs by their names."""
         found = [RECORD.fullmatch(each.name) for each in self.store.list(COMMITS)]
         loose = {int(match[1]) for match in found if match}
-        faults = self._find_packs()  # After that: what is packed in between is in one of the two.
+        faults = (
+            self._find_packs()
+        )  # After the list, so that records packed in between are in one of the two.
         self.leftovers = sorted(loose & self._packs.keys())
         self.firsts = sorted(loose | self._packs.keys())
         there = set(self.firsts)
@@ -105,12 +107,12 @@ class Records:
         return faults
 
     def file_of(self, first: int) -> str:
-        """The file that a record is in."""
+        """Return the file that a record is in."""
         pack = self._packs.get(first)
         return record_name(first) if pack is None else pack.name
 
     def pack(self, firsts: Sequence[int]) -> None:
-        """Put old records that follow one another, the first of them whole, into one file.
+        """Pack consecutive old records, the first of them whole, into one file.
 
         Raises:
             CheckpointError: the store fails.
@@ -120,12 +122,12 @@ class Records:
             self._packs = {**self._packs, **dict.fromkeys(pack.places, pack)}
 
     def add(self, first: int, body: JsonObject) -> None:
-        """Take note of a record that was written after all others."""
+        """Note a record that was written after all others."""
         self.firsts.append(first)
         self._known[first] = Known.of(body)
 
     def forget(self, firsts: Sequence[int]) -> None:
-        """Records that are deleted."""
+        """Remove records that were deleted."""
         gone = set(firsts)
         self.firsts = [first for first in self.firsts if first not in gone]
         for first in firsts:
@@ -133,13 +135,13 @@ class Records:
         self._packs = {first: pack for first, pack in self._packs.items() if first not in gone}
 
     def known(self, first: int) -> Known:
-        """What is to be known of a record; it is read once."""
+        """Return the facts of a record, which is read once."""
         if first not in self._known:
             self.read(first)
         return self._known[first]
 
     def read(self, first: int, *, is_next: bool = False) -> JsonObject:
-        """The body of a record. ``is_next``: it comes after all that are known, if it is there, and is in no pack.
+        """Return the body of a record; ``is_next``: it follows all known ones, if it is there, and is in no pack.
 
         Raises:
             MissingFileError, CorruptFileError: by name.
@@ -161,7 +163,7 @@ class Records:
         return body
 
     def is_latest_form(self, first: int) -> bool:
-        """Whether an earlier version of evercurrent refuses a record, by its form."""
+        """Return whether an earlier version of evercurrent refuses a record, by its form."""
         return is_latest_form(self._content(first, is_next=False))
 
     def _content(self, first: int, is_next: bool) -> bytes:
@@ -172,14 +174,14 @@ class Records:
                 return data
             except MissingFileError:
                 if not is_next:
-                    self._find_packs()  # It was packed since we have looked, or is missing.
+                    self._find_packs()  # The record was packed since the last list, or is missing.
                 pack = self._packs.get(first)
                 if pack is None:
                     raise
         return pack.read(self.store, first)
 
     def retained(self) -> list[int]:
-        """The records of all commits that can be read: from the first whole record on.
+        """Return the records of all commits that can be read: from the first whole record on.
 
         Raises:
             MissingFileError: there are records, and none is whole.
@@ -191,10 +193,10 @@ class Records:
         return self.firsts[start:]
 
     def known_in_order(self, firsts: Sequence[int]) -> list[Known]:
-        """What is to be known of records that follow one another.
+        """Return the facts of consecutive records.
 
         Raises:
-            MissingFileError: there should be another one between two of them.
+            MissingFileError: a record between two of them is missing.
         """
         known = [self.known(first) for first in firsts]
         for one, after in zip(known, firsts[1:], strict=False):
@@ -203,7 +205,7 @@ class Records:
         return known
 
     def commit(self, first: int) -> tuple[Commit, int]:
-        """The commit of a record, and how many differences lead to it from a whole one.
+        """Return the commit of a record, and how many differences lead to it from a whole one.
 
         Raises:
             MissingFileError, CorruptFileError: by name.

@@ -1,4 +1,4 @@
-"""States on files: what is new of them is written, what was written before is named again."""
+"""States are saved to files: new pieces are written, and pieces written before are named again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .commits import DeltaRef, PieceRef, StateRecord
 from .pieces import Batch, Pieces
 
 MAPPED_SHARE = 16
-"""A mapped piece holds about this part of its bytes in memory: what helps to look it up."""
+"""A mapped piece holds about one part in this many of its bytes in memory, for its directory."""
 
 Delta = tuple[str, int, pl.DataFrame]
 """A view, an epoch, and the view's delta of it."""
@@ -24,7 +24,7 @@ Delta = tuple[str, int, pl.DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class _WrittenState:
-    """What was last written or restored of a state: its pieces and where they are."""
+    """The last written or restored form of a state: its pieces and their places."""
 
     pieces: tuple[Any, ...]
     record: StateRecord
@@ -38,13 +38,13 @@ class Begun:
     records: Mapping[str, StateRecord]
     deltas: list[DeltaRef]
     kept: Mapping[str, _WrittenState]
-    """What to remember when all is there."""
+    """The states to remember when all is written."""
     items: Sequence[Item] = ()
     """Files that are to be written with the commit."""
 
 
 class Saver:
-    """Writes states and restores them, by ``"<state id>/<bucket>"``.
+    """The saver writes and restores states, by ``"<state id>/<bucket>"``.
 
     Where a piece was written is remembered for as long as it is part of the last record of its state, so that a piece is
     written once. Pieces are cached by ``Pieces``, within bounds: restoring the same ones again costs microseconds.
@@ -54,55 +54,55 @@ class Saver:
         self._pieces = pieces
         self._kept: dict[str, _WrittenState] = {}
 
-    def write(self, wanted: Mapping[str, tuple[State, Saved]]) -> dict[str, StateRecord]:
-        """Write what is new of these states, all in one go. Cost: the new pieces.
+    def write(self, states: Mapping[str, tuple[State, Saved]]) -> dict[str, StateRecord]:
+        """Write the new pieces of these states together. Cost: the new pieces.
 
         Raises:
             CheckpointError: a column of a type that Arrow does not have; the store fails.
         """
-        return self.write_all(wanted, ())[0]
+        return self.write_all(states, ())[0]
 
     def write_all(
-        self, wanted: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
+        self, states: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
     ) -> tuple[dict[str, StateRecord], list[DeltaRef]]:
-        """Write what is new of these states and the deltas of views, all in one go: files share the waits for the disk.
+        """Write the new pieces of these states and the deltas of views together, so that files share waits for the disk.
 
         Raises:
             CheckpointError: as ``write``.
         """
-        batch, begun = self._begun(wanted, deltas)
+        batch, begun = self._begun(states, deltas)
         batch.put()
         self.keep(begun)
         return dict(begun.records), begun.deltas
 
-    def write_ahead(self, wanted: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]) -> Begun:
-        """As ``write_all``, for a commit: some files may be left to be written with it. When it is there, ``keep``.
+    def write_ahead(self, states: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]) -> Begun:
+        """Write as ``write_all``, but leave some files to be written with the commit; call ``keep`` when it is there.
 
         Raises:
             CheckpointError: as ``write``.
         """
-        batch, begun = self._begun(wanted, deltas)
+        batch, begun = self._begun(states, deltas)
         return replace(begun, items=batch.put_ahead())
 
     def keep(self, begun: Begun) -> None:
-        """What was begun is on disk: remember where."""
+        """Remember the places of pieces that were begun and are now on disk."""
         for name, kept in begun.kept.items():
             before = self._kept.get(name)
             self._kept[name] = kept
             if before is not None and before.record.pieces is kept.record.pieces:
                 continue
             old = set(before.record.pieces) if before is not None else set()
-            for ref in old.difference(kept.record.pieces):  # Merged away.
+            for ref in old.difference(kept.record.pieces):  # These were merged.
                 self._pieces.decoded.drop(self._key(name, kept.kind, ref))
             for piece, ref in zip(kept.pieces, kept.record.pieces, strict=True):
                 if ref not in old:
                     self._remember(name, kept.kind, ref, piece, ref.size)
 
     def restore(self, states: Mapping[str, State], records: Mapping[str, StateRecord]) -> None:
-        """Make the states what these records say; a state without a record becomes empty.
+        """Restore the states from these records; a state without a record becomes empty.
 
         Raises:
-            MissingFileError, CorruptFileError, CheckpointError: by name, of the first piece that cannot be had.
+            MissingFileError, CorruptFileError, CheckpointError: naming the first piece that cannot be read.
                 States before it are restored already.
         """
         for name, state in states.items():
@@ -116,16 +116,16 @@ class Saver:
             self._kept[name] = _WrittenState(pieces, record, type(state))
 
     def close(self) -> None:
-        """Forget everything, and what was cached of it: nothing is to be restored again soon."""
+        """Forget all states and drop their cached pieces, as none is to be restored soon."""
         for name, kept in self._kept.items():
             for ref in kept.record.pieces:
                 self._pieces.decoded.drop(self._key(name, kept.kind, ref))
         self._kept.clear()
 
     def mapped(self, state: State, record: StateRecord, *, larger_than: int = 0) -> Saved:
-        """What this record, the last of the state, says, the pieces of more bytes mapped from their files.
+        """Return the state of this record, its last one, with pieces of more than ``larger_than`` bytes mapped.
 
-        ``state.restore`` of it, between epochs, frees the memory that they took.
+        ``state.restore`` of the result, between epochs, frees the memory of these pieces.
         """
         name = next((name for name, kept in self._kept.items() if kept.record == record), None)
         if name is None:
@@ -140,7 +140,7 @@ class Saver:
         return Saved(tuple(pieces), record.facts)
 
     def _refs(self, name: str, saved: Saved) -> Mapping[Any, PieceRef] | None:
-        """Where pieces of a state are; None if they all are known, in this order."""
+        """Return the places of a state's pieces; None if they are those of the last record, in this order."""
         kept = self._kept.get(name)
         if kept is None:
             return {}
@@ -149,26 +149,26 @@ class Saver:
         return dict(zip(kept.pieces, kept.record.pieces, strict=True))
 
     def _begun(
-        self, wanted: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
+        self, states: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
     ) -> tuple[Batch, Begun]:
         new = {
             name: [piece for piece in saved.pieces if piece not in known]
-            for name, (_, saved) in wanted.items()
+            for name, (_, saved) in states.items()
             if (known := self._refs(name, saved)) is not None
         }
         batch = self._pieces.batch()
-        frames = [wanted[name][0].columns_of(piece) for name, pieces in new.items() for piece in pieces]
+        frames = [states[name][0].columns_of(piece) for name, pieces in new.items() for piece in pieces]
         refs = iter(batch.add(frames))
         found = {name: {piece: next(refs) for piece in pieces} for name, pieces in new.items()}
         written = batch.add_deltas(deltas)
         kept = {
             name: self._next(name, state, saved, found.get(name, {}))
-            for name, (state, saved) in wanted.items()
+            for name, (state, saved) in states.items()
         }
         return batch, Begun({name: each.record for name, each in kept.items()}, written, kept)
 
     def _next(self, name: str, state: State, saved: Saved, new: Mapping[Any, PieceRef]) -> _WrittenState:
-        """What is to be remembered of a state as it is now."""
+        """Return the form of a state to remember, as it is now."""
         kept = self._kept.get(name)
         route = None if state.route is None else state.route.as_json()
         if kept is not None and _same(kept.pieces, saved.pieces):
@@ -191,7 +191,7 @@ class Saver:
         self._pieces.decoded.put(self._key(name, kind, ref), piece, nbytes)
 
     def _key(self, name: str, kind: type, ref: PieceRef) -> tuple[Any, ...]:
-        """What a piece is made of: columns, and the kind of state whose id this is, in whichever bucket."""
+        """Return the cache key of a piece: its columns, and the kind and id of its state, in any bucket."""
         return self._pieces.store.url, ref.file, ref.start, name.rpartition("/")[0], kind
 
 

@@ -1,4 +1,4 @@
-"""How large commits and states are."""
+"""The sizes of commits and states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .log import CommitLog
 
 @dataclass(frozen=True, slots=True)
 class CommitSize:
-    """A commit, the entries and bytes of its states, and what it has added: bytes of pieces and of deltas."""
+    """The size of a commit: entries and bytes of its states, and the bytes of pieces and deltas that it has added."""
 
     commit: Commit
     entries: int
@@ -23,7 +23,7 @@ class CommitSize:
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """A state over all its buckets, and its largest piece, which shows its columns."""
+    """The size of a state over all its buckets, with its largest piece, which shows its columns."""
 
     state: str
     buckets: int
@@ -34,7 +34,7 @@ class StateSize:
 
 
 def commit_sizes(log: CommitLog, most: int) -> Iterator[CommitSize]:
-    """The last commits, the newest first. Cost: their records, and those back to a whole one."""
+    """Yield the sizes of the last commits, the newest first. Cost: their records, and those back to a whole one."""
     epochs = log.epochs()
     for at in range(len(epochs) - 1, max(-1, len(epochs) - 1 - most), -1):
         commit = log.at(epochs[at])
@@ -52,7 +52,7 @@ def commit_sizes(log: CommitLog, most: int) -> Iterator[CommitSize]:
 
 
 def state_sizes(commit: Commit) -> list[StateSize]:
-    """The states of a commit, the largest first."""
+    """Return the states of a commit, the largest first."""
     pieces: dict[str, list[PieceRef]] = {}
     buckets: dict[str, int] = {}
     for name, record in commit.states.items():

@@ -1,4 +1,4 @@
-"""Deleting files that no commit names."""
+"""Files that no commit names are deleted by sweeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .marker import DELTAS, EXCHANGE, PIECES
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep has deleted: commits, files that were named only by them or by none, and the bytes of these."""
+    """The result of a sweep: the numbers of deleted commits and of files no longer named, and their bytes."""
 
     commits: int
     files: int

@@ -1,4 +1,4 @@
-"""Checking every file of a checkpoint against what was written."""
+"""Every file of a checkpoint is verified against its checksums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .records import Records, record_name
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A file that is not what was written, and what is the matter with it."""
+    """A damaged file, and what is wrong with it."""
 
     file: str
     what: str
@@ -28,7 +28,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was checked, and what was found."""
+    """The numbers of checked files, and the faults."""
 
     commits: int
     files: int
@@ -38,7 +38,7 @@ class Verified:
 
 
 def verify(store: Store) -> Verified:
-    """Read all that the retained commits name, and what else an application would read that goes on from there.
+    """Read all files that the retained commits name, and those that an application would read to continue from there.
 
     Cost: all bytes of the checkpoint.
 
@@ -71,7 +71,7 @@ def verify(store: Store) -> Verified:
 
 
 def _acknowledged(store: Store) -> Acknowledged | None:
-    """How far the writer has come, if that can be read; a file that cannot is among the faults of the store's own."""
+    """Return the writer's note, if it can be read; a damaged note is among the faults of the store's own files."""
     try:
         return store.acknowledged()
     except CheckpointError:
@@ -79,7 +79,7 @@ def _acknowledged(store: Store) -> Acknowledged | None:
 
 
 def _of_the_end(store: Store, records: Records, said: Acknowledged | None) -> Iterator[Fault]:
-    """What is wrong with what follows the last commit: the commit itself, input that is not committed, notes of readers."""
+    """Yield the faults of the newest files: the last commit itself, uncommitted input, notes of readers."""
     try:
         last = records.known(records.firsts[-1]).epoch if records.firsts else None
     except CheckpointError:
@@ -95,7 +95,7 @@ def _of_the_end(store: Store, records: Records, said: Acknowledged | None) -> It
 
 
 def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
-    """All pieces that the records name, and what is wrong with the records."""
+    """Return all pieces that the records name, and the faults of the records."""
     refs: set[PieceRef] = set()
     faults: list[Fault] = []
     expected: int | None = None
@@ -149,5 +149,5 @@ def _of_file(store: Store, file: str, parts: Sequence[PieceRef]) -> Iterator[str
 
 
 def _without_name(error: CheckpointError, name: str) -> str:
-    """What an error says of a file, which is named already, without the way out, which is the same for all."""
+    """Return the message of an error without the name of the file and without the remedy, which is the same for all."""
     return first_line(error).rpartition(name)[2].partition(";")[0].removeprefix(":").strip()

@@ -1,1 +1,1 @@
-"""Threads and signals: who writes next, who polls, and what Ctrl-C must not interrupt."""
+"""Threads and signals: the order of writers, threads that poll, and what Ctrl-C must not interrupt."""

@@ -1,7 +1,7 @@
-"""Threads that read a view again and again while epochs run: they take turns with the epochs.
+"""Threads that poll a view while epochs run take turns with the epochs.
 
 Python runs one thread at a time. A thread that reads without pause keeps the interpreter for five milliseconds at a
-stretch, and an epoch hands it over a hundred times: four such readers made epochs of 10,000 rows fifteen times as long.
+stretch, and an epoch yields it a hundred times: four such readers made epochs of 10,000 rows fifteen times as long.
 So a thread that polls while others write, reading a view again as soon as it has read it, sleeps until the next period
 begins. All of them wake at the same instants: the rows of a version are made once for all, and the epochs have the time
 in between. A thread that waits or works between two reads, as one that answers requests, never sleeps here.
@@ -15,22 +15,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 AT_ONCE, IDLE = 0.005, 0.000_05
-"""Seconds. A thread polls which reads a view again so soon after its last read, and has worked no longer than ``IDLE``
-in between: it may have waited for the interpreter for the rest, which others keep for five milliseconds at most."""
+"""Seconds. A thread polls if it reads a view again within ``AT_ONCE`` of its last read, and has worked no longer than
+``IDLE`` in between: it may have waited for the interpreter, which others keep for five milliseconds at most."""
 
 PERIOD = 0.05
 """Seconds. Threads that poll read once in each period, until one period after the last epoch."""
 
 
 class _LastReads(threading.local):
-    """When this thread last read, by view: on the clock, and in the time that it has worked."""
+    """The last read of each view by this thread: by the clock, and by the thread's CPU time."""
 
     def __init__(self) -> None:
         self.ended: dict[str, tuple[float, float]] = {}
 
 
 class GivingWay:
-    """Leaves the interpreter to epochs while other threads poll. Whoever writes does so inside of it."""
+    """A context for writers that leaves them the interpreter while other threads poll."""
 
     def __init__(self) -> None:
         self._writers: list[int] = []
@@ -38,18 +38,18 @@ class GivingWay:
         self._last_reads = _LastReads()
 
     def __enter__(self) -> None:
-        """This thread writes from now on."""
+        """Note that this thread writes from now on."""
         self._writers.append(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
-        """It has written."""
+        """Note that this thread no longer writes."""
         thread = threading.get_ident()
         self._last_write = thread, time.monotonic()
         self._writers.remove(thread)
 
     @contextmanager
     def reading(self, view: str) -> Iterator[None]:
-        """This thread reads the view inside of it; if it polls the view while others write, from the next period on."""
+        """Read the view within the context; a thread that polls it while others write sleeps until the next period first."""
         now, ended = time.monotonic(), self._last_reads.ended
         if view in ended and self._others_write(now):
             last, worked = ended[view]

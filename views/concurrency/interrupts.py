@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of what must not be left half done."""
+"""Ctrl-C is deferred while code runs that must not be left half done."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class Deferred:
-    """The handler of interrupts while they are put off: it takes note of them for ``handler``, which was there before.
+    """The handler of interrupts while they are deferred: it notes them for ``handler``, the handler before it.
 
-    ``lets_through``: for now they take effect at once.
+    While ``lets_through`` is true they take effect at once.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -22,17 +22,17 @@ class Deferred:
         self.came: list[tuple[int, FrameType | None]] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """An interrupt has come."""
+        """Note an interrupt, or let it take effect."""
         if self.lets_through:
             self.handler(number, frame)
         else:
             self.came.append((number, frame))
 
     def end(self) -> None:
-        """Interrupts take effect from now on, also one that has come meanwhile.
+        """Let interrupts take effect from now on, and one that was noted meanwhile at once.
 
         Raises:
-            KeyboardInterrupt: one has, and the handler is Python's own.
+            KeyboardInterrupt: one was noted, and the handler is Python's own.
         """
         global _current
         _current = None
@@ -44,7 +44,7 @@ class Deferred:
 
 
 class _Again:
-    """Interrupts are put off again, within what lets them through."""
+    """Interrupts deferred again, within a block that lets them through."""
 
     def __init__(self, within: Deferred) -> None:
         self._within = within
@@ -60,14 +60,14 @@ class _Again:
 
 
 Ends = Deferred | _Again
-"""What is to be ended, so that interrupts take effect again."""
+"""A deferral to ``end``, so that interrupts take effect again."""
 
 _current: Deferred | None = None
-"""The handler by which the main thread puts interrupts off."""
+"""The handler by which the main thread defers interrupts."""
 
 
 def defer() -> Ends | None:
-    """Put interrupts off until ``end``. None: they are put off already, or never come: only the main thread has any."""
+    """Defer interrupts until ``end``; None if they are deferred already, or in a thread other than the main one."""
     global _current
     if threading.current_thread() is not threading.main_thread():
         return None
@@ -83,36 +83,36 @@ def defer() -> Ends | None:
 
 
 class interrupts_deferred:  # noqa: N801 - read as a function
-    """Let an interrupt that comes meanwhile take effect at the end. Only the main thread is ever interrupted."""
+    """A context that defers interrupts to its end. Only the main thread is ever interrupted."""
 
     __slots__ = ("_deferred",)
 
     def __enter__(self) -> None:
-        """Put them off."""
+        """Defer interrupts."""
         self._deferred = defer()
 
     def __exit__(self, *_: object) -> None:
-        """Let them take effect."""
+        """Let interrupts take effect."""
         if self._deferred is not None:
             self._deferred.end()
 
 
 class interruptible:  # noqa: N801 - read as a function
-    """Let an interrupt that comes meanwhile take effect at once, though they are put off; one of before still waits.
+    """A context in which new interrupts take effect at once although they are deferred; earlier ones still wait.
 
-    No generator: one that an interrupt has left half done is finished when it is collected, whatever goes on then.
+    It is no generator, as one that an interrupt left half done would be finished at any time, when it is collected.
     """
 
     __slots__ = ("_deferred",)
 
     def __enter__(self) -> None:
-        """Let them through, if it is our turn to be interrupted at all."""
+        """Let interrupts through, if this is the main thread and they are deferred."""
         is_ours = threading.current_thread() is threading.main_thread()
         self._deferred = _current if is_ours and _current is not None and not _current.lets_through else None
         if self._deferred is not None:
             self._deferred.lets_through = True
 
     def __exit__(self, *_: object) -> None:
-        """Put interrupts off again."""
+        """Defer interrupts again."""
         if self._deferred is not None:
             self._deferred.lets_through = False

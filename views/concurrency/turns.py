@@ -1,4 +1,4 @@
-"""Who writes next: one thread at a time, in the order in which they came; and what a child made by ``fork`` finds."""
+"""Threads write one at a time, in the order in which they came; a child made by ``fork`` finds its locks free."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from evercurrent.core.data.errors import InputError
 from .interrupts import Ends, defer, interruptible
 
 PATIENCE = 1.0
-"""After so many seconds of waiting it is looked whether whose turn it is waits for us."""
+"""Seconds of waiting after which a thread checks whether the holder of the turn waits for it."""
 
 _forks = 0
-"""How often this process was forked off, itself or a parent of it, since the module was imported."""
+"""How many forks led to this process since the module was imported."""
 
 
 class Guard:
-    """A lock for a few steps, of which a child made by ``fork`` finds a free one: ``with guard.lock``."""
+    """A lock for a few steps that is free in a child made by ``fork``: ``with guard.lock``."""
 
     __slots__ = ("_forks", "_lock")
 
@@ -33,19 +33,18 @@ class Guard:
 
     @property
     def lock(self) -> threading.Lock:
-        """The lock itself: an interrupt cannot come between taking it and the block that gives it back."""
+        """Return the lock itself: an interrupt cannot come between taking it and the block that gives it back."""
         if self._forks != _forks:
             self._lock, self._forks = threading.Lock(), _forks
         return self._lock
 
 
 class Turn:
-    """A lock that goes to whoever has waited longest, and that its thread may take again.
+    """A fair, reentrant lock: it goes to the thread that has waited longest, and its holder may take it again.
 
-    Who has it is not interrupted by Ctrl-C, but where he allows that (``interruptible``), so that it is always handed on.
+    Its holder is not interrupted by Ctrl-C, except where it allows that (``interruptible``), so that it is always released.
 
-    ``is_lost``: this process was forked off while another thread had the turn. What that thread was about to do is left
-    half done here, and nobody goes on with it.
+    ``is_lost``: this process was forked off while another thread had the turn, whose work is left half done here.
     """
 
     def __init__(self) -> None:
@@ -61,7 +60,7 @@ class Turn:
         """Wait for the turn, and take it.
 
         Raises:
-            InputError: it would never come: whose turn it is waits for this thread to end, or it was lost in a fork.
+            InputError: it would never come: its holder waits for this thread to end, or it was lost in a fork.
         """
         deferred = defer()
         try:
@@ -94,7 +93,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hand the turn on."""
+        """Pass the turn to the next thread."""
         deferred = self._deferred.pop()
         self._depth -= 1
         if not self._depth:
@@ -132,7 +131,7 @@ class Turn:
             raise
 
     def _forked(self) -> None:
-        """In a child made by ``fork`` there is one thread."""
+        """Reset the turn in a child made by ``fork``, which has one thread."""
         self._guard = threading.Lock()
         self._waiting.clear()
         if self._owner not in (None, threading.get_ident()):
@@ -155,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _waits_for(one: int, other: int) -> bool:
-    """Whether a thread waits, without a limit, for the end of another one, or for the result of what that one runs."""
+    """Return whether a thread waits without a limit for the end of another one, or for the result of its work."""
     frames = sys._current_frames()
     waited = _objects(frames.get(one), ("join", "result"))
     run = {id(value) for value in _objects(frames.get(other), ("run",))}
@@ -166,7 +165,7 @@ def _waits_for(one: int, other: int) -> bool:
 
 
 def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
-    """The threads, futures and work items of whose methods of these names a stack is made; waits with a limit left out."""
+    """Return the threads, futures and work items whose methods of these names are on a stack, without waits with a limit."""
     found = []
     while frame is not None:
         if frame.f_code.co_name in names:

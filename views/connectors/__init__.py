@@ -1,1 +1,1 @@
-"""Rows in and deltas out: files, logs, frames of other libraries, and positions in what is read."""
+"""Connectors read rows and write deltas: files, logs, frames of other libraries, and positions of sources."""

@@ -1,4 +1,4 @@
-"""Frames as tables of Arrow that can be written."""
+"""Frames are converted to tables of Arrow that pyarrow can write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 
 
 def as_table(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
-    """The frame as a table that pyarrow can write.
+    """Return the frame as a table that pyarrow can write.
 
-    Of lists without elements polars may give a part of nothing, that begins behind its end. Of such a buffer pyarrow
-    writes a wrong length, and all that stands behind it in the file is read from the wrong place. Beside a row in which
-    nothing is empty they are a part of something.
+    For lists without elements polars may return an empty slice that begins behind the end of its buffer. pyarrow writes
+    such a buffer with a wrong length, and everything behind it in the file is read from the wrong place. A row without
+    empty values, added and sliced off, prevents that.
     """
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
     if not nested:
@@ -28,7 +28,7 @@ def as_table(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
 
 
 def _full(dtype: Any) -> Any:
-    """A value in which nothing is empty."""
+    """Return a value of this type without empty parts."""
     if isinstance(dtype, pl.Struct):
         return {field.name: _full(field.dtype) for field in dtype.fields}
     if isinstance(dtype, pl.List):
@@ -37,7 +37,7 @@ def _full(dtype: Any) -> Any:
 
 
 def _holds_cut_nothing(array: pa.Array) -> bool:
-    """Whether an array, or one inside it, has no elements and begins behind others, which are not there."""
+    """Return whether an array, or one inside it, has no elements and an offset behind its end."""
     if pa.types.is_struct(array.type):
         inner = [array.field(at) for at in range(array.type.num_fields)]
     else:

@@ -1,4 +1,4 @@
-"""Deltas and contents of views as files: Parquet or JSON lines, by suffix."""
+"""Deltas and contents of views are written to files: Parquet or JSON lines, by suffix."""
 
 from pathlib import Path
 from types import TracebackType
@@ -17,15 +17,15 @@ DELTA_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
 """Suffixes of files that deltas can be written to."""
 
 ROW_GROUP = 100_000
-"""Deltas are kept until so many rows make a row group of a Parquet file."""
+"""How many rows of deltas are collected for a row group of a Parquet file."""
 
 
 class DeltaFile:
-    """The deltas of a view, written as they come: the view's columns, ``_epoch``, ``_diff``.
+    """A file to which the deltas of a view are written as they come: the view's columns, ``_epoch``, ``_diff``.
 
-    JSON lines are complete after every epoch; floats that are no numbers are the strings "NaN", "Infinity" and "-Infinity"
-    there, as files of input have them. A Parquet file gets its
-    name when it is closed, so that a file of that name is always readable; until then it is ``.NAME.part``.
+    JSON lines are complete after every epoch; NaN and infinities are the strings "NaN", "Infinity" and "-Infinity"
+    there, as in files of input. A Parquet file gets its name when it is closed, so that a file of that name is always
+    readable; until then it is ``.NAME.part``.
     An older file of the name is replaced.
 
     Raises:
@@ -94,7 +94,7 @@ class DeltaFile:
 
 
 def _has_bytes(dtype: Any) -> bool:
-    """Whether there are bytes in values of this type, at any depth."""
+    """Return whether there are bytes in values of this type, at any depth."""
     if isinstance(dtype, pl.Struct):
         return any(_has_bytes(field.dtype) for field in dtype.fields)
     if isinstance(dtype, pl.List | pl.Array):

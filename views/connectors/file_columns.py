@@ -1,4 +1,4 @@
-"""Columns of files as columns of a source: the same names, and types into which every value fits."""
+"""Columns of files are checked and cast to the columns of a source, by name, with every value unchanged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed, with_diff
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What rows must become: the source's name and columns, and whether a column ``_diff`` may come with them.
+    """The target of rows: the source's name and columns, and whether a column ``_diff`` may come with them.
 
-    Then they may be deltas of another run, and ``_epoch`` that stands in them is left out.
+    With ``_diff`` they may be deltas of another run, of which a column ``_epoch`` is left out.
     """
 
     source: str
@@ -24,7 +24,7 @@ class Target:
 
     @property
     def wide(self) -> pl.Schema:
-        """All columns that may come."""
+        """Return all columns that are accepted."""
         return pl.Schema({**with_diff(self.schema), EPOCH: pl.UInt64()}) if self.diffs else self.schema
 
 
@@ -52,11 +52,11 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
         )
     if len(set(names)) < len(names):
         repeated = {name for name in names if names.count(name) > 1}
-        raise FileError(f"{path}: column {listed(sorted(repeated))} stands twice in the header; rename one")
+        raise FileError(f"{path}: column {listed(sorted(repeated))} is twice in the header; rename one")
 
 
 def check_schema(path: Path, found: pa.Schema, target: Target) -> None:
-    """Check names, and that the types may hold values of the declared ones.
+    """Check names, and that values of the file's types may fit the declared ones.
 
     Raises:
         FileError: naming the column and both types.
@@ -73,7 +73,7 @@ def check_schema(path: Path, found: pa.Schema, target: Target) -> None:
 
 
 def _is_kin(found: pl.DataType, declared: pl.DataType) -> bool:
-    """Whether there can be values that are the same in both types."""
+    """Return whether both types can hold the same values."""
     if found == declared or found == pl.Null or (found.is_numeric() and declared.is_numeric()):
         return True
     if isinstance(found, pl.Datetime) and isinstance(declared, pl.Datetime):
@@ -87,10 +87,10 @@ def _is_kin(found: pl.DataType, declared: pl.DataType) -> bool:
 
 
 def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) -> pl.DataFrame:
-    """The columns in the declared order and types, every value kept exactly.
+    """Return the columns in the declared order and types, every value kept exactly.
 
     Raises:
-        FileError: naming the first row and the value for which that cannot be; or an empty ``_diff``.
+        FileError: naming the first row and value that cannot be kept exactly; or an empty ``_diff``.
     """
     wide = target.wide
     columns: list[pl.Series] = []
@@ -108,7 +108,7 @@ def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) ->
         if name == DIFF and column.null_count():
             row = rows_before + column.is_null().arg_true()[0] + 1
             raise FileError(
-                f"{path}: row {row}: column {DIFF!r} is empty; write 1 for a row that comes, -1 for one that goes"
+                f"{path}: row {row}: column {DIFF!r} is empty; write 1 for a row that is added, -1 for one that is removed"
             )
         columns.append(column)
     return pl.DataFrame(columns)

@@ -1,7 +1,7 @@
-"""Files and folders as batches of rows of a source: CSV, JSON lines, Parquet, Arrow IPC, logs; also while they grow.
+"""Files and folders are read as batches of rows of a source: CSV, JSON lines, Parquet, Arrow IPC, logs; also growing ones.
 
-A file is never in memory as a whole. What does not fit the source's schema is refused with the file, the column
-and the row in the message; the rows before it are handed out first.
+A file is never in memory as a whole. A value that does not fit the source's schema is refused with the file, the column
+and the row in the message; the rows before it are returned first.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ SUFFIXES = {
 """The format of a file, by its suffix."""
 
 PATIENCE = 20
-"""Of a growing folder: how many looks in a row a file may be unreadable without changing before it is refused."""
+"""How many times in a row a file of a growing folder may be unreadable and unchanged before it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Batch:
 
 
 class Reader:
-    """Reads files and folders for one source, each row once, in batches that do not span files.
+    """The reader of files and folders for one source: each row once, in batches that do not span files.
 
     Paths are read in the given order; the files of a folder in the order of their names. Names that start with
     ``.`` or ``_`` or end in ``.tmp`` or ``.part`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a
@@ -63,7 +63,7 @@ class Reader:
     server's log (common or combined format) the declared columns are taken; odd lines are in ``refused``.
 
     Raises:
-        FileError: a path does not exist, is of no known format, or holds what is no row of the source.
+        FileError: a path does not exist, is of no known format, or holds a row that does not fit the source.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Reader:
         self._batch_rows = batch_rows
         self._inputs: dict[Path, _Input] = {}
         self.total_bytes = 0
-        """The size of all files when they were last looked at."""
+        """The size of all files when they were last checked."""
         self.done_bytes = 0.0
-        """How many of those were read, about."""
+        """About how many of these bytes were read."""
         self._look()
 
     def batches(self, *, final: bool = True) -> Iterator[Batch]:
-        """What was not read before: new files, and new lines of CSV, JSON lines and logs.
+        """Yield batches that were not read before: of new files, and of new lines of CSV, JSON lines and logs.
 
         Without ``final`` more is expected: the last line of a file is left until it has its newline, and a file
         that cannot be opened yet is tried again at the next call (refused when it no longer changes).
@@ -102,10 +102,10 @@ class Reader:
             self.done_bytes = others + file.done_bytes
 
     def require_files(self) -> None:
-        """Check that there is a file to be read for every path.
+        """Check that there is a file to read for every path.
 
         Raises:
-            FileError: a folder is empty, or all that is in it is not for readers.
+            FileError: a folder has no file with a name that is read.
         """
         for path in self._paths:
             if not files_of(path):
@@ -117,7 +117,7 @@ class Reader:
 
     @property
     def is_one_file(self) -> bool:
-        """Whether a single file was given, and no folder."""
+        """Return whether a single file was given, and no folder."""
         return len(self._paths) == 1 and not self._paths[0].is_dir()
 
     @property
@@ -127,12 +127,12 @@ class Reader:
 
     @property
     def rows(self) -> int:
-        """How many rows were read so far."""
+        """Return how many rows were read so far."""
         return sum(file.rows for file in self._inputs.values())
 
     @property
     def unfinished(self) -> list[Path]:
-        """Files whose end was not read: their last line has no newline yet, or they could not be opened yet."""
+        """Return the files whose end was not read: the last line has no newline yet, or they could not be opened yet."""
         return [
             path
             for path, file in self._inputs.items()
@@ -141,16 +141,16 @@ class Reader:
 
     @property
     def refused(self) -> pl.DataFrame:
-        """Lines of logs that could not be read so far: file, line, reason, text."""
+        """Return the lines of logs that were refused so far: file, line, reason, text."""
         return pl.concat([REFUSED.to_frame(), *(log.refused for log in self.logs)])
 
     @property
     def logs(self) -> list[LogFile]:
-        """Those of the files that are logs."""
+        """Return the files that are logs."""
         return [file for file in self._inputs.values() if isinstance(file, LogFile)]
 
     def _look(self) -> None:
-        """Take note of files that were not there before."""
+        """Add files that were not there before."""
         for path in self._paths:
             for file in files_of(path):
                 if file not in self._inputs:
@@ -159,7 +159,7 @@ class Reader:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that a path stands for: itself, or what is in the folder, in the order of names.
+    """Return the files of a path: itself, or the files in the folder, in the order of names.
 
     Raises:
         FileError: there is nothing at the path, or a file of no known format, or a folder in the folder.
@@ -183,7 +183,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _is_unfinished(name: str) -> bool:
-    """Whether a name says that the file is not for readers, or not yet."""
+    """Return whether the name is one of a file that is not to be read, or not yet."""
     return name.startswith((".", "_")) or name.endswith((".tmp", ".part"))
 
 
@@ -202,7 +202,7 @@ def _open(path: Path, target: Target) -> "_Input":
 
 
 class _Input(Protocol):
-    """One file: what was read of it, and the frames that were not."""
+    """One file of a reader: its read rows and bytes, and the frames not read yet."""
 
     rows: int
 
@@ -213,7 +213,7 @@ class _Input(Protocol):
 
 
 def cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of so many, the last one smaller; what came before an error comes before it."""
+    """Yield the rows in frames of ``rows`` rows, the last one smaller; rows before an error are yielded before it."""
     kept: pl.DataFrame | None = None
     try:
         for frame in frames:
@@ -230,7 +230,7 @@ def cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
 
 
 class _TextFile:
-    """CSV or JSON lines."""
+    """A file of CSV or JSON lines."""
 
     def __init__(self, path: Path, target: Target, *, json_lines: bool) -> None:
         self.path = path
@@ -247,7 +247,7 @@ class _TextFile:
 
     @property
     def done_bytes(self) -> float:
-        """The share of the bytes that its rows were handed out of."""
+        """Return how many bytes the returned rows were read from."""
         return self._lines.bytes_of(self.rows)
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
@@ -323,7 +323,7 @@ class _WholeFile(ABC):
 
     @abstractmethod
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
-        """The rows of a file of that size, not many more than ``batch_rows`` at a time."""
+        """Yield the rows of a file of that size, not many more than ``batch_rows`` at a time."""
 
 
 class _ParquetFile(_WholeFile):
@@ -337,7 +337,7 @@ class _ParquetFile(_WholeFile):
 
 
 class _IpcFile(_WholeFile):
-    """The file and the stream format; mapped into memory, so that a large record batch is read as it is used."""
+    """A file in Arrow's file or stream format, mapped, so that a large record batch is read as it is used."""
 
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
         if not size:

@@ -1,7 +1,7 @@
-"""Columns of Arrow, pandas and numpy in types that polars reads, every value what it was.
+"""Columns of Arrow, pandas and numpy are converted to types that polars reads, with every value unchanged.
 
-Of some types polars has none, though it has one that holds their values; of times in whole seconds it makes others without
-a word, where they are too far away for milliseconds.
+polars cannot read some types, though it has others that hold their values, and it silently changes times in whole seconds
+that are out of the range of milliseconds.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 from evercurrent.core.data.errors import InputError, first_line
 
 MOST_DIGITS = 38
-"""So many digits the decimals of polars have."""
+"""The most digits of polars' decimals."""
 
 MOST_TYPES = 1000
-"""So many types are remembered: to look at one costs more than to read a column of few rows."""
+"""The most types that are cached, as analysing one costs more than reading a column of few rows."""
 
 DATES, DURATIONS = frozenset("YMWD"), frozenset("WDhms")
-"""Units of numpy: moments in these are days; what else is in these is whole milliseconds."""
+"""Units of numpy: times in the first ones are days, durations in the second ones are whole milliseconds."""
 
 MAY_BE_TIMES = frozenset({"datetime", "datetime64", "timedelta", "timedelta64", "mixed"})
-"""What pandas says of objects among which there are times."""
+"""Kinds that pandas infers for objects among which there are times."""
 
 
 def readable_arrow(where: str, table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """The same rows in types that polars reads.
+    """Return the same rows in types that polars reads.
 
     Raises:
         InputError: a value does not fit what polars has for it; names the column.
@@ -45,10 +45,10 @@ def readable_arrow(where: str, table: pa.Table | pa.RecordBatch) -> pa.Table | p
 
 
 def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The same values in a type that polars reads.
+    """Return the same values in a type that polars reads.
 
     Raises:
-        pa.ArrowException: they do not fit, or Arrow has no way there.
+        pa.ArrowException: they do not fit, or Arrow has no such cast.
     """
     wanted = readable_type(column.type)
     if isinstance(column, pa.ChunkedArray):
@@ -64,7 +64,7 @@ def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
 
 @lru_cache(MOST_TYPES)
 def readable_type(dtype: pa.DataType) -> pa.DataType:
-    """What polars reads the values of a type as; the type itself where it reads that.
+    """Return the type in which polars reads the values of a type; the type itself where polars reads it.
 
     >>> readable_type(pa.list_view(pa.timestamp("s")))
     ListType(list<item: timestamp[ms]>)
@@ -80,7 +80,7 @@ def readable_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def _castable_type(dtype: pa.DataType) -> pa.DataType:
-    """What a type is cast to, also within others; Arrow does not cast all that ``readable_array`` reads."""
+    """Return the type that a type is cast to, also within others; Arrow cannot cast all that ``readable_array`` reads."""
     types = pa.types
     match dtype:
         case _ if types.is_list(dtype):
@@ -102,7 +102,7 @@ def _castable_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def _without_views(column: pa.Array) -> pa.Array:
-    """Lists that follow one another, of lists that lie anywhere: the cast of Arrow makes too few offsets of them."""
+    """Return contiguous lists for lists anywhere in a buffer, for which Arrow's cast makes too few offsets."""
     is_null = column.is_null()
     lengths = pc.if_else(is_null, 0, column.sizes)
     offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
@@ -112,7 +112,7 @@ def _without_views(column: pa.Array) -> pa.Array:
 
 
 def readable_pandas(where: str, frame: Any) -> Any:
-    """The same rows in types that polars reads.
+    """Return the same rows in types that polars reads.
 
     Raises:
         InputError: a value does not fit what polars has for it; names the column.
@@ -132,7 +132,7 @@ def readable_pandas(where: str, frame: Any) -> Any:
 
 @lru_cache(MOST_TYPES)
 def _change_of_pandas(name: str, arrow: pa.DataType | None) -> Callable[[Any], Any] | None:
-    """What makes a column of a type of pandas, or of Arrow's there, one that polars reads, if it has to be another one."""
+    """Return the conversion of a column of pandas' or Arrow's type to one that polars reads; None if none is needed."""
     if arrow is not None:
         return None if readable_type(arrow) == arrow else _of_arrow
     if name.startswith(("datetime64[s", "timedelta64[s")):
@@ -143,12 +143,12 @@ def _change_of_pandas(name: str, arrow: pa.DataType | None) -> Callable[[Any], A
 
 
 def _of_arrow(column: Any) -> Any:
-    """A column that pandas keeps in Arrow."""
+    """Return the column converted by way of Arrow, in which pandas keeps it."""
     return type(column.array)(readable_array(column.array.__arrow_array__()))
 
 
 def _with_times(column: Any) -> Any:
-    """Objects of pandas' as what they are, where they are times: Arrow and polars would take these as Python's."""
+    """Return objects of pandas that are times in a type of times, as Arrow and polars would read them as Python's."""
     found = column.infer_objects()
     if found.dtype.kind in "Mm":
         return found
@@ -162,7 +162,7 @@ def _with_times(column: Any) -> Any:
 
 
 def lost_nanoseconds(value: object) -> str | None:
-    """What is to be said of a time of pandas or numpy that is more than the datetime of Python that others take it for."""
+    """Return the complaint about a time of pandas or numpy that Python's datetime cannot hold; None if it can."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return "which is of numpy's and not of a column's type; give a column of datetime64 or timedelta64"
     nanoseconds = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
@@ -172,10 +172,10 @@ def lost_nanoseconds(value: object) -> str | None:
 
 
 def readable_numpy(values: Any) -> Any:
-    """The same values as an array, or a list, that polars reads.
+    """Return the same values as an array, or a list, that polars reads.
 
     Raises:
-        ValueError: a time is too far away for what polars has.
+        ValueError: a time is out of the range of polars' type.
     """
     if values.ndim != 1 or values.dtype.kind not in "OMm":
         return values
@@ -184,7 +184,7 @@ def readable_numpy(values: Any) -> Any:
     unit, _ = np.datetime_data(values.dtype)
     is_day = values.dtype.kind == "M" and unit in DATES
     if not is_day and unit not in DURATIONS:
-        return values  # As polars has it, or finer, or months of no length: it says so.
+        return values  # Units that polars has, finer ones, or months without a length, which polars refuses.
     made = values.astype(f"{values.dtype.kind}8[{'D' if is_day else 'ms'}]")
     is_lost = (made.astype(values.dtype) != values) & ~np.isnat(values)
     if is_day:
@@ -204,15 +204,15 @@ def _is_view(dtype: pa.DataType) -> bool:
 
 
 def _is_canonical(dtype: pa.DataType) -> bool:
-    """Whether a type is one that Arrow itself extends another by, which holds the same values."""
+    """Return whether a type is a canonical extension of Arrow, whose storage holds the same values."""
     return isinstance(dtype, pa.BaseExtensionType) and str(dtype.extension_name).startswith("arrow.")
 
 
 def named(where: str, name: str, dtype: object, make: Callable[[], Any]) -> Any:
-    """A column as it is made.
+    """Return the column that ``make`` returns, with its name in an error.
 
     Raises:
-        InputError: it cannot be; names the column.
+        InputError: ``make`` failed; names the column.
     """
     try:
         return make()

@@ -1,4 +1,4 @@
-"""What mends a column that does not fit its source, in the words of the library that the rows came from."""
+"""Hints on how to repair a column that does not fit its source, as code of the library that the rows came from."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import polars as pl
 from evercurrent.core.columns.lossless import LossyValueError, may_hold
 
 Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
-"""Where pushed rows come from."""
+"""The library that pushed rows come from."""
 
 
 def refusal(
     origin: Origin, name: str, found: str, column: pl.Series, dtype: pl.DataType, lossy: LossyValueError
 ) -> str:
-    """Say which value a declared column does not hold, and what mends it. ``found``: its type in the words of the origin."""
+    """Return the message for a value that a declared column does not hold, with a remedy; ``found`` is its foreign type."""
     holds = f"column {name!r} is {found}, declared is {dtype}, and holds {lossy.value} in row {lossy.row}"
     if may_hold(dtype, column.dtype):
         return f"{holds}, which {dtype} cannot hold exactly; {_fitting(origin, name, column.dtype, dtype)}"
@@ -23,9 +23,9 @@ def refusal(
 
 
 def cast_hint(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) -> str:
-    """How a column is made one of another type."""
+    """Return the hint for casting a column to another type."""
     if isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime):
-        return _zone_hint(origin, name, dtype.time_zone)  # Units alone are no other kind.
+        return _zone_hint(origin, name, dtype.time_zone)  # The unit alone never needs a cast.
     match origin:
         case "polars" if isinstance(found, pl.String) and isinstance(dtype, pl.Date | pl.Datetime | pl.Time):
             return f"read it with .with_columns(pl.col({name!r}).str.to_{type(dtype).__name__.lower()}())"
@@ -47,7 +47,7 @@ def cast_hint(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType)
 
 
 def _fitting(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) -> str:
-    """How the values of a column are made such as its declared type holds."""
+    """Return the hint for changing a column's values to ones that its declared type holds."""
     wider = f"declare it {spelled(found)}"
     if isinstance(found, pl.Datetime | pl.Duration) and isinstance(dtype, pl.Datetime | pl.Duration):
         unit = dtype.time_unit
@@ -68,7 +68,7 @@ def _fitting(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) 
 
 
 def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
-    """How a time gets a zone, or loses it."""
+    """Return the hint for adding or removing the zone of a time."""
     given = "UTC" if zone is None else zone
     match origin:
         case "polars":
@@ -92,7 +92,7 @@ def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
 
 
 def spelled(dtype: pl.DataType) -> str:
-    """A type as it is written in a program."""
+    """Return a type as it is written in a program."""
     return f"pl.{dtype!r}"
 
 

@@ -1,8 +1,8 @@
-"""Lines of JSON in which floats that are no numbers stand as the texts "NaN", "Infinity" and "-Infinity".
+"""Lines of JSON are read in which NaN and infinities are the texts "NaN", "Infinity" and "-Infinity".
 
-JSON has no such numbers, and this is how ours are written (``core/columns/json_texts.py``). pyarrow reads them where they stand
-without quotes. But a column of texts may hold the same: so what has floats is read from lines without these quotes, and
-all else from the lines as they are.
+JSON has no such numbers, and our own files have them as texts (``core/columns/json_texts.py``). pyarrow reads them without
+quotes. But a column of texts may hold the same texts: so columns with floats are read from lines without these quotes, and
+all others from the lines as they are.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 QUOTED = re.compile(rb'(?<!\\)"(NaN|-?Infinity)"(?!\s*:)')
-"""Such a text, which is no key. Within another text its quotes would stand behind a backslash."""
+"""Such a text that is no key; within another text its quotes would follow a backslash."""
 
 Read = Callable[[bytes, Mapping[str, pa.DataType], bool], pa.Table]
-"""Reads columns from lines of JSON; True: and leaves out all others."""
+"""A reader of columns from lines of JSON, which with True leaves out all other columns."""
 
 
 def with_odd_numbers(block: bytes, types: Mapping[str, pa.DataType], read: Read) -> pa.Table:
-    """The rows of lines that cannot be read as they are. Cost: that of any lines, and more for those with such texts.
+    """Return the rows of lines that cannot be read as they are. Cost: as for any lines, and more for those with such texts.
 
     Raises:
         pa.ArrowInvalid: they cannot be read in this way either.
@@ -39,7 +39,7 @@ def with_odd_numbers(block: bytes, types: Mapping[str, pa.DataType], read: Read)
 
 
 def has_floats(dtype: pa.DataType) -> bool:
-    """Whether there are floats in values of this type, at any depth."""
+    """Return whether there are floats in values of this type, at any depth."""
     return _part(dtype, floats=True) is not None
 
 
@@ -61,7 +61,7 @@ def _read_odd(lines: list[bytes], types: Mapping[str, pa.DataType], read: Read) 
 
 
 def _part(dtype: pa.DataType, *, floats: bool) -> pa.DataType | None:
-    """The type of what is left of such values without all that are floats, or without all that are none."""
+    """Return the type restricted to its floats, or to all but its floats; None if nothing is left."""
     if pa.types.is_struct(dtype):
         fields = [(field.name, _part(field.type, floats=floats)) for field in dtype]
         kept = [(name, part) for name, part in fields if part is not None]
@@ -73,7 +73,7 @@ def _part(dtype: pa.DataType, *, floats: bool) -> pa.DataType | None:
 
 
 def _together(dtype: pa.DataType, floats: pa.Array | None, others: pa.Array | None) -> pa.Array:
-    """Values of both parts of which their type consists."""
+    """Return values put together from their floats and their other parts."""
     if floats is None or others is None:
         return others if floats is None else floats
     if pa.types.is_list(dtype):
@@ -101,7 +101,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _require_keys(value: Any, types: Mapping[str, pa.DataType]) -> None:
-    """Check the keys of an object, of which some are left out whenever it is read."""
+    """Check the keys of an object, as each of the two reads ignores some of them."""
     names = [name for name, _ in value] if isinstance(value, _Object) else [None]
     if len(set(names)) < len(names) or not types.keys() >= set(names):
         raise pa.ArrowInvalid("a key is no column, or stands there twice")

@@ -1,4 +1,4 @@
-"""Logs of web servers, in the common and the combined format, as rows of a source.
+"""Logs of web servers, in the common and the combined format, are read as rows of a source.
 
 A line of the combined format, which the common one is the beginning of::
 
@@ -35,10 +35,10 @@ COLUMNS = {
     "referer": "where the client came from; null where the log has - or nothing",
     "agent": "what the client says it is; null where the log has - or nothing",
 }
-"""What a source may declare of a log. Escapes such as ``\\"`` and ``\\x16`` stay as the server wrote them."""
+"""The columns of a log that a source may declare. Escapes such as ``\\"`` and ``\\x16`` stay as the server wrote them."""
 
 TEXT = r'(?:[^"\\\r\n]|\\.)*'
-"""What may stand between quotes: quotes and backslashes have a backslash before them."""
+"""The text between quotes, where quotes and backslashes have a backslash before them."""
 
 LINE = (
     (r"^(?P<ip>[^ ]+) (?P<ident>[^ ]+) (?P<user>[^ ]+(?: [^ \[][^ ]*)*) ", "no host, identity and user"),
@@ -50,7 +50,7 @@ LINE = (
         "other things after the size than referer and agent in quotes",
     ),
 )
-"""The parts of a line, and the reason to refuse a line that fits up to there.
+"""The parts of a line, each with the reason to refuse a line that matches only the parts before.
 
 Every next character decides which way to go, by which a line is read in one pass (three times as fast). The last quote
 may be missing: what was cut off is then the end of the referer or of the agent.
@@ -59,24 +59,24 @@ may be missing: what was cut off is then the end of the referer or of the agent.
 WHOLE = "".join(part for part, _ in LINE)
 
 SHORT = "".join(part for part, _ in LINE[:-1])
-"""All but what comes after the size, which is most of a line; to find texts takes longer than to see that they are there."""
+"""A line up to the size; the rest is most of a line, and extracting texts takes longer than matching them."""
 
 REQUEST = r"^(?P<method>[A-Za-z]+(?:-[A-Za-z]+)*) (?P<path>.*?)(?: (?P<protocol>HTTP/[0-9.]+))?$"
 
 TIME = "%d/%b/%Y:%H:%M:%S %z"
 
 HOPELESS = 100
-"""A file of which so many lines are refused before the first one is read is not a log."""
+"""A file whose first lines, this many, are all refused is not a log."""
 
 KEPT_LINES = 1_000_000
-"""So many refused lines of a file are kept; all are counted."""
+"""The most refused lines of a file that are kept; all are counted."""
 
 REFUSED = pl.Schema({"file": pl.String(), "line": pl.Int64(), "reason": pl.String(), "text": pl.String()})
-"""A refused line: its file, its number there from 1, why, and what it says."""
+"""The columns of refused lines: the file, the number in the file from 1, the reason, and the text."""
 
 
 class LogFile:
-    """One log that may still grow. Its empty lines are counted, and no rows."""
+    """One log, which may still grow. Empty lines are counted, but are no rows."""
 
     def __init__(self, path: Path, target: Target) -> None:
         self.path = path
@@ -92,16 +92,16 @@ class LogFile:
 
     @property
     def done_bytes(self) -> float:
-        """The share of the bytes that its rows were handed out of."""
+        """Return the share of the bytes that its rows were handed out of."""
         return self._lines.bytes_of(self.rows)
 
     @property
     def refused(self) -> pl.DataFrame:
-        """The refused lines: file, line, reason, text."""
+        """Return the refused lines: file, line, reason, text."""
         return pl.concat([REFUSED.to_frame(), *self._refused])
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
-        """The rows of the lines that were not read before, a block of lines at a time.
+        """Yield the rows of lines that were not read before, a block of lines at a time.
 
         Raises:
             FileError: the file became shorter, or is not a log.
@@ -138,7 +138,7 @@ class LogFile:
 
 
 def log_rows(lines: pl.Series, schema: pl.Schema) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of these lines with these of ``COLUMNS``, and the lines that are none: ``line`` (from 1), reason, text."""
+    """Return the rows of these lines, with the columns of the schema, and the refused lines: ``line`` (from 1), reason, text."""
     parts = _parts(lines, schema)
     fits = parts["at"].is_not_null()
     columns, misfits = [], []
@@ -157,7 +157,7 @@ def log_rows(lines: pl.Series, schema: pl.Schema) -> tuple[pl.DataFrame, pl.Data
 
 
 def _parts(lines: pl.Series, schema: pl.Schema) -> pl.DataFrame:
-    """``COLUMNS`` as the log has them, with null for what is not there; in lines that are refused all are null."""
+    """Return ``COLUMNS`` as texts of the log, with null for missing parts; in refused lines all are null."""
     absent = pl.all().exclude("ip", "at", "bytes")
     parts = (
         lines.str.extract_groups(WHOLE if schema.keys() & {"referer", "agent"} else SHORT)
@@ -184,7 +184,7 @@ def _typed(text: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def _refused(lines: pl.Series, chosen: pl.Series, misfits: Sequence[tuple[pl.Series, str]]) -> pl.DataFrame:
-    """The chosen lines with numbers and reasons: the first part that is not there, else the first value that does not fit."""
+    """Return the chosen lines with number and reason: the first missing part, else the first value that does not fit."""
     text = lines.filter(chosen).str.strip_chars_end("\r\n").alias("text")
     reason = pl.Series("reason", [], pl.String).clear(len(text))
     for count, (_, why) in enumerate(LINE, 1):
@@ -196,7 +196,7 @@ def _refused(lines: pl.Series, chosen: pl.Series, misfits: Sequence[tuple[pl.Ser
 
 
 def _lines_of(block: bytes) -> pl.Series:
-    """The lines of a block with their ends: views of its bytes. What is not UTF-8 becomes ``\\xe9``, as servers have it."""
+    """Return the lines of a block with their ends: views of its bytes. What is not UTF-8 becomes ``\\xe9``, as servers have it."""
     try:
         block.decode()
     except UnicodeDecodeError:

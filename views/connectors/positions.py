@@ -1,7 +1,7 @@
-"""Positions of sources: where a batch stands in what it is read from, JSON whose order the source says.
+"""Positions of sources: the place of a batch in the log that it is read from, as JSON with an order.
 
 A whole number (an offset, the number of a batch), a text (a log sequence number), a list that is compared part by part (the
-name of a file and a line in it), or a map of partitions to any of these, each of which goes on by itself.
+name of a file and a line in it), or a map of partitions to any of these, each of which advances by itself.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Position = Any
 """A JSON value: a number, a text, a list, or a map of partitions to these."""
 
 MOST_POSITION = 2**63 - 1
-"""Positions are counted in 64 bits, as rows of any log are."""
+"""The greatest position: they are counted in 64 bits, as the rows of any log."""
 
 Path = tuple[str, ...]
 """A partition: the keys that lead to it; of a position that is no map, none."""
 
 
 class PositionOrder(Protocol):
-    """Which positions come before others, for whoever gives ``position_order=``: a function that makes keys to compare."""
+    """The order of positions given as ``position_order=``: a function that returns keys to compare."""
 
     def __call__(self, position: Any, /) -> Any:
-        """What a position, of a map that of one partition, is compared by."""
+        """Return the key of a position, or of one partition's position in a map."""
         ...
 
 
@@ -41,10 +41,10 @@ class Positions:
     order: PositionOrder | None = None
 
     def kept(self, given: object) -> Position:
-        """A position as it is kept: JSON, partitions by text.
+        """Return a position in the form in which it is kept: JSON, with partitions as texts.
 
         Raises:
-            InputError: it is no position; names the source.
+            InputError: the value is no position; names the source.
         """
         try:
             made = self._kept(given)
@@ -58,10 +58,10 @@ class Positions:
         return made
 
     def is_taken(self, position: Position, taken: Position | None) -> bool:
-        """Whether all up to a position was taken, if the source was taken up to another one.
+        """Return whether a position is at or before the one up to which the source was taken.
 
         Raises:
-            InputError: it is before that in one partition and behind it in another, or the two have no order.
+            InputError: it is before in one partition and behind in another, or the two have no order.
         """
         if taken is None:
             return False
@@ -115,12 +115,12 @@ class Positions:
 
 
 def joined(taken: Mapping[str, Position], reached: Mapping[str, Position]) -> dict[str, Position]:
-    """How far sources are taken with what they have reached: partitions of which nothing has come stay where they are."""
+    """Return the positions of sources after an epoch; partitions without new rows keep theirs."""
     return {**taken, **{name: _join(taken.get(name), position) for name, position in reached.items()}}
 
 
 def copied(positions: Mapping[str, Position]) -> dict[str, Position]:
-    """The positions by the names of their sources; nobody else can change these."""
+    """Return a deep copy of the positions by the names of their sources."""
     return {name: deepcopy(positions[name]) for name in sorted(positions)}
 
 
@@ -131,7 +131,7 @@ def _join(taken: Position | None, reached: Position) -> Position:
 
 
 def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Each partition with where it stands."""
+    """Yield each partition with its position."""
     if not isinstance(position, Mapping):
         yield path, position
         return
@@ -140,10 +140,10 @@ def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """The partitions of a map by text, with what is said of each.
+    """Yield the partitions of a map as texts, with their positions.
 
     Raises:
-        ValueError: one is no number and no text, or two are one text.
+        ValueError: a partition is no number and no text, or two have the same text.
     """
     keys: dict[str, object] = {}
     for key, part in given.items():
@@ -157,7 +157,7 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _read_again(given: Any) -> Any:
-    """A position as it comes back from a checkpoint.
+    """Return a position as it comes back from a checkpoint.
 
     Raises:
         ValueError: it cannot be kept there.
@@ -166,7 +166,7 @@ def _read_again(given: Any) -> Any:
 
 
 def _written(text: str) -> str:
-    """A text that can be written down.
+    """Return a text, checked to be valid UTF-8.
 
     Raises:
         ValueError: it has halves of characters, which UTF-8 has no bytes for.
@@ -179,7 +179,7 @@ def _written(text: str) -> str:
 
 
 def _plain(part: Any) -> Any:
-    """A position as it is compared where the source says nothing of it.
+    """Return the key of a position in the default order.
 
     Raises:
         ValueError: it is no number from 0, no text and no list of these.
@@ -194,7 +194,7 @@ def _plain(part: Any) -> Any:
 
 
 def _require_comparable(one: Any, other: Any) -> None:
-    """Check that two positions have an order that nobody has to guess.
+    """Check that two positions have an unambiguous order.
 
     Raises:
         ValueError: texts of different lengths: "9" is behind "10" as a text.

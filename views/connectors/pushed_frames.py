@@ -1,4 +1,4 @@
-"""Whatever is pushed as a polars frame, with the library that it came from, in whose words a refusal says what mends it."""
+"""Pushed data of any library is converted to a polars frame; its origin is kept for the remedies in messages."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ NO_FRAME = (
     TypeError,
     ValueError,
 )
-"""What comes of data that is no frame."""
+"""Errors raised where no frame can be made of the data."""
 
 EXACT_INTEGERS: Mapping[type[pl.DataType], int] = {
     pl.Float16: 1 << 11,
     pl.Float32: 1 << 24,
     pl.Float64: 1 << 53,
 }
-"""Up to here a float holds every whole number."""
+"""The integer up to which a float type holds every whole number."""
 
 LOOKED_AT = (pl.Datetime, pl.Duration, pl.Date, pl.Time, pl.Decimal, pl.Struct, pl.Null)
-"""Types of which polars makes values out of Python's that are others, and says nothing."""
+"""Types for which polars silently converts some Python values to different ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedFrame:
-    """Rows as they were pushed, and what they were before they were a frame of polars."""
+    """Pushed rows as a frame of polars, with their origin and their types there."""
 
     frame: pl.DataFrame
     origin: Origin
     types: Mapping[str, str]
-    """The types of columns in the words of their origin, where these are not those of polars."""
+    """The names of column types in the library of origin, where these are not those of polars."""
 
     def type_of(self, column: str) -> str:
-        """The type of a column as whoever pushed it knows it."""
+        """Return the type of a column as the library of origin names it."""
         return self.types.get(column, str(self.frame.schema[column]))
 
 
 def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
-    """The rows of anything that can be pushed, in memory that nobody else can write.
+    """Return the rows of any pushed data, in memory that no other code can write.
 
     Raises:
         InputError: no frame can be made of it; names the column and the row, as far as they are known.
@@ -89,7 +89,7 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
 
 
 def _failing_column(data: Any) -> str | None:
-    """The first column of which by itself no frame can be made."""
+    """Return the first column that alone cannot be made a frame."""
     if isinstance(data, dict):
         parts = {name: {name: values} for name, values in data.items()}
     elif isinstance(data, pa.Table | pa.RecordBatch):
@@ -135,7 +135,7 @@ def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
 
 
 def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
-    """A dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
+    """Return a dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
     types = with_diff(schema)
     if isinstance(data, list) and all(isinstance(row, tuple | list) for row in data):
         width = max(map(len, data), default=len(schema))
@@ -145,7 +145,7 @@ def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]
             raise ValueError(f"the rows have different numbers of values; give each {width}")
         data = {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
     elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
-        # Of rows polars looks at the first hundred for the names of columns: a later `_diff` would be lost.
+        # polars takes the names of columns from the first hundred rows: a later `_diff` would be lost.
         names = dict.fromkeys(name for row in data for name in row)
         data = {name: [row.get(name) for row in data] for name in names}
     if not isinstance(data, dict):
@@ -162,7 +162,7 @@ def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]
 
 
 def _readable(where: str, name: str, values: Any) -> Any:
-    """A column of another library in a type that polars reads.
+    """Return a column of another library in a type that polars reads.
 
     Raises:
         InputError: a value does not fit what polars has for it; names the column.
@@ -176,16 +176,16 @@ def _readable(where: str, name: str, values: Any) -> Any:
     return values
 
 
-# Python values, of which polars would make others without a word.
+# Python values that polars would silently change.
 
 
 def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
-    """Python values as a column of the declared type.
+    """Return Python values as a column of the declared type.
 
-    A float of Python is the nearest number of a ``Float32``, as Python knows one type of floats alone.
+    A float of Python becomes the nearest ``Float32``, as Python has only one type of floats.
 
     Raises:
-        InputError: a value is of another kind, or would be another one; names it and its row.
+        InputError: a value is of another kind, or would be changed; names it and its row.
     """
     if _is_looked_at(dtype):
         for row, value in enumerate(values):
@@ -215,7 +215,7 @@ def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series
 
 
 def _first_refused(values: Any, dtype: pl.DataType) -> int:
-    """The first of these values of which polars makes no column of this type, where there is one."""
+    """Return the place of the first value that polars cannot put into a column of this type."""
     good, bad = 0, len(values)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -228,14 +228,14 @@ def _first_refused(values: Any, dtype: pl.DataType) -> int:
 
 
 def _is_looked_at(dtype: pl.DataType) -> bool:
-    """Whether polars makes other values of some that are not of this type, or that it does not hold exactly."""
+    """Return whether polars silently changes some values that this type does not hold exactly."""
     if isinstance(dtype, pl.List | pl.Array):
         return _is_looked_at(as_type(dtype.inner))
     return isinstance(dtype, LOOKED_AT)
 
 
 def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
-    """What there is in a value that would become another one, with the way out."""
+    """Yield the parts of a value that polars would change, with the remedy."""
     match value, dtype:
         case ((datetime() | timedelta()), _) if lost := lost_nanoseconds(value):
             yield f"{value}, {lost}"

@@ -1,6 +1,6 @@
-"""Texts of which the bytes are no UTF-8: neither files nor Python can hold them, so none enters.
+"""Texts with bytes that are not UTF-8 are refused, as neither files nor Python can hold them.
 
-Arrow and polars take the bytes of a text column as they are. Nothing goes wrong then until somebody reads a row.
+Arrow and polars accept the bytes of a text column unchecked, and only a later read of the row would fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def require_utf8(where: str, frame: pl.DataFrame) -> None:
 
 
 def _is_no_text(column: pl.Series) -> bool:
-    """Whether a text in it is none. What stands behind nulls does not matter."""
+    """Return whether a value of the column is not UTF-8; the bytes behind nulls do not matter."""
     if column.dtype == pl.Categorical:
         column = column.cast(pl.String)
     if column.dtype != pl.String:
@@ -40,7 +40,7 @@ def _is_no_text(column: pl.Series) -> bool:
 
 
 def first_odd_byte(data: bytes) -> int | None:
-    """The place of the first byte that is not UTF-8 text; None where all of it is."""
+    """Return the place of the first byte that is not UTF-8 text; None where all of it is."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

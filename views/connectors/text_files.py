@@ -1,6 +1,6 @@
-"""CSV and JSON lines: blocks of complete lines in, rows of declared types out.
+"""CSV and JSON lines are parsed from blocks of complete lines to rows of the declared types.
 
-pyarrow parses (it is strict, and fast); what it refuses is found again here, so that a message names the row, the
+pyarrow parses (it is strict, and fast); a value that it refuses is located here, so that a message names the row, the
 column and the value. Row numbers count data rows from 1; a CSV header is no row, an empty line is none either.
 """
 
@@ -25,7 +25,7 @@ from .json_numbers import QUOTED, with_odd_numbers
 from .text_bytes import first_odd_byte
 
 BLOCK_BYTES = 4 << 20
-"""So many bytes of a text file are in memory at once, more only where one line is longer."""
+"""The bytes of a text file that are in memory at once, unless one line is longer."""
 
 LONGEST_LINE = 64 << 20
 """A line with more bytes than this is refused: it is a quote that was never closed, or no text file."""
@@ -33,7 +33,7 @@ LONGEST_LINE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The first row of a block that cannot be read: its index there, what is wrong with it, and the way out."""
+    """The first row of a block that cannot be read: its index in the block, and a message with the remedy."""
 
     row: int
     message: str
@@ -44,7 +44,7 @@ Parsed = tuple[pl.DataFrame, Fault | None]
 
 
 class Lines:
-    """The complete lines of a file that may still grow, each handed out once.
+    """The complete lines of a file that may still grow, each returned once.
 
     A line is complete with its newline. In CSV (``quoted``) a newline between quotes belongs to the value.
     """
@@ -52,13 +52,13 @@ class Lines:
     def __init__(self, path: Path, *, quoted: bool) -> None:
         self.path = path
         self.offset = 0
-        """Bytes handed out so far."""
+        """Bytes returned so far."""
         self.rows = 0
-        """Rows in them, counted by who parses them."""
+        """Rows in these bytes, counted by the parser."""
         self._quoted = quoted
 
     def header(self, *, final: bool) -> bytes | None:
-        """The first line, without its newline; None where it is not complete and may still become so.
+        """Return the first line, without its newline; None where it is not complete and may still become so.
 
         Raises:
             FileError: the file is empty and final.
@@ -73,7 +73,7 @@ class Lines:
         return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
 
     def blocks(self, *, final: bool) -> Iterator[bytes]:
-        """What was not handed out before, in blocks that end with a line.
+        """Yield the bytes that were not returned before, in blocks of complete lines.
 
         With ``final`` the last line needs no newline; else it is left until it has one.
 
@@ -98,7 +98,7 @@ class Lines:
             yield kept
 
     def require_grown(self) -> None:
-        """Check that what was handed out is still there.
+        """Check that the bytes returned are still in the file.
 
         Raises:
             FileError: the file is shorter than that.
@@ -110,7 +110,7 @@ class Lines:
             )
 
     def bytes_of(self, rows: int) -> float:
-        """The share of the bytes that so many rows come from: a block is parsed at once, and has many rows."""
+        """Return about how many bytes the first ``rows`` rows come from, as a block is parsed at once and has many rows."""
         return self.offset * (rows / self.rows if self.rows else 1)
 
     def _opened(self) -> BinaryIO:
@@ -122,7 +122,7 @@ class Lines:
             ) from error
 
     def _end_of_lines(self, data: bytes) -> int:
-        """The length of the longest part that ends with a line."""
+        """Return the length of the longest part that ends with a line."""
         end = data.rfind(b"\n") + 1
         quotes = data.count(b'"', 0, end) if self._quoted else 0
         while quotes % 2:
@@ -139,7 +139,7 @@ class Lines:
 
 
 def header_names(line: bytes) -> list[str] | None:
-    """The column names in a CSV header; None where it is not UTF-8 text."""
+    """Return the column names in a CSV header; None where it is not UTF-8 text."""
     try:
         return next(csv.reader([line.decode()]), [])
     except UnicodeDecodeError:
@@ -147,10 +147,10 @@ def header_names(line: bytes) -> list[str] | None:
 
 
 def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
-    """The rows of CSV lines with these column names, as columns of the schema.
+    """Return the rows of CSV lines with these column names, as columns of the schema.
 
-    Nothing between two separators is null, ``""`` is the empty string. A row with too few or too many fields, a
-    value that is none of its column's type and text that is not UTF-8 are faults.
+    An empty field is null, ``""`` is the empty string. A row with too few or too many fields, a value that does not fit
+    its column's type and text that is not UTF-8 are faults.
     """
     odd: list[pa_csv.InvalidRow] = []
     try:
@@ -168,7 +168,7 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
 
 
 def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow]) -> pa.Table:
-    """All values as strings; rows with a wrong number of fields are left out and the first noted in ``odd``."""
+    """Return all values as strings; rows with a wrong number of fields are left out and the first noted in ``odd``."""
 
     def refuse(row: pa_csv.InvalidRow) -> str:
         odd[:] = odd or [row]
@@ -193,7 +193,7 @@ def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow])
 
 
 def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, error: Exception) -> Parsed:
-    """The rows before the line that pyarrow cannot read at all, which is text that is not UTF-8."""
+    """Return the rows before the line that pyarrow cannot read at all, which is text that is not UTF-8."""
     place = first_odd_byte(block)
     if place is not None:
         start = block.rfind(b"\n", 0, place) + 1
@@ -205,10 +205,10 @@ def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, erro
 
 
 def json_rows(block: bytes, schema: pl.Schema) -> Parsed:
-    """The rows of JSON lines, one object a line, as columns of the schema.
+    """Return the rows of JSON lines, one object a line, as columns of the schema.
 
-    A key that is absent is null, ``_diff`` that is absent is 1. Floats may be "NaN", "Infinity" and "-Infinity". A key that is no column, a value that is none of its
-    column's type and a line that is no JSON object are faults.
+    A missing key is null, a missing ``_diff`` is 1. Floats may be "NaN", "Infinity" and "-Infinity". A key that is no
+    column, a value that does not fit its column's type and a line that is no JSON object are faults.
     """
     types = {name: _json_type(dtype) for name, dtype in schema.items()}
     try:
@@ -250,7 +250,7 @@ def _json_columns(block: bytes, types: Mapping[str, pa.DataType], without_others
 
 
 def _first_bad_line(lines: Sequence[bytes], types: dict[str, pa.DataType]) -> int:
-    """The index of the first line that is refused. Halves the lines: as much work as reading them twice."""
+    """Return the index of the first refused line, by bisection, at the cost of reading the lines twice."""
     good, bad = 0, len(lines)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -263,7 +263,7 @@ def _first_bad_line(lines: Sequence[bytes], types: dict[str, pa.DataType]) -> in
 
 
 def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -> str:
-    """What is wrong with a line that was refused."""
+    """Return what is wrong with a line that was refused."""
     if (place := first_odd_byte(line)) is not None:
         return f"byte {place} of the line is not UTF-8 text; save the file as UTF-8"
     try:
@@ -281,16 +281,16 @@ def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -
             return unreadable(name, json.dumps(value), schema[name])
         if _is_beyond_floats(line, value):
             return f'column {name!r}: a number is greater than any Float64; correct it, or write "Infinity"'
-    return f"a key stands twice in the line ({_short(line.decode())}); remove one"
+    return f"a key is twice in the line ({_short(line.decode())}); remove one"
 
 
 def _is_beyond_floats(line: bytes, value: object) -> bool:
-    """Whether a value that was read of a line is infinite, and the line has no infinity in it."""
+    """Return whether a value read from a line is infinite although the line has no infinity."""
     return b"Infinity" not in line and "Infinity" in json.dumps(value)
 
 
 def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:
-    """The type to read JSON as: text for times (but inside of nested values), and the list that pyarrow can read."""
+    """Return the type to read JSON as: text for times (but inside of nested values), and the list that pyarrow can read."""
     if isinstance(dtype, pl.List | pl.Array):
         return pa.list_(_json_type(_instance(dtype.inner), inner=True))
     if isinstance(dtype, pl.Struct):
@@ -301,7 +301,7 @@ def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:
 
 
 def without_text(schema: pl.Schema, *, json_lines: bool) -> str | None:
-    """The first column whose type cannot be read from text; None where there is none.
+    """Return the first column whose type cannot be read from text; None where there is none.
 
     There is no text for durations and bytes, in CSV none for nested values, and in JSON none for dates and times
     of day inside of nested values.
@@ -320,7 +320,7 @@ def _has_text(dtype: pl.DataType, json_lines: bool, inner: bool = False) -> bool
 
 
 def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
-    """The words for a value that is none of its column's type."""
+    """Return the message for a value that does not fit its column's type."""
     form = ""
     if isinstance(dtype, pl.Datetime):
         zone = "+00:00" if dtype.time_zone else ""
@@ -331,7 +331,7 @@ def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
 
 
 def _converted(table: pa.Table, schema: pl.Schema) -> Parsed:
-    """The columns in their declared types, up to the first row with a value that is none of its column's type."""
+    """Return the columns in their declared types, up to the first row with a value that does not fit its type."""
     columns: list[pl.Series] = []
     fault: Fault | None = None
     for name in table.column_names:
@@ -348,7 +348,7 @@ def _converted(table: pa.Table, schema: pl.Schema) -> Parsed:
 
 
 def _from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.Series, int | None]:
-    """A column read from strings, and the index of the first string that is not of the type."""
+    """Return a column read from strings, and the index of the first string that is not of the type."""
     if isinstance(dtype, pl.Time):
         strings = pl.Series(name, text)
         times = strings.str.to_time("%H:%M:%S%.f", strict=False)

@@ -1,4 +1,4 @@
-"""Expressions: the tree of one in words of our own, read from polars and written back, and what is known of trees."""
+"""Expressions as trees of the library's own, read from polars and written back, with the rules about such trees."""
 
 from .declared import (
     Expression,

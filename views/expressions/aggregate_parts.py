@@ -1,4 +1,4 @@
-"""From an expression over a group to incremental parts: what each aggregate of polars becomes in the core."""
+"""Expressions over a group are compiled to incremental aggregates of the core."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ SortKey = tuple[pl.Expr, bool, bool]
 """An expression, descending, nulls last."""
 
 COUNT: pl.DataType = pl.Int64()
-"""The type of counts. polars has UInt32; a count of rows with diffs has a sign."""
+"""The type of counts: polars uses UInt32, but a count of rows with diffs has a sign."""
 
 _NO_AGGREGATE: Obstacle = (
     "it is not an aggregate and has a value for every row of the group",
@@ -40,7 +40,7 @@ _SERIES_SET: Obstacle = (
     "beside a Series polars makes lists of the results of aggregates",
     "give a list, or compute it from the result of agg in a with_columns(...)",
 )
-_MANY: Obstacle = ("it gives many values per group", "add .implode() for a list, or an aggregate")
+_MANY: Obstacle = ("it has many values per group", "add .implode() for a list, or an aggregate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Rows:
     order: tuple[SortKey, ...] = ()
 
     def among(self, condition: pl.Expr) -> "Rows":
-        """Those of the rows for which a condition is true as well."""
+        """Return the rows for which a condition is true as well."""
         return replace(self, where=condition if self.where is None else self.where & condition)
 
     def pairs_with(self, other: "Rows | None") -> bool:
-        """Whether the value of the other stands in the same rows, neither of them sorted."""
+        """Return whether the other's values are in the same rows, and neither of them is sorted."""
         if other is None or self.order or other.order:
             return False
         if self.where is None or other.where is None:
@@ -65,17 +65,17 @@ class Rows:
 
     @property
     def masked(self) -> pl.Expr:
-        """The value where the row counts and null elsewhere: the same to all that skip nulls."""
+        """Return the value where the row counts and null elsewhere, which is the same for aggregates that skip nulls."""
         if self.where is None or Expression(self.where) == Expression(self.value.is_not_null()):
             return self.value
         return pl.when(self.where).then(self.value)
 
 
 class AggregateCompiler:
-    """Collects the prepared columns and the aggregates that expressions over a group are made of.
+    """The compiler of expressions over a group: it collects their prepared columns and aggregates.
 
     Equal columns and equal aggregates are one. Generated names begin with two underscores, or with as many
-    as no column begins with. ``about`` is what messages begin with.
+    as no column begins with. Messages begin with ``about``.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class AggregateCompiler:
         self.aggregates: dict[Hashable, Aggregate] = {}
 
     def over_group(self, node: Node) -> pl.Expr:
-        """An expression with one value per group, as an expression over the results of aggregates.
+        """Return an expression with one value per group, as an expression over the results of aggregates.
 
         Raises:
             PlanError: where it has no such value, or has one that cannot be kept current.
@@ -131,7 +131,7 @@ class AggregateCompiler:
         return None if rows is None else self.additive(node.name, rows.masked, self.group_dtype(node))
 
     def _whole(self, node: Node) -> pl.Expr:
-        """An aggregate of all rows of the group, which come sorted by its inputs."""
+        """Return an aggregate of all rows of the group, which come sorted by its inputs."""
         arranging = Arranging(self.schema, self.prepare, name_of, self.refuse)
         arranged, standing = arranging.arrange(node)
         if standing is not None:
@@ -143,10 +143,10 @@ class AggregateCompiler:
             RecomputedAggregate, dtype=self.group_dtype(node), inputs=inputs, expr=write(arranged), order=()
         )
 
-    # What is collected.
+    # Prepared columns and aggregates.
 
     def prepare(self, expr: pl.Expr) -> str:
-        """The name of the prepared column that holds an expression computed row by row."""
+        """Return the name of the prepared column that holds an expression computed row by row."""
         copies = Expression(expr).copies
         key = Expression(expr if copies is None else pl.col(copies))
         if key not in self.prepared:
@@ -155,7 +155,7 @@ class AggregateCompiler:
         return self.prepared[key].name
 
     def part(self, make: Callable[..., Aggregate], /, **fields: Any) -> pl.Expr:
-        """The result of an aggregate, as a column of the frame that has one row per group."""
+        """Return the result of an aggregate, as a column of the frame that has one row per group."""
         key = (make, *((name, _comparable(value)) for name, value in fields.items()))
         if key not in self.aggregates:
             self.aggregates[key] = make(output=f"{self.prefix}a{len(self.aggregates)}", **fields)
@@ -164,21 +164,21 @@ class AggregateCompiler:
     def additive(
         self, kind: AdditiveKind, value: pl.Expr | None, dtype: pl.DataType, ddof: int = 1
     ) -> pl.Expr:
-        """An aggregate that adds up."""
+        """Return an aggregate that adds up."""
         name = None if value is None else self.prepare(value)
         return self.part(Additive, dtype=dtype, kind=kind, input=name, ddof=ddof)
 
     def pick(
         self, dtype: pl.DataType, value: pl.Expr, order: Sequence[SortKey], where: pl.Expr | None = None
     ) -> pl.Expr:
-        """The value of the first row by an order, among those where a condition is true."""
+        """Return the value of the first row by an order, among those where a condition is true."""
         condition = None if where is None else self.prepare(where)
         return self.part(
             FirstBy, dtype=dtype, input=self.prepare(value), order=self.ordered(order), where=condition
         )
 
     def ordered(self, order: Sequence[SortKey]) -> tuple[Order, ...]:
-        """Sort keys over prepared columns; a column that was a key before decides nothing any more."""
+        """Return sort keys over prepared columns, without columns that are already a key."""
         keys: dict[str, Order] = {}
         for by, descending, nulls_last in order:
             column = self.prepare(by)
@@ -190,24 +190,24 @@ class AggregateCompiler:
         part = f": {text(node)}"
         raise PlanError(f"{self.about.removesuffix(part)}{part}: {why[0]}; {why[1]}")
 
-    # Types, as polars gives them.
+    # Types, by polars.
 
     def row_dtype(self, expr: pl.Expr) -> pl.DataType:
-        """The type of what is computed row by row."""
+        """Return the type of an expression computed row by row."""
         return resolved(self.about, lambda: self.rows_of_schema.select(expr)).dtypes()[0]
 
     def group_dtype(self, node: Node) -> pl.DataType:
-        """The type of an aggregate."""
+        """Return the type of an aggregate."""
         value = write(node).alias("value")
         if not self.keys:
             return self.row_dtype(value)
         grouped = self.rows_of_schema.group_by(pl.lit(0).alias("key"))
         return resolved(self.about, lambda: grouped.agg(value))["value"]
 
-    # What an aggregate is computed from.
+    # The rows that an aggregate is computed from.
 
     def rows(self, node: Node) -> Rows | None:
-        """The rows that a node stands for, where it is row by row but for filters and a sort; else None."""
+        """Return the rows that a node stands for, where it is row by row but for filters and a sort; else None."""
         node = without_renaming(node)
         if obstacle(node, self.schema) is None:
             return Rows(write(node)) if reads_columns(node) else None
@@ -231,20 +231,20 @@ class AggregateCompiler:
         return replace(inner, order=_sort_keys(beside or [inner.value], node.option("options")))
 
     def length(self, rows: Rows) -> pl.Expr:
-        """How many rows count."""
+        """Return how many rows count."""
         if rows.where is None:
             return self.additive("len", None, COUNT)
         return self.additive("sum", rows.where, COUNT)
 
     def null_count(self, rows: Rows) -> pl.Expr:
-        """How many of the rows that count have no value."""
+        """Return how many of the rows that count have no value."""
         if rows.where is None:
             return self.additive("null_count", rows.value, COUNT)
         return self.additive("sum", rows.where & rows.value.is_null(), COUNT)
 
 
 def _comparable(value: Any) -> Hashable:
-    # A user's functions are told apart by identity: they need not be hashable.
+    # A user's functions are compared by identity, as they need not be hashable.
     return Expression(value) if isinstance(value, pl.Expr) else id(value) if callable(value) else value
 
 
@@ -257,16 +257,16 @@ def _is_series(node: Node) -> bool:
 
 
 Rule = Callable[[AggregateCompiler, Node], pl.Expr | None]
-"""What an aggregate becomes; None where it is to be computed from the whole group."""
+"""A rule compiles an aggregate; it returns None where the aggregate is computed from the whole group."""
 
 
 def name_of(node: Node) -> str:
-    """The name of what an expression makes. Parts keep it, since ``pl.struct`` and others name fields after it."""
+    """Return the output name of an expression. Its parts keep it, since ``pl.struct`` and others name fields after it."""
     return Expression(write(node)).output_name
 
 
 def tree_of(expr: pl.Expr) -> Node:
-    """The tree of an expression that was made here."""
+    """Return the tree of an expression made by this module, which polars can always write."""
     node = read(expr)
     assert node is not None, expr
     return node

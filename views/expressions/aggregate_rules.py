@@ -1,4 +1,4 @@
-"""What each aggregate of polars becomes: an incremental aggregate of the core, or several and an expression."""
+"""The rules by which each aggregate of polars is compiled to incremental aggregates of the core."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,19 +13,22 @@ from .polars_tree import write
 from .rowwise import Obstacle
 from .tree import Call, Node, without_renaming
 
-_NOT_NUMBERS: Obstacle = ("it aggregates numbers, and its values are none", "cast them first")
-_NOT_BOOLEAN: Obstacle = ("it aggregates Booleans, and its values are none", "compare them with something")
+_NOT_NUMBERS: Obstacle = ("it aggregates numbers, and its values are not numbers", "cast them first")
+_NOT_BOOLEAN: Obstacle = (
+    "it aggregates Booleans, and its values are not Booleans",
+    "compare them with something",
+)
 
 
 def _of_rows(rule: Callable[[AggregateCompiler, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
-    """A rule for aggregates of one input, where that is row by row but for filters and a sort."""
+    """Return a rule for aggregates of one input, where that is row by row but for filters and a sort."""
 
     def apply(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
         rows = parts.rows(node.inputs[0])
         if rows is None:
             return None
         dtype = parts.group_dtype(node)
-        # What is of type Null is null: there is nothing to keep.
+        # A column of type Null is all null, so there is nothing to keep.
         return pl.lit(None) if dtype == pl.Null else rule(parts, rows, node, dtype)
 
     return apply
@@ -59,7 +62,7 @@ def _sum(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -
 def _mean(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if not dtype.is_temporal():
         return parts.additive("mean", rows.masked, dtype)
-    # As polars has it: the mean of days or of time units in floating point, cut to the unit of the result.
+    # As in polars: the mean of days or of time units in floating point, cut to the unit of the result.
     mean = parts.additive("mean", rows.masked.cast(pl.Int64), pl.Float64())
     unit = 86_400_000_000 if parts.row_dtype(rows.value) == pl.Date else 1
     return (mean * unit).cast(pl.Int64).cast(dtype)
@@ -97,23 +100,23 @@ def _as_boolean(parts: AggregateCompiler, rows: Rows, node: Node) -> pl.Expr:
 
 
 def _moment(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
-    # Over no rows polars takes any type for these, and so tells of a mistake only when there is data.
+    # Without rows polars accepts any type for these, and would report the mistake only when there is data.
     given = parts.row_dtype(rows.value)
     if given.is_nested() or given in (pl.String, pl.Binary, pl.Categorical, pl.Enum):
         parts.refuse(_NOT_NUMBERS, node)
 
 
 def _bitwise(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
-    # Of nulls alone polars makes one thing in a select and another in a group_by.
+    # For nulls alone polars has one result in a select and another in a group_by.
     if dtype == pl.Boolean:
-        parts.refuse(("polars leaves open what it gives for nulls", "use any() or all()"), node)
+        parts.refuse(("polars does not define its result for nulls", "use any() or all()"), node)
 
 
 def _n_unique(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     distinct = parts.part(Distinct, dtype=COUNT, input=parts.prepare(rows.masked))
     if rows.where is None:
         return distinct
-    # The null that stands for rows that do not count is no value, unless a row that counts is null as well.
+    # The null in place of rows that do not count is not counted, unless a row that counts is null as well.
     masked_out = parts.additive("null_count", rows.masked, COUNT) > 0
     return distinct - masked_out.cast(COUNT) + (parts.null_count(rows) > 0).cast(COUNT)
 
@@ -221,7 +224,7 @@ def _listed(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType
 
 
 def option(node: Node, name: str) -> Any:
-    """An option of a function."""
+    """Return an option of a function."""
     assert isinstance(node, Call), node
     return node.option(name)
 
@@ -255,4 +258,4 @@ RULES: dict[str, Rule] = {
     "skew": _of_rows(_moment),
     "kurtosis": _of_rows(_moment),
 }
-"""The rules by the names of functions; what has none is computed from the whole group, if from anything."""
+"""The rules by the names of functions; a function without a rule is computed from the whole group, or refused."""

@@ -1,4 +1,4 @@
-"""Polars expressions as a plan sees them: compared, one per output column, and checked to be row by row."""
+"""Polars expressions in a plan: they are comparable, one per output column, and checked to be row by row."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class Expression:
 
     @property
     def output_name(self) -> str:
-        """The name of the column that the expression makes.
+        """Return the name of the expression's output column.
 
         Raises:
             PlanError: where that depends on the schema, as with a selector.
@@ -66,24 +66,24 @@ class Expression:
         try:
             return self.expr.meta.output_name()
         except pl.exceptions.PolarsError:
-            # Of `name.keep()` polars does not say the name, which is that of its first column.
+            # polars has no output name for `name.keep()`, which is that of its first column.
             if self.root_names and not self.expr.meta.has_multiple_outputs():
                 return self.root_names[0]
             raise PlanError(f"{self}: it has no name of its own; name it with .alias(...)") from None
 
     @property
     def root_names(self) -> tuple[str, ...]:
-        """The columns that the expression reads; not those that a selector stands for."""
+        """Return the columns that the expression names, without those that a selector matches."""
         return tuple(self.expr.meta.root_names())
 
     @property
     def copies(self) -> str | None:
-        """The column that the expression is, under its own name or another; None where it computes."""
+        """Return the column that the expression is, under its own name or another; None where it computes."""
         return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
 
 
 def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: object) -> tuple[Column, ...]:
-    """The columns that expressions make of each row, one ``Column`` per output, as in ``DataFrame.select``.
+    """Return the columns that expressions make of each row, one ``Column`` per output, as in ``DataFrame.select``.
 
     Takes what ``select`` takes: expressions, names, selectors, literals, a list of them, and keywords.
     ``where`` says in messages which view and which call this is about. A literal makes a column of one row in
@@ -100,7 +100,7 @@ def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: o
 
 
 def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: object) -> Column:
-    """The condition of a filter as one Boolean column: all expressions, and ``name == value`` by keyword.
+    """Return the condition of a filter as one Boolean column: all expressions, and ``name == value`` by keyword.
 
     A row for which it is null does not pass, as in polars. No condition at all lets every row pass.
 
@@ -120,17 +120,17 @@ def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: o
 
 
 def _all_of(conditions: Sequence[pl.Expr]) -> pl.Expr:
-    """One condition of several: side by side where so many in a row would nest too deeply."""
+    """Return the conjunction of several conditions: side by side where a chain of them would nest too deeply."""
     if len(conditions) >= DEEPEST // 2:
         return pl.all_horizontal(conditions)
     return reduce(and_, conditions) if conditions else pl.lit(True)
 
 
 def _forbid_mask(where: str, exprs: tuple[object, ...]) -> None:
-    """Check that no list of Booleans is given, which polars takes for a choice of rows by position."""
+    """Check that no list of Booleans is given, which polars uses to select rows by position."""
     if any(isinstance(each, list | np.ndarray) and _is_mask(each) for each in exprs):
         raise PlanError(
-            f"{where}: a mask chooses rows by position, and the rows of a collection have none; "
+            f"{where}: a mask selects rows by position, and the rows of a collection have no position; "
             "give a condition on columns"
         )
 
@@ -155,7 +155,7 @@ def _condition(where: str, schema: pl.Schema, expr: pl.Expr) -> pl.Expr:
 
 
 def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "select") -> pl.Schema:
-    """The schema of columns computed from rows of ``schema``; polars decides, over a frame without rows.
+    """Return the schema of columns computed from rows of ``schema``; polars decides, over a frame without rows.
 
     Raises:
         PlanError: with ``where`` and the name of the column, where polars refuses its expression.
@@ -177,14 +177,14 @@ def check_output_names(where: str, names: Sequence[str]) -> None:
     """
     forbid_reserved(where, names)
     if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise PlanError(f"{where}: {listed(twice)} is made more than once; rename one with .alias(...)")
+        raise PlanError(f"{where}: {listed(twice)} is an output more than once; rename one with .alias(...)")
 
 
-# What users write, as expressions.
+# Arguments of users as expressions.
 
 
 def flattened(exprs: tuple[object, ...]) -> tuple[object, ...]:
-    """The positional arguments of a call in polars' style: a list counts as its items where it stands alone."""
+    """Return the positional arguments of a call in polars' style, where a single list stands for its items."""
     whole = (str, bytes, pl.Expr, pl.Series, pl.DataFrame, Mapping)
     if len(exprs) == 1 and isinstance(exprs[0], Iterable) and not isinstance(exprs[0], whole):
         return tuple(exprs[0])
@@ -192,7 +192,7 @@ def flattened(exprs: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def as_expression(where: str, value: object) -> pl.Expr:
-    """A value where an expression is due: a string names a column, what is no expression is a literal.
+    """Return an argument as an expression: a string names a column, and any other plain value is a literal.
 
     Raises:
         PlanError: where polars has no literal for it.
@@ -217,7 +217,7 @@ def as_expression(where: str, value: object) -> pl.Expr:
 def parsed_expressions(
     where: str, exprs: tuple[object, ...], named: Mapping[str, object]
 ) -> Iterator[pl.Expr]:
-    """Positional and keyword arguments as expressions, in order."""
+    """Yield positional and keyword arguments as expressions, in order."""
     yield from (as_expression(where, value) for value in flattened(exprs))
     for name, value in named.items():
         require_characters(f"{where}: column", name)
@@ -225,7 +225,7 @@ def parsed_expressions(
 
 
 def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool = True) -> list[str]:
-    """The columns that names, selectors, plain ``pl.col(...)`` and lists of them stand for.
+    """Return the columns that names, selectors, plain ``pl.col(...)`` and lists of them stand for.
 
     Raises:
         PlanError: for an unknown column, if strict, and for an expression that computes or renames.
@@ -243,7 +243,7 @@ def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool =
         for node in trees:
             if not isinstance(node, ColumnNode):
                 raise PlanError(
-                    f"{where}: {shown(each)} is computed, and columns are taken here; add it with "
+                    f"{where}: {shown(each)} is computed, and this call needs columns; add it with "
                     "with_columns(...) first and give its name"
                 )
             names.append(node.column)
@@ -261,10 +261,10 @@ def _items(given: object) -> Iterator[object]:
 
 
 def declared_schema(where: str, schema: object) -> pl.Schema:
-    """A schema as users write it: columns and polars types, or Python types; a class where it says all.
+    """Return the schema for a user's mapping of columns to types of polars or Python.
 
     Raises:
-        PlanError: where it is no mapping, or a type is none of polars' or leaves something open.
+        PlanError: where it is no mapping, or a type is not of polars or is incomplete.
     """
     if not isinstance(schema, Mapping):
         raise PlanError(
@@ -307,7 +307,7 @@ def output_trees(
     hidden: Iterable[str] = (),
     python: Obstacle = PYTHON,
 ) -> list[Node]:
-    """The trees of an expression, one per output column; selectors by type or pattern skip ``hidden``.
+    """Return the trees of an expression, one per output column; selectors by type or pattern skip ``hidden``.
 
     Raises:
         PlanError: naming an unknown column; for a Python function, which polars cannot look into; for a
@@ -329,7 +329,7 @@ def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl
     """Check that an expression was expanded as polars expands it: to as many columns, or to the same schema.
 
     Raises:
-        PlanError: where it was not, with the way out.
+        PlanError: where it was not, with the remedy.
     """
     if ours not in (len(polars), polars):
         raise PlanError(
@@ -338,24 +338,24 @@ def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl
 
 
 def _with_room(where: str, expr: pl.Expr, ask: Callable[[pl.Expr], _T]) -> _T:
-    """What is found out about an expression, however deeply it nests."""
+    """Return the result of ``ask`` for an expression, however deeply it nests."""
     require_shallow(where, expr)
     with naming(where):
         return with_room(expr, lambda: ask(expr))
 
 
 def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
-    """Check that polars knows the type whatever the rows are: a day or a number would depend on the branch they take."""
+    """Check that polars knows the type without the rows: otherwise it depends on the branch that they take."""
     made = planned_schema(f"{where}: {shown(expr)}", schema, expr)
     if open_types := [name for name, dtype in made.items() if dtype == pl.Unknown]:
         raise PlanError(
-            f"{where}: {shown(expr)}: the type of {listed(open_types)} depends on the rows, as its parts have types that "
-            "do not go together; cast them to one"
+            f"{where}: {shown(expr)}: the type of {listed(open_types)} depends on the rows, as its parts have types without "
+            "a common one; cast them to one type"
         )
 
 
 def _check_elementwise(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
-    """Check, where a view is defined, what it is compiled to: that can no longer be refused."""
+    """Check the compiled form of an expression where a view is defined, as it can no longer be refused later."""
     computed = elementwise(expr)
     if computed is not expr:
         selected_schema(f"{where}: {shown(expr)}", schema, computed)

@@ -1,4 +1,4 @@
-"""Expressions that nest deeply: looked at on a stack of their own, and refused by name where polars cannot follow."""
+"""Expressions that nest deeply are processed on a stack of their own, and refused where polars cannot process them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .polars_tree import TooDeepError
 _T = TypeVar("_T")
 
 DEEPEST = 300
-"""So many levels an expression may have. What polars takes to compute one grows faster than their square, and from some
-tens of thousands on the process ends."""
+"""The most levels of an expression. polars' time to compute one grows faster than the square of its levels, and from some
+tens of thousands on the process crashes."""
 
 SHALLOW = 30
-"""Up to so many levels whoever calls has room for on the stack."""
+"""Up to this many levels the caller's stack has room."""
 
 _WAYS_OUT = (
-    "compute it in steps, with several with_columns(...), or put what is alike side by side, with pl.sum_horizontal(...), "
+    "compute it in steps, with several with_columns(...), or combine operands side by side, with pl.sum_horizontal(...), "
     "pl.all_horizontal(...) or .replace_strict({...})"
 )
 
 
 def levels(expr: pl.Expr, most: int = DEEPEST) -> int:
-    """How many levels an expression has, up to one more than ``most``.
+    """Return how many levels an expression has, up to one more than ``most``.
 
-    Level by level, since what goes down by itself, in polars or here, has no stack for some of them.
+    Computed level by level, since a recursion, in polars or here, may exhaust the stack.
 
     >>> levels(pl.col("a")), levels(pl.col("a") + 1), levels((pl.col("a") + 1).abs())
     (1, 2, 3)
@@ -44,10 +44,10 @@ def levels(expr: pl.Expr, most: int = DEEPEST) -> int:
 
 
 def require_shallow(where: str, expr: pl.Expr) -> pl.Expr:
-    """Check that an expression does not nest too deeply to be looked at.
+    """Check that an expression does not nest too deeply to be processed.
 
     Raises:
-        PlanError: it does; says what to write instead.
+        PlanError: it nests too deeply; the message has the remedy.
     """
     if levels(expr) > DEEPEST:
         raise PlanError(
@@ -58,10 +58,10 @@ def require_shallow(where: str, expr: pl.Expr) -> pl.Expr:
 
 
 def with_room(expr: pl.Expr, ask: Callable[[], _T]) -> _T:
-    """What is found out about an expression, on an empty stack if it nests deeply: however deep its caller stands.
+    """Return the result of ``ask``, called on an empty stack if the expression nests deeply.
 
     Raises:
-        TooDeepError: that is not enough.
+        TooDeepError: an empty stack is not enough.
     """
     if levels(expr, SHALLOW) <= SHALLOW:
         return ask()
@@ -69,15 +69,15 @@ def with_room(expr: pl.Expr, ask: Callable[[], _T]) -> _T:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(ask).result()
     except RecursionError as error:
-        raise TooDeepError("there is no stack that this expression can be looked at on") from error
+        raise TooDeepError("no stack is large enough to process this expression") from error
 
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Say of which call it is that an expression inside it nests too deeply to be taken apart.
+    """Name the call in the error of an expression inside it that nests too deeply to be taken apart.
 
     Raises:
-        PlanError: it does; says what to write instead.
+        PlanError: it nests too deeply; the message has the remedy.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Types of columns read back from the words in which a checkpoint keeps them."""
+"""Types of columns are read back from the texts in which a checkpoint keeps them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES: dict[str, Any] = {dtype.__name__: dtype for dtype in NAMES}
 
 
 def dtype_of_text(text: str) -> pl.DataType:
-    """The inverse of ``evercurrent.views.expressions.dtype_text.dtype_text``. Evaluates nothing.
+    """Return the type of a text by ``evercurrent.views.expressions.dtype_text.dtype_text``, without evaluating it.
 
     >>> dtype_of_text("List(Datetime(time_unit='ms', time_zone='UTC'))")
     List(Datetime(time_unit='ms', time_zone='UTC'))
@@ -38,8 +38,8 @@ def dtype_of_text(text: str) -> pl.DataType:
     return dtype
 
 
-def _read(said: ast.expr) -> Any:
-    match said:
+def _read(node: ast.expr) -> Any:
+    match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name) if name in _TYPES:
@@ -56,4 +56,4 @@ def _read(said: ast.expr) -> Any:
             named = {each.arg: _read(each.value) for each in keywords if each.arg is not None}
             return _TYPES[name](*map(_read, args), **named)
         case _:
-            raise ValueError(f"{ast.unparse(said)!r} is no part of a type of a column")
+            raise ValueError(f"{ast.unparse(node)!r} is no part of a type of a column")

@@ -1,4 +1,4 @@
-"""Types of columns in words of our own: the same with every version of polars, as they stand in what is kept."""
+"""Types of columns are kept as texts that are the same with every version of polars."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NAMES: Mapping[type[pl.DataType], str] = {
     )
     if hasattr(pl, name)
 }  # fmt: skip
-"""What the types are called. Some of them are not in every version of polars."""
+"""The names of the types, some of which are not in every version of polars."""
 
 
 def dtype_text(dtype: pl.DataType | type[pl.DataType]) -> str:
-    """A type of a column in words: with time unit, time zone, all categories, the types of fields.
+    """Return the text of a type: with time unit, time zone, all categories, the types of fields.
 
-    ``evercurrent.views.expressions.dtype_reading`` reads them. Of a type that is not known here polars says what it is.
+    ``evercurrent.views.expressions.dtype_reading`` reads them. A type without a name here has polars' own text.
 
     >>> dtype_text(pl.List(pl.Datetime("ms", "UTC")))
     "List(Datetime(time_unit='ms', time_zone='UTC'))"
@@ -61,7 +61,7 @@ def _parameters(dtype: pl.DataType) -> str:
 
 
 def _leaf(array: pl.Array) -> tuple[pl.DataType | type[pl.DataType], tuple[int, ...]]:
-    """What an array of arrays of arrays holds in the end, and how many of it along each side."""
+    """Return the innermost type of nested arrays, and their shape."""
     shape: tuple[int, ...] = (array.size,)
     inner = array.inner
     while isinstance(inner, pl.Array):
@@ -70,7 +70,7 @@ def _leaf(array: pl.Array) -> tuple[pl.DataType | type[pl.DataType], tuple[int, 
 
 
 def _categories(categories: Any) -> str:
-    """Of a column of categories with a name of their own."""
+    """Return the text of the parameters of named categories."""
     if categories is None or categories.is_global():
         return ""
     name, namespace, physical = categories.name(), categories.namespace(), dtype_text(categories.physical())
@@ -80,6 +80,6 @@ def _categories(categories: Any) -> str:
 
 
 def _type(dtype: Any) -> pl.DataType | type[pl.DataType]:
-    """What polars calls a type, which may be a class or an object."""
+    """Return a type of polars, given as a class or an object."""
     found: pl.DataType | type[pl.DataType] = dtype
     return found

@@ -1,14 +1,14 @@
-"""Division that is the same in every frame, where an operand may happen to be constant in one.
+"""Divisions and sums are rewritten so that a row's result is the same in every frame, even if an operand is constant there.
 
-polars divides by a constant in another way than by a column, and ``when(...)``, ``coalesce`` and others give a constant
+polars divides by a constant in another way than by a column, and ``when(...)``, ``coalesce`` and others return a constant
 where all rows of a frame take the same branch: ``x / when(b).then(49.0).otherwise(7.0)`` would depend on the other
-rows. So an operand that reads columns, and of which it is not plain that its values are written out, is written out.
-What reads no column is a constant in every frame and stays one.
+rows. So an operand that reads columns is written out, unless its values are certain to be. An operand that reads no
+column is a constant in every frame and stays one.
 
 Floats are added up in one order where a group or list is a piece of the column, and in another where its values have
-been chosen from it; and where no group of a frame loses a value, ``filter`` and the like hand on the piece. So chosen
-values are written out before they are added up. ``list.sum()`` takes another order where some list of the frame holds a
-null, which ``list.agg(element().sum())`` does not.
+been chosen from it; and where no group of a frame loses a value, ``filter`` and others return the piece itself. So
+chosen values are written out before they are added up. ``list.sum()`` uses another order where some list of the frame
+holds a null, and ``list.agg(element().sum())`` does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIVISIONS = frozenset(
 )
 _ARITHMETIC = _DIVISIONS | {"add", "mul", "sql.add", "sql.mul", "sql.sub", "sub"}
 _SENSITIVE = frozenset({"cbrt", "pow", "sqrt", "str.split"})
-"""Functions that do with a constant what they do not with a column of equal values."""
+"""Functions whose results for a constant differ from those for a column of equal values."""
 
 _ADDING_UP = frozenset({"corr", "entropy", "kurtosis", "mean", "product", "skew", "std", "sum", "var"})
 """Aggregates whose last bits depend on the order in which floats are added up."""
@@ -50,19 +50,19 @@ _CHOOSING = frozenset(
     }
     | {"unique", "unique_counts"}
 )
-"""What gives some of the values, and all of them as they stand where there is nothing to leave out."""
+"""Functions that return some of the values, and the column itself where none is left out."""
 
 _OF_ELEMENTS = {
     f"{family}.{kind}": (f"{family}.agg", kind) for family in ("arr", "list") for kind in ("mean", "sum")
 }
-"""Functions of lists that add up in another order where some list of the frame holds a null, and which do not."""
+"""Functions of lists whose order of addition changes where a list of the frame holds a null, with those that replace them."""
 
 
 def elementwise(expr: pl.Expr) -> pl.Expr:
-    """The expression with the operands of its divisions written out, where that may make a difference.
+    """Return the expression with the operands of its divisions written out, where that may make a difference.
 
     Raises:
-        TooDeepError: where it nests too deeply for that.
+        TooDeepError: it nests too deeply to be rewritten.
     """
     return with_room(expr, lambda: _elementwise(expr))
 
@@ -76,7 +76,7 @@ def _elementwise(expr: pl.Expr) -> pl.Expr:
 
 
 def elementwise_columns(columns: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
-    """The columns with such expressions; copies as they are."""
+    """Return the columns with their expressions rewritten so; copies stay as they are."""
     return tuple(
         column if column.copies is not None else replace(column, expr=elementwise(column.expr))
         for column in columns
@@ -103,12 +103,12 @@ def _written_out(node: Node) -> Node:
 
 
 def _shifted_by_none(node: Node) -> Node:
-    """The same values, which polars then knows no longer to be constant."""
+    """Return the same values in a form that polars does not know to be constant."""
     return Call("shift", (node, Literal("int", 0)))
 
 
 def _may_be_constant(node: Node) -> bool:
-    """Whether an operand reads rows and may all the same be one value for all of them."""
+    """Return whether an operand reads rows and may still be one constant for all of them."""
     return _reads_rows(node) and not _is_long(node)
 
 
@@ -128,7 +128,7 @@ def _is_long(node: Node) -> bool:
 
 
 def _is_chosen(node: Node) -> bool:
-    """Whether an operand is made of values that were chosen from those of a group or list; not of one value each."""
+    """Return whether an operand consists of values chosen from those of a group or list, not of one value each."""
     if node.name in _CHOOSING:
         return True
     return (

@@ -1,4 +1,4 @@
-"""Which rows a condition can be true of: those with one value in one column, where it says so plainly."""
+"""A condition may imply that one column has one value, which lets other rows be skipped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .polars_tree import read
 from .tree import Call, Column, Literal, Node, without_renaming
 
 PLAIN = 12
-"""Deeper conditions are not looked into."""
+"""Conditions that nest deeper are not analysed."""
 
 
 def only_value(condition: pl.Expr, schema: pl.Schema) -> tuple[str, int | str] | None:
-    """A column and the one value in it without which a condition is not true; None where it does not say so plainly.
+    """Return a column and the value that it must have for a condition to be true; None where the condition implies none.
 
     >>> schema = pl.Schema({"k": pl.Int64(), "s": pl.String()})
     >>> only_value((pl.col("s") != "a") & (pl.col("k") == 3), schema)
@@ -42,7 +42,7 @@ _COMPARISONS = frozenset({"and", "eq", "ge", "gt", "le", "lt", "ne", "or"})
 
 
 def _only_compares(node: Node) -> bool:
-    """Whether a condition can be computed of any row: one that cannot refuses the epoch, whatever else is in it."""
+    """Return whether a condition cannot fail for any row: one that fails refuses the whole epoch."""
     if isinstance(node, Column | Literal):
         return True
     return node.name in _COMPARISONS and all(map(_only_compares, node.inputs))

@@ -1,4 +1,4 @@
-"""One tree per output column, of an expression with selectors."""
+"""An expression with selectors is expanded to one tree per output column."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WIDE = frozenset(
     }
     | {"mean_horizontal", "min_horizontal", "struct", "sum_horizontal"}
 )
-"""Functions that take all columns of a selector as inputs, where others are applied to each."""
+"""Functions that take all columns of a selector as inputs; other functions are applied to each column."""
 
 
 def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = ()) -> list[Node]:
-    """The trees that an expression with selectors stands for, one per output column.
+    """Return the trees that an expression with selectors stands for, one per output column.
 
     A selector that names no columns does not see the ``hidden`` ones: the keys, in a ``group_by``.
 

@@ -1,4 +1,4 @@
-"""The functions that are known, by the names that our tree has for them, and what they make of their rows."""
+"""The supported functions by their names in our tree, grouped by how their results depend on rows."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -37,13 +37,13 @@ ROW_BY_ROW = _names("""
     struct struct.drop struct.field struct.json_encode struct.rename_fields struct.select sum_horizontal tan tanh
     time_ranges to_physical truncate
 """)
-"""What is a value of each row, whatever the others are, as far as its name says."""
+"""Functions that compute a value of each row by itself, as far as their name decides it."""
 
 ONE_VALUE = _names("""
     all any approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor corr entropy
     has_nulls index_of is_empty is_sorted kurtosis max_by min_by null_count product quantile skew str.join
 """)
-"""What makes one value of all rows; aggregates do as well."""
+"""Functions that compute one value from all rows, beside the aggregates."""
 
 SAME_ROWS = _names("""
     arg_sort bin cum_count cum_max cum_min cum_prod cum_sum diff ewm_mean ewm_mean_by ewm_std ewm_sum ewm_sum_by
@@ -51,11 +51,11 @@ SAME_ROWS = _names("""
     lower_bound pct_change peak_max peak_min qcut rank reverse rle_id rolling_function rolling_function_by shift
     shift_and_fill upper_bound
 """)
-"""What makes a value of each row and of others."""
+"""Functions that compute a value for each row from that row and others."""
 
 OTHER_ROWS = _names("""
     append arg_unique arg_where arr.explode cat.get_categories date_range datetime_range drop_nans drop_nulls
     extend_constant gather_every hist int_range linear_space mode random rechunk repeat reshape rle search_sorted
     time_range top_k top_k_by unique unique_counts value_counts
 """)
-"""What makes more rows or fewer."""
+"""Functions that return more rows or fewer."""

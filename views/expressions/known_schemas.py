@@ -1,7 +1,7 @@
-"""What polars makes of an expression over columns of some types, found out once.
+"""A cache of the types that polars derives for an expression over columns of some types.
 
-To find out takes polars some 20 us, and in a group_by, which sets threads going, twice as much or many times. Deep plans
-repeat themselves, and each column that is declared is looked at more than once.
+Deriving them takes polars some 20 us, and in a group_by, which starts threads, at least twice as long. Deep plans repeat
+expressions, and each declared column is checked more than once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from evercurrent.core.data.errors import PlanError, first_line
 from .polars_tree import form_of
 
 MOST = 2000
-"""So many answers are kept, and then none."""
+"""How many entries the cache holds before it is emptied."""
 
 LONGEST, PER_COLUMN = 2000, 20
-"""Bytes of an expression that is looked up, with so many for each column of the schema: larger ones rarely come again."""
+"""The most bytes of a cached expression, and bytes counted for each column of the schema: larger ones rarely recur."""
 
 _known: dict[Hashable, pl.Schema] = {}
 
@@ -28,7 +28,7 @@ _known: dict[Hashable, pl.Schema] = {}
 def known_schema(
     call: Hashable, schema: pl.Schema, expr: pl.Expr, find: Callable[[], pl.Schema]
 ) -> pl.Schema:
-    """What ``find`` gives, which is a function of the call, the schema and the expression. To be read only."""
+    """Return the result of ``find``, a function of the call, the schema and the expression; do not change it."""
     form = form_of(expr)
     if form is None or len(form) + PER_COLUMN * len(schema) > LONGEST:
         return find()
@@ -43,7 +43,7 @@ def known_schema(
 
 
 def selected_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
-    """The columns that polars makes of an expression over rows. To be read only.
+    """Return the schema that polars has for an expression over rows; do not change it.
 
     Raises:
         PlanError: as ``evaluated`` does.
@@ -54,7 +54,7 @@ def selected_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
 
 
 def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
-    """The same without doing it: types that depend on the rows are ``pl.Unknown``.
+    """Return the schema of an expression without evaluating it: types that depend on the rows are ``pl.Unknown``.
 
     Raises:
         PlanError: as ``resolved`` does.
@@ -65,9 +65,9 @@ def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
 
 
 def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Schema:
-    """The columns that polars makes of a frame of this schema, found out by doing it to frames that hold nothing.
+    """Return the schema of a query over a frame of this schema, by running it on frames without rows or with nulls only.
 
-    ``ask`` takes a frame, eager or lazy, and gives one.
+    ``ask`` takes a frame, eager or lazy, and returns one.
 
     Raises:
         PlanError: with the first line of what polars says, where it refuses.
@@ -78,19 +78,19 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
         return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found
     except pl.exceptions.DuplicateError:
         raise PlanError(
-            f"{about}: it makes columns of one name; tell them apart with .name.suffix(...) or write them singly"
+            f"{about}: it has output columns of one name; rename them with .name.suffix(...) or write them singly"
         ) from None
     except pl.exceptions.PanicException:
-        # Some aggregates of nothing are beyond polars 2.1, as quantiles of dates; their types are not.
+        # polars 2.1 cannot compute some aggregates without rows, as quantiles of dates, but has their types.
         again: pl.DataFrame | pl.LazyFrame = empty.lazy()
     except pl.exceptions.PolarsError:
-        # What has no value for no rows, as `get(0)`, may have one for a row of nulls.
+        # An expression without a value for no rows, as `get(0)`, may have one for a row of nulls.
         again = empty.clear(1)
     return resolved(about, lambda: ask(again))
 
 
 def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.Schema:
-    """The columns of a frame, which may be lazy: then polars says without doing anything.
+    """Return the schema of a frame; of a lazy one polars derives it without running the query.
 
     Raises:
         PlanError: with the first line of what polars says, where it refuses.

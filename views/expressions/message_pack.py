@@ -1,4 +1,4 @@
-"""MessagePack, as far as polars writes expressions in it: what JSON has no numbers for, such as NaN, stands there."""
+"""The part of MessagePack in which polars writes expressions: unlike JSON it has NaN and infinities."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Wide(int):
 
 
 def unpacked(data: bytes) -> Any:
-    """The value that these bytes are: of dicts, lists, texts, bytes, numbers, Booleans and None.
+    """Return the value of these bytes, made of dicts, lists, texts, bytes, numbers, Booleans and None.
 
     >>> unpacked(packed({"a": [1, -7, 2.5, None, True, "b", b"c"]}))
     {'a': [1, -7, 2.5, None, True, 'b', b'c']}
     """
     value, end = _value(data, 0)
     if end != len(data):
-        raise ValueError("there is more behind the value")
+        raise ValueError("there are more bytes behind the value")
     return value
 
 
@@ -33,7 +33,7 @@ _SIZED = {
 
 
 def _value(data: bytes, at: int) -> tuple[Any, int]:
-    """The value that begins here, and where the next one does."""
+    """Return the value that begins at this place, and the place behind it."""
     head = data[at]
     at += 1
     if head < 0x80 or head >= 0xE0:
@@ -64,7 +64,7 @@ def _sized(data: bytes, at: int, kind: str, size: int) -> tuple[Any, int]:
 
 
 def packed(value: Any) -> bytes:
-    """The bytes of a value."""
+    """Return the bytes of a value."""
     match value:
         case None:
             return b"\xc0"
@@ -91,4 +91,4 @@ def packed(value: Any) -> bytes:
             parts = (packed(name) + packed(body) for name, body in value.items())
             return struct.pack(">BI", 0xDF, len(value)) + b"".join(parts)
         case _:
-            raise TypeError(f"{type(value).__name__} is nothing that is packed")
+            raise TypeError(f"{type(value).__name__} cannot be packed")

@@ -1,8 +1,8 @@
-"""Which expressions over a group do not depend on the order of its rows, and over which columns they are.
+"""Expressions over a group are accepted only if they do not depend on the order of its rows.
 
 A group's rows come sorted by all their prepared columns, so any expression over them is a function of the
-collection. But one that asks for the order of rows (``first``, ``shift``, ``cum_sum``) would answer for an order
-that nobody meant: it is refused unless it stands above a ``sort`` or ``sort_by``.
+collection. But one that uses the order of rows (``first``, ``shift``, ``cum_sum``) would use an order
+that the user did not state: it is refused unless it is above a ``sort`` or ``sort_by``.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -25,11 +25,11 @@ SINGLE: Obstacle = (
     "aggregate a column, or count rows with pl.len()",
 )
 _UNPAIRED: Obstacle = (
-    "it combines values that do not stand in the same rows",
+    "it combines values that are not in the same rows",
     "filter and sort all of them alike, or combine them first",
 )
 _OPAQUE: Obstacle = (
-    "polars does not say what it does with the rows of a group",
+    "how it treats the rows of a group is not known",
     "use aggregates that are kept current, or write one with aggregate(create=..., add=..., ...)",
 )
 
@@ -61,20 +61,20 @@ _GIVING_ONE = frozenset(
     }
     | {"product", "quantile", "skew", "std", "str.join", "sum", "var"}
 )
-"""Aggregates of any rows. ``implode`` and ``str.join`` give the order in which rows come: that of the values."""
+"""Aggregates of any rows. ``implode`` and ``str.join`` keep the order of the prepared rows, which is that of the values."""
 
 _KEEPING_ROWS = frozenset({"is_duplicated", "is_unique", "rank"})
-"""What gives every row a value that the order of rows does not change."""
+"""Functions that compute a value of every row that does not depend on the order of rows."""
 
 _CHOOSING_ROWS = frozenset({"drop_nans", "drop_nulls", "filter", "mode", "top_k", "top_k_by", "unique"})
-"""What keeps some values, wherever they stand."""
+"""Functions that keep some values, whatever their order."""
 
 _SORTING = frozenset({"sort", "sort_by"})
 
 _REFUSED_ALWAYS = frozenset(
     {"agg_groups", "approx_quantile", "explode", "item", "over", "random", "rolling", "value_counts"}
 )
-"""Of these, two differ from one process to the next: ``approx_quantile``, and ``value_counts`` in its order."""
+"""Functions that are always refused; ``approx_quantile`` and the order of ``value_counts`` differ from process to process."""
 
 _PLAIN = (
     _GIVING_ONE
@@ -83,11 +83,11 @@ _PLAIN = (
     | _SORTING
     | {"alias", "column", "first", "last", "literal", "rename"}
 )
-"""What hands values on, or gives one for a group, and so does the same for a group alone as beside others."""
+"""Nodes that pass values on or aggregate them, with the same result for a group alone as beside others."""
 
 
 def computes(expr: pl.Expr) -> bool:
-    """Whether an expression over a group does more than to choose and to aggregate, such as to divide."""
+    """Return whether an expression over a group does more than select and aggregate values, such as divide."""
     node = read(expr)
     return node is None or _computes(node)
 
@@ -98,16 +98,16 @@ def _computes(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RowAlignment:
-    """Where the values of an expression stand: in which rows, and whether their order was stated."""
+    """The alignment of an expression's values: the rows that they are in, and whether their order was stated."""
 
     rows: Hashable
     ordered: bool = False
 
 
 class Arranging:
-    """Rewrites an expression of a group's rows into one of prepared columns, whose order does not matter.
+    """The rewriter of an expression over a group's rows into one over prepared columns, whose order does not matter.
 
-    ``prepare`` gives the name of the prepared column for what is computed row by row; the names used are in
+    ``prepare`` returns the name of the prepared column of a row by row expression; the names used are in
     ``inputs``. ``refuse`` raises.
     """
 
@@ -125,7 +125,7 @@ class Arranging:
         self.inputs: dict[str, None] = {}
 
     def arrange(self, node: Node) -> tuple[Node, RowAlignment | None]:
-        """The rewritten tree, and where its values stand; None of one value for the group."""
+        """Return the rewritten tree and the alignment of its values; None for one value per group."""
         own = own_obstacle(node, self.schema)
         if isinstance(node, Literal):
             return self.refuse(own, node) if own else (node, None)
@@ -186,21 +186,21 @@ class Arranging:
 
 
 def _key(node: Node, below: RowAlignment | None) -> Hashable:
-    """What tells the rows that a node keeps, or their order, from others."""
-    # Of a filter and of sort_by the first input is what is filtered or sorted: the others tell the rows.
+    """Return the identity of the rows that a node keeps, or of their order."""
+    # The first input of filter and sort_by is what is filtered or sorted; the others decide the rows.
     deciding = node.inputs[1:] if node.name in ("filter", "sort_by") else (node,)
     return node.name, below, deciding
 
 
 def _rank_method(node: Node) -> set[str]:
-    """The method of a rank; of another node none."""
+    """Return the method of a rank; for other nodes an empty set."""
     if isinstance(node, Call) and node.function == "rank":
         return {node.option("options")["method"]}
     return set()
 
 
 def _stable(node: Node) -> Node:
-    """The node with its option to keep the order of equal rows, so that the same rows give the same result."""
+    """Return the node with its option to keep the order of equal rows, so that the same rows give the same result."""
     if isinstance(node, Call) and node.function == "sort_by":
         options = Record(
             (name, True if name == "maintain_order" else value) for name, value in node.option("options")

@@ -1,13 +1,13 @@
-"""The forms in which polars writes expressions, version by version, and what they are called in our tree.
+"""The forms in which polars writes expressions, version by version, with their names in our tree.
 
-A line says what polars calls a form, what it is here, and where its options stand:
+A line has polars' name of a form, our name, and the places of its options:
 
-- ``name`` or ``name:codec``: in a field of that name; ``name/other`` where the option is called otherwise here
+- ``name`` or ``name:codec``: in a field of that name; ``name/other`` where our name of the option is another
 - ``=name:codec``: the one option is the body itself
 - ``#name:codec``: the options are the items of a list
 
-Codecs are those of ``polars_values``. To take up a version of polars that writes a form in another way, write what it
-wrote before into ``BEFORE``. ``tests/expressions/test_forms.py`` holds each line against the polars that is installed.
+Codecs are those of ``polars_values``. For a new version of polars that writes a form in another way, enter the earlier
+form into ``BEFORE``. ``tests/expressions/test_forms.py`` compares each line with the installed polars.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Sort     expr                        sort      options
 SortBy   expr,by*                    sort_by   sort_options/options
 Ternary  predicate,truthy,falsy      when
 """
-"""Nodes that are no functions to polars: the second column names the fields of their inputs, ``*`` of a list of them."""
+"""Nodes that polars does not write as functions: the second column names the fields of their inputs, ``*`` a list of them."""
 
 OPERATORS = {
     "And": "and",
@@ -89,7 +89,7 @@ SQL_OPERATORS = {
     "Gt": "sql.gt",
     "GtEq": "sql.ge",
 }
-"""Those of ``pl.sql_expr`` since polars 2.0, whose types are those of SQL."""
+"""The operators of ``pl.sql_expr`` since polars 2.0, whose types are those of SQL."""
 
 FAMILIES = frozenset(
     {"ArrayExpr", "BinaryExpr", "Bitwise", "Boolean", "Business", "Categorical", "Extension", "ListExpr", "MapExpr"}
@@ -106,12 +106,12 @@ BEFORE: Mapping[tuple[int, ...], str] = {
     TemporalExpr.WithTimeUnit  dt.with_time_unit   =time_unit:word
     """,
 }
-"""Functions that were written before a version of polars and are not since, and those that were written otherwise."""
+"""Functions that polars no longer writes since a version, or writes in another form since then."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionForm:
-    """One option: what polars and what we call it, and how its value is read."""
+    """One option: polars' name and ours, and the codec of its value."""
 
     theirs: str
     ours: str
@@ -120,7 +120,7 @@ class OptionForm:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How polars writes one function or node: where its inputs stand, and where its options."""
+    """The form of one function or node of polars: the places of its inputs and options."""
 
     theirs: str
     ours: str
@@ -149,7 +149,7 @@ def _lines(text: str) -> Iterator[list[str]]:
 
 
 def functions(version: tuple[int, ...]) -> list[Form]:
-    """The functions that a version of polars writes, as far as they are known."""
+    """Return the supported functions in the forms of a version of polars."""
     found = {theirs: Form(theirs, ours, *_options(options)) for theirs, ours, *options in _lines(FUNCTIONS)}
     for since, text in sorted(BEFORE.items(), reverse=True):
         if version < since:
@@ -160,12 +160,12 @@ def functions(version: tuple[int, ...]) -> list[Form]:
 
 
 def aggregates() -> list[Form]:
-    """The aggregates."""
+    """Return the aggregates."""
     return [Form(theirs, ours, *_options(options)) for theirs, ours, *options in _lines(AGGREGATES)]
 
 
 def structures() -> list[Form]:
-    """The nodes that are neither functions nor aggregates, and are written like them."""
+    """Return the nodes that are neither functions nor aggregates, and are written like them."""
     return [
         Form(theirs, ours, *_options(options), inputs=tuple(inputs.split(",")))
         for theirs, inputs, ours, *options in _lines(STRUCTURES)
@@ -174,25 +174,25 @@ def structures() -> list[Form]:
 
 @cache
 def function_forms() -> dict[str, Form]:
-    """The functions of this version, by polars' names."""
+    """Return the functions of this version, by polars' names."""
     return {form.theirs: form for form in functions(VERSION)}
 
 
 @cache
 def aggregate_forms() -> dict[str, Form]:
-    """The aggregates, by polars' names."""
+    """Return the aggregates, by polars' names."""
     return {form.theirs: form for form in aggregates()}
 
 
 @cache
 def structure_forms() -> dict[str, Form]:
-    """The other nodes that have a form, by polars' names."""
+    """Return the other nodes that have a form, by polars' names."""
     return {form.theirs: form for form in structures()}
 
 
 @cache
 def forms_by_our_names() -> dict[str, tuple[str, Form]]:
-    """All of them by our names, each with the kind of node that polars has for it."""
+    """Return all forms by our names, each with polars' kind of node."""
     tables = {"Function": function_forms(), "Agg": aggregate_forms(), "": structure_forms()}
     return {form.ours: (kind, form) for kind, table in tables.items() for form in table.values()}
 

@@ -1,4 +1,4 @@
-"""The functions that polars writes, what they are called in our tree, and their options: see ``polars_forms``."""
+"""The functions that polars writes, with their names in our tree and their options: see ``polars_forms``."""
 
 FUNCTIONS = """
 Abs                          abs

@@ -1,4 +1,4 @@
-"""From the form in which polars writes expressions to our tree: see ``polars_tree``."""
+"""Expressions in polars' form are read into our tree: see ``polars_tree``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .tree import Aggregate, Alias, Call, Cast, Column, Element, Field, Nested, 
 
 
 def node_of(body: Any) -> Node:
-    """The tree of what polars wrote.
+    """Return the tree of an expression in polars' form.
 
     Raises:
-        UnknownFormError, LostNumberError: it is not known, or JSON could not hold it.
+        UnknownFormError, LostNumberError: the form is not known, or JSON could not hold a number in it.
     """
     if isinstance(body, str):
         if body not in _BARE:
@@ -52,7 +52,7 @@ def _nodes(bodies: Any) -> tuple[Node, ...]:
 
 
 def _options(form: Form, body: Any) -> tuple[tuple[str, Option], ...]:
-    """The options of a form, all that it has and no others."""
+    """Return the options of a form, checked to be complete and no others."""
     if form.style == "none":
         if body:
             raise UnknownFormError(f"{form.theirs} with {shortened(body)}")
@@ -138,7 +138,7 @@ def _evaluation(body: Any) -> Node:
 
 
 def _struct_evaluation(body: Any) -> Node:
-    # Before polars 2.0 there was one of them, without a word for it.
+    # Before polars 2.0 there was one variant, without a name.
     variant = body.get("variant", "WithFields")
     if variant not in STRUCTS:
         raise UnknownFormError(f"StructEval {variant}")
@@ -183,7 +183,7 @@ def _unique(function: str, **options: Option) -> Callable[[tuple[Node, ...], Any
 
 
 def _hash(inputs: tuple[Node, ...], seeds: Any) -> Node:
-    """A hash, which had four seeds before polars 2.0, the same one four times where one was given."""
+    """Return a hash; before polars 2.0 it had four seeds, and one given seed was written four times."""
     seed = seeds[0] if isinstance(seeds, list) and len(set(seeds)) == 1 else frozen(seeds)
     return Call("hash", inputs, (("seed", seed),))
 
@@ -199,4 +199,4 @@ _OLDER: dict[str, Callable[[tuple[Node, ...], Any], Node]] = {
     "ListExpr.Reverse": _nested("list.eval", _REVERSED),
     "ListExpr.Unique": _unique("list.eval"),
 }
-"""Functions that an older polars wrote, as what a newer one writes for the same."""
+"""Functions of an older polars, read as the equal expressions of a newer one."""

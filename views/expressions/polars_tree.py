@@ -1,9 +1,8 @@
-"""Our tree of an expression, read from the form in which polars writes it, and written back to be evaluated.
+"""Our tree of an expression is read from polars' form of it, and written back to be evaluated.
 
-With ``polars_reader`` and ``polars_writer``, and ``polars_forms``, ``polars_functions`` and ``polars_values``, which hold the
-words, this is all that knows that form.
-polars does not promise it from one version to the next: a form that is not known, and with a version of polars that is
-newer than ``TESTED`` one that does not come back as it was, is refused by its name.
+Only this module, ``polars_reader``, ``polars_writer``, ``polars_forms``, ``polars_functions`` and ``polars_values`` use
+that form. polars may change it from one version to the next: a form that is not known is refused by its name, and with a
+polars newer than ``TESTED`` also one that does not round-trip.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from .tree import Call, Literal, Nested, Node, Option, Values
 _T = TypeVar("_T")
 
 TESTED = (2, 1)
-"""The newest polars whose forms are known by their tests; those of a newer one are tested when they are first met."""
+"""The newest polars whose forms the tests cover; the forms of a newer one are checked on their first use."""
 
 MOST, LONGEST = 2000, 4000
-"""So many trees are remembered, of expressions that take up to so many bytes."""
+"""How many trees are cached, and the most bytes of their expressions."""
 
 _known: dict[bytes, Node] = {}
 
 
 class TooDeepError(ValueError):
-    """A tree is deeper than polars reads: 128 brackets within each other."""
+    """A tree is deeper than polars reads: 128 nested brackets."""
 
 
 class UnreadableError(PlanError):
@@ -47,7 +46,7 @@ class UnreadableError(PlanError):
 
 
 def written(write: Callable[[], _T]) -> _T | None:
-    """What a call of ``Expr.meta.serialize`` gives; None where polars cannot write the expression."""
+    """Return the result of a call of ``Expr.meta.serialize``; None where polars cannot write the expression."""
     try:
         return write()
     except (pl.exceptions.PolarsError, TypeError, ValueError):
@@ -55,16 +54,16 @@ def written(write: Callable[[], _T]) -> _T | None:
 
 
 def form_of(expr: pl.Expr) -> bytes | None:
-    """What tells an expression from others in this process, as quickly as can be; None where it calls a Python function."""
+    """Return bytes that identify an expression in this process, computed fast; None where it calls a Python function."""
     return written(lambda: expr.meta.serialize(format="binary"))
 
 
 _PYTHON = b"AnonymousFunction"
-"""Stands in the form of an expression that calls a Python function, where cloudpickle writes that as bytes."""
+"""Part of the form of an expression that calls a Python function, where cloudpickle writes that as bytes."""
 
 
 def read(expr: pl.Expr) -> Node | None:
-    """The tree of an expression; None where polars cannot write it: it calls a Python function.
+    """Return the tree of an expression; None where polars cannot write it: it calls a Python function.
 
     >>> read(pl.col("a") + 1)
     Call(function='add', inputs=(Column(column='a'), Literal(dtype='int', value=1)), options=())
@@ -94,26 +93,28 @@ def _read_anew(expr: pl.Expr, form: bytes) -> Node:
         except LostNumberError:
             node = node_of(unpacked(form))
         if VERSION > TESTED and form_of(write(node)) != form:
-            raise UnknownFormError("what comes back is another expression")
+            raise UnknownFormError("written back it is another expression")
     except (KeyError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, TooDeepError):
             raise
-        found = error.form if isinstance(error, UnknownFormError) else f"{type(error).__name__}: {error}"
-        way_out = _WAYS_OUT.get(found) or (
+        unknown_form = (
+            error.form if isinstance(error, UnknownFormError) else f"{type(error).__name__}: {error}"
+        )
+        way_out = _WAYS_OUT.get(unknown_form) or (
             "write it with other functions of polars, as .cast(...), when(...) and arithmetic, or declare it with map_batches"
         )
         raise UnreadableError(
-            f"polars {pl.__version__} writes it in a form that is not known here ({found}); {way_out}"
+            f"polars {pl.__version__} writes it in a form that is not known here ({unknown_form}); {way_out}"
         ) from error
     return node
 
 
 _WAYS_OUT = {"SubPlan": "a query within an expression has rows of its own: make a view of it, and join"}
-"""What to do instead of some forms that will not be known."""
+"""Remedies for some forms that will not be supported."""
 
 
 def write(node: Node) -> pl.Expr:
-    """The expression of a tree.
+    """Return the expression of a tree.
 
     Raises:
         TooDeepError: polars does not read it.
@@ -134,14 +135,14 @@ MOST_BRACKETS = 128
 
 
 def _brackets(text: str) -> int:
-    """How many brackets stand within each other, those in texts included."""
+    """Return how deeply brackets nest, those in texts included."""
     letters = np.frombuffer(text.encode(), np.uint8)
     opened = np.isin(letters, np.frombuffer(b"{[", np.uint8)).astype(np.int64)
     return int(np.cumsum(opened - np.isin(letters, np.frombuffer(b"}]", np.uint8))).max())
 
 
 def _has_lost_numbers(node: Node) -> bool:
-    """Whether a number in it is NaN or infinite, which JSON has no word for."""
+    """Return whether a number in the tree is NaN or infinite, which JSON cannot hold."""
     match node:
         case Literal(value=value):
             return _is_lost(value)
@@ -164,15 +165,15 @@ def _is_lost(value: Option) -> bool:
 
 
 def series_of(values: Values) -> pl.Series:
-    """The values that a constant holds."""
+    """Return the values that a constant holds."""
     return pl.read_ipc_stream(io.BytesIO(values.stream)).to_series()
 
 
-# What a digest of expressions was made of before it was made of our tree.
+# Digests of expressions were made of these forms before they were made of our tree.
 
 
 def first_form(expr: pl.Expr) -> bytes:
-    """What stood for an expression in digests of the first scheme: the form of polars, of one version of it."""
+    """Return the bytes of an expression in digests of the first scheme: the form of one version of polars."""
     found = form_of(expr)
     if found is None:
         found = form_of(without_python_renaming(expr))
@@ -185,11 +186,11 @@ def first_form(expr: pl.Expr) -> bytes:
 
 
 _PLUGIN = b"FfiPlugin"
-"""Stands in the form of an expression that calls a plugin."""
+"""Part of the form of an expression that calls a plugin."""
 
 
 def _portable(body: Any) -> Any:
-    """A form in which plugins are named by their files, wherever these are."""
+    """Return a form in which plugins are named by their files, without the folders."""
     if isinstance(body, list):
         return body if body and isinstance(body[0], int) else [_portable(each) for each in body]
     if not isinstance(body, dict):
@@ -201,7 +202,7 @@ def _portable(body: Any) -> Any:
 
 
 def without_python_renaming(expr: pl.Expr) -> pl.Expr:
-    """The expression without ``name.map(function)`` on top, which cannot be written where the rest can."""
+    """Return the expression without ``name.map(function)`` on top, which cannot be written where the rest can."""
     while (form := form_of(expr)) is None or _PYTHON in form:
         inputs = expr.meta.pop()
         if len(inputs) != 1 or not inputs[0].meta.undo_aliases().meta.eq(expr.meta.undo_aliases()):

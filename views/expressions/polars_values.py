@@ -1,4 +1,4 @@
-"""Options, types and constants as polars writes them in expressions, read and written back: each codec by its name."""
+"""Codecs read and write the options, types and constants of expressions in polars' form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tree import Literal, Option, Record, Selector, Values
 
 
 class UnknownFormError(ValueError):
-    """polars wrote something that is not known here, and ``form`` is what."""
+    """polars wrote an unsupported ``form``."""
 
     def __init__(self, form: str) -> None:
         super().__init__(form)
@@ -28,12 +28,12 @@ class LostNumberError(ValueError):
 
 
 def dumped(structure: Any) -> str:
-    """The JSON of a structure in which bytes may stand."""
+    """Return the JSON of a structure in which bytes may stand."""
     return json.dumps(structure, default=list)
 
 
 def single(body: Any) -> tuple[str, Any]:
-    """The one name in a dictionary, and what stands under it."""
+    """Return the single name in a dictionary, and its value."""
     if not isinstance(body, dict) or len(body) != 1:
         raise UnknownFormError(f"{shortened(body)} for one name")
     ((name, inner),) = body.items()
@@ -41,7 +41,7 @@ def single(body: Any) -> tuple[str, Any]:
 
 
 def shortened(body: Any) -> str:
-    """A structure for messages."""
+    """Return a structure for messages."""
     text = dumped(body)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -50,14 +50,14 @@ def shortened(body: Any) -> str:
 
 
 def frozen(value: Any) -> Option:
-    """A structure that cannot be changed."""
+    """Return a structure as an immutable, hashable one."""
     if isinstance(value, dict):
         return Record((name, frozen(value[name])) for name in sorted(value))
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def thawed(value: Option) -> Any:
-    """The structure again."""
+    """Return a frozen structure as dicts and lists again."""
     if isinstance(value, Record):
         return {name: thawed(body) for name, body in value}
     if isinstance(value, Values):
@@ -76,7 +76,7 @@ def _unworded(value: Option) -> Any:
 
 
 def number(value: Any) -> float:
-    """A float that was written; lost if it was none to JSON."""
+    """Return a float that was written; raise if JSON lost it."""
     if value is None:
         raise LostNumberError
     return float(value)
@@ -99,7 +99,7 @@ def _unzoned(value: Option) -> Any:
 
 
 def _variant(value: Any) -> Option:
-    """One of several choices, by itself or with what belongs to it."""
+    """Return one of several variants, alone or with its parameters."""
     if not isinstance(value, dict):
         return _word(value)
     name, inner = single(value)
@@ -122,7 +122,7 @@ def _unranked(value: Option) -> Any:
 
 
 def _bins(value: Any) -> Option:
-    """How bins are made: of values that are given, which are a column, or of a count or fractions."""
+    """Return the method of bins: by given values, which are a column, or by a count or fractions."""
     kind, how = single(value)
     made, given = single(how["spec"])
     spec = Record(((_word(made), Values(as_bytes(given)) if made == "Breaks" else frozen(given)),))
@@ -137,7 +137,7 @@ def _unbinned(value: Option) -> Any:
 
 
 def as_bytes(value: Any) -> bytes:
-    """Bytes, which JSON has as a list of numbers."""
+    """Return bytes, which JSON writes as a list of numbers."""
     return bytes(value)
 
 
@@ -154,7 +154,7 @@ _PLAIN_NAMES = {dtype: name for name, dtype in _PLAIN_TYPES.items()}
 
 
 def dtype_of(body: Any) -> pl.DataType:
-    """The type that polars wrote so. polars itself says which: of a cast to it."""
+    """Return the type that polars wrote, as polars reads it in a cast."""
     if isinstance(body, str) and body in _PLAIN_TYPES:
         return _PLAIN_TYPES[body]
     return _asked_dtype(dumped(body))
@@ -173,7 +173,7 @@ def _asked_dtype(body: str) -> pl.DataType:
 
 
 def written_dtype(dtype: pl.DataType) -> Any:
-    """How polars writes a type."""
+    """Return polars' form of a type."""
     return _PLAIN_NAMES.get(dtype) or json.loads(_asked_form(dtype))
 
 
@@ -184,7 +184,7 @@ def _asked_form(dtype: pl.DataType) -> str:
 
 
 def _type(body: Any) -> Option:
-    """A type, or what stands for one: that of an expression stays as it was written."""
+    """Return a type, or a type expression in the form in which it was written."""
     if isinstance(body, dict) and set(body) == {"Literal"}:
         return dtype_of(body["Literal"])
     return frozen(body)
@@ -206,23 +206,23 @@ def _undtyped(value: Option) -> Any:
 
 
 def selector_of(body: Any) -> Selector:
-    """The columns that a selector describes."""
+    """Return the columns that a selector describes."""
     required: list[str] = []
     _names(body, required)
     literal = isinstance(body, dict) and not {"ByName", "ByIndex"}.isdisjoint(body)
     return Selector(frozen(body), tuple(required), literal)
 
 
-def _names(body: Any, found: list[str]) -> None:
+def _names(body: Any, names: list[str]) -> None:
     if isinstance(body, list):
         for each in body:
-            _names(each, found)
+            _names(each, names)
     elif isinstance(body, dict):
         for name, inner in body.items():
             if name == "ByName":
-                found.extend(inner["names"] if inner["strict"] else ())
+                names.extend(inner["names"] if inner["strict"] else ())
             else:
-                _names(inner, found)
+                _names(inner, names)
 
 
 def _selected(value: Option) -> Any:
@@ -242,7 +242,7 @@ CODECS: dict[str, tuple[Callable[[Any], Option], Callable[[Option], Any]]] = {
     "dtype": (_dtype, _undtyped),
     "selector": (selector_of, _selected),
 }
-"""By their names: how an option is read, and how it is written."""
+"""The codecs by name: the functions that read and write an option."""
 
 
 # Constants
@@ -256,7 +256,7 @@ def _whole(value: Any) -> int:
 
 
 def literal_of(body: Any) -> Literal:
-    """The constant that polars wrote so."""
+    """Return the constant of polars' form."""
     kind, inner = single(body)
     if kind == "Series":
         return Literal("series", Values(as_bytes(inner)))
@@ -304,7 +304,7 @@ def _scalar(kind: str, value: Any) -> Literal:
 
 
 def written_literal(node: Literal) -> Any:
-    """How polars writes a constant."""
+    """Return polars' form of a constant."""
     dtype, value = node.dtype, node.value
     if dtype == "series":
         return {"Series": value.stream}

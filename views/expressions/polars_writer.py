@@ -1,4 +1,4 @@
-"""From our tree back to the form in which polars writes expressions: see ``polars_tree``."""
+"""Our tree of an expression is written back in polars' form: see ``polars_tree``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tree import Alias, Call, Cast, Column, Element, Field, Literal, Nested, No
 
 
 def body_of(node: Node) -> Any:
-    """What polars writes for a tree."""
+    """Return polars' form of a tree."""
     match node:
         case Column(column=column):
             return {"Column": column}

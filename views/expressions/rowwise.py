@@ -1,7 +1,7 @@
-"""Whether an expression is computed row by row, and if not, why, and what to do instead.
+"""Expressions are checked to be row by row; the obstacle of one that is not names the reason and the remedy.
 
-Of each function it is known by its name (``functions``); what depends on its options or on what it is called with, such as
-``is_in`` of a whole column, is known here.
+For most functions the name decides (``functions``); the rules that depend on options or arguments, such as ``is_in`` of a
+whole column, are here.
 """
 
 import polars as pl
@@ -29,7 +29,7 @@ from .tree import (
 )
 
 Obstacle = tuple[str, str]
-"""Why an expression is refused, and the way out."""
+"""The reason why an expression is refused, and the remedy."""
 
 PYTHON: Obstacle = (
     "it calls a Python function, and polars does not know whether that treats each row by itself",
@@ -37,7 +37,7 @@ PYTHON: Obstacle = (
 )
 _AGGREGATE: Obstacle = ("it aggregates over rows", "use it inside group_by(...).agg(...)")
 _WINDOW: Obstacle = (
-    "it looks at the other rows of a window",
+    "it reads the other rows of a window",
     "aggregate with group_by(...).agg(...) and join the result",
 )
 NEIGHBOURS: Obstacle = (
@@ -46,7 +46,7 @@ NEIGHBOURS: Obstacle = (
     " map_batches",
 )
 RANDOM: Obstacle = (
-    "it is random, or gives values in a random order, and the same input must give the same result",
+    "it is random, or has values in a random order, and the same input must have the same result",
     'use a hash of the row, as in pl.col("id").hash() % 10 == 0, or maintain_order=True',
 )
 _SERIES: Obstacle = (
@@ -54,7 +54,7 @@ _SERIES: Obstacle = (
     "push it to a source of its own and join",
 )
 _LOOKED_UP: Obstacle = (
-    "it looks through all rows of a column",
+    "it searches all rows of a column",
     "give constants or a list column, or join with the other collection",
 )
 _SORTED: Obstacle = ("it promises sorted rows, and the rows of a collection have no order", "leave it out")
@@ -75,14 +75,14 @@ _INSTANTS: Obstacle = (
 
 
 _NESTED_ANGLE: Obstacle = (
-    "an angle is that of two numbers, and of anything else polars ends the process",
+    "an angle is that of two numbers, and for other types polars crashes the process",
     "take the fields or elements",
 )
 
 
 def _of_its_company(sound: tuple[int, ...]) -> Obstacle:
     since = ".".join(map(str, sound))
-    reason = f"of such values polars {pl.__version__} gives one that depends on the rows beside, as polars does no more since {since}"
+    reason = f"for such values the result of polars {pl.__version__} depends on other rows, which is repaired in polars {since}"
     return reason, f"use polars {since} or newer, or write it with pl.when(...)"
 
 
@@ -107,7 +107,7 @@ _OBSTACLES: dict[str, Obstacle] = {
     "top_k": _use(".top_k(k, by=...)"),
     "top_k_by": _use(".top_k(k, by=...)"),
 }
-"""Functions that are never row by row, with the way out of each."""
+"""Functions that are never row by row, each with its obstacle."""
 
 LOOKING_UP = {
     "is_in": (1,),
@@ -118,18 +118,18 @@ LOOKING_UP = {
     "replace_strict": (1, 2),
     "sql.is_in": (1,),
 }
-"""Functions that look values up in arguments at these places: constants for all rows, or a list in each."""
+"""Functions that search the arguments at these places: constants for all rows, or a list in each row."""
 
 
 def obstacle(node: Node, schema: pl.Schema) -> str | None:
-    """Why an expression is not computed row by row, with the way out; None where it is."""
+    """Return why an expression is not computed row by row, with the remedy; None where it is."""
     if found := own_obstacle(node, schema):
         return f"{text(node)} is not computed row by row: {found[0]}; {found[1]}"
     return next(filter(None, (obstacle(child, schema) for child in operands(node))), None)
 
 
 def operands(node: Node) -> list[Node]:
-    """What a node is made of, without constants that are looked up: those may be a Series."""
+    """Return the inputs of a node, without constants that are searched: those may be a Series."""
     constant = LOOKING_UP.get(node.name, ())
     return [
         each for place, each in enumerate(node.inputs) if not (place in constant and _is_constant(node, each))
@@ -137,14 +137,14 @@ def operands(node: Node) -> list[Node]:
 
 
 def _is_constant(node: Node, looked_up: Node) -> bool:
-    """Whether what is looked through is written in the expression itself; SQL writes it as a list of a Series."""
+    """Return whether the searched values are constants of the expression; SQL writes them as a list of a Series."""
     if isinstance(looked_up, Aggregate) and looked_up.function == "implode":
         (looked_up,) = looked_up.inputs
     return isinstance(looked_up, Literal)
 
 
 def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
-    """Why the top of a tree, whatever is below it, is not computed row by row; None where it is."""
+    """Return why the top node of a tree, apart from its inputs, is not computed row by row; None where it is."""
     if isinstance(node, Literal):
         return _SERIES if node.dtype == "series" else None
     if isinstance(node, Nested):
@@ -209,18 +209,18 @@ ROW_OPERATORS = frozenset(
 
 
 def _is_cut_at_constants(method: Record) -> bool:
-    """Whether bins end at values that are given, and not where the rows divide."""
+    """Return whether bins end at given values, and not at quantiles of the rows."""
     ((kind, how),) = method
     return kind == "intervals" and dict(how["spec"]).keys() == {"breaks"}
 
 
 def _is_plugin_of_rows(node: Call) -> bool:
-    """Whether a plugin says of itself that it treats each row by itself."""
+    """Return whether a plugin is declared to treat each row by itself."""
     return write(node.with_inputs([Column("x") for _ in node.inputs])).meta.is_row_separable()
 
 
 def _is_random(node: Node) -> bool:
-    """Whether an expression within a row gives something else each time, as some order of values."""
+    """Return whether an expression within a row has another result each time, such as a random order of values."""
     if node.name in ("approx_quantile", "list.sample", "random", "value_counts"):
         return True
     if isinstance(node, Call) and node.function == "mode" and not node.option("maintain_order"):
@@ -232,14 +232,14 @@ def _is_random(node: Node) -> bool:
 
 
 def _holds_instants(node: Node, schema: pl.Schema) -> bool:
-    """Whether lists are of dates or times, of which polars has no sum, and gives null for one within ``list.agg``."""
+    """Return whether lists are of dates or times, which have no sum in polars, and a null within ``list.agg``."""
     dtype = _type_of(node.inputs[0], schema)
     inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else None
     return inner is not None and inner.is_temporal() and not isinstance(inner, pl.Duration)
 
 
 def _looks_up_constants(node: Call, schema: pl.Schema) -> bool:
-    """Whether what a function looks through is constant, or a list in the row where it takes one."""
+    """Return whether the values that a function searches are constant, or a list in the row where it takes one."""
     looked_up = [node.inputs[place] for place in LOOKING_UP[node.function]]
     columns = [each for each in looked_up if not _is_constant(node, each)]
     if not columns or node.function.startswith("replace") or obstacle(columns[0], schema):

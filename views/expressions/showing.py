@@ -1,4 +1,4 @@
-"""Expressions on one line, for messages and labels."""
+"""Expressions are printed on one line, for messages and labels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .polars_tree import TooDeepError, write
 from .tree import Node
 
 _UNSAID = r"\b(dyn (int|float|str): )|(, sort_option=SortMultipleOptions \{[^}]*\})|(, require_all=true)"
-"""What polars shows and nobody has written: types of literals, options that are the default."""
+"""Parts that polars prints and users do not write: types of literals, default options."""
 
 _ATOM = r'(?<!\w)\((col\("[^"]*"\)|-?[\d.]+|"[^"]*"|true|false)\)'
 """A name or a literal in brackets of its own."""
 
 
 def shown(expr: pl.Expr) -> str:
-    """An expression on one line: as polars shows it, with fewer brackets.
+    """Return an expression on one line, as polars prints it, with fewer brackets.
 
     >>> shown((pl.col("a") + 1 > pl.col("b")) & ~pl.col("c").is_in([2, 3]))
     '((col("a") + 1) > col("b")) & (col("c").is_in([[2, 3]]).not())'
@@ -38,7 +38,7 @@ def shown(expr: pl.Expr) -> str:
 
 
 def text(node: Node) -> str:
-    """A tree as polars shows the expression."""
+    """Return the text of a tree, as polars prints the expression."""
     try:
         return shown(write(node))
     except (pl.exceptions.PolarsError, TooDeepError):

@@ -1,7 +1,7 @@
-"""The tree of an expression in words of our own: frozen, comparable, and the same with every version of polars.
+"""The tree of an expression is frozen, comparable, and the same with every version of polars.
 
-``polars_tree`` reads it from a ``pl.Expr`` and writes it back; rules, digests and orders look at nothing else. Functions
-have the names by which polars' users call them: ``"str.contains"``, ``"list.get"``, ``"add"``.
+``polars_tree`` reads it from a ``pl.Expr`` and writes it back; rules, digests and orders use only the tree. Functions
+have the names that users of polars write: ``"str.contains"``, ``"list.get"``, ``"add"``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 Option = Any
-"""What an option of a function is: a plain value, a type of polars, or a tuple, ``Record``, ``Values`` or node of such."""
+"""An option of a function: a plain value, a type of polars, or a tuple, ``Record``, ``Values`` or node of such."""
 
 
 class Record(tuple[tuple[str, Option], ...]):
@@ -23,7 +23,7 @@ class Record(tuple[tuple[str, Option], ...]):
     __slots__ = ()
 
     def __getitem__(self, name: Any) -> Any:
-        """One of them by its name."""
+        """Return an option by its name."""
         return dict(self)[name]
 
 
@@ -35,22 +35,22 @@ class Values:
 
 
 class Node:
-    """One expression: what it is by ``name``, and the expressions that it is made of."""
+    """One node of an expression: its kind by ``name``, and its input expressions."""
 
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """What kind of expression it is; of a function which."""
+        """Return the kind of the expression; of a call the function's name."""
         return type(self).__name__.lower()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The expressions that it is made of; not what is evaluated within lists, which sees one row."""
+        """Return the input expressions, without those evaluated within lists, which see one row."""
         return ()
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        """The same of other expressions."""
+        """Return the same node over other inputs."""
         assert not inputs, self
         return self
 
@@ -64,22 +64,22 @@ class Column(Node):
 
 @dataclass(frozen=True, slots=True)
 class Element(Node):
-    """The elements of a list, within what is evaluated there."""
+    """The elements of a list, in an expression evaluated over them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field(Node):
-    """A field of a struct, or several, within what is evaluated there."""
+    """A field of a struct, or several, in an expression evaluated over them."""
 
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Literal(Node):
-    """A constant: its value as it is stored, of a type, or of one that the other operand decides.
+    """A constant: its stored value and its type, which may depend on the other operand.
 
-    ``dtype`` is ``"int"``, ``"float"``, ``"str"`` or ``"list"`` where the other operand does, and ``"series"`` of values
-    with rows of their own. Zeros of either sign are two constants, and NaN is one.
+    ``dtype`` is ``"int"``, ``"float"``, ``"str"`` or ``"list"`` where the other operand decides the type, and ``"series"``
+    for values with rows of their own. 0.0 and -0.0 are two constants, and all NaN are one.
     """
 
     dtype: pl.DataType | str
@@ -91,7 +91,7 @@ class Literal(Node):
 
 
 def _bits(value: Option) -> Option:
-    """A value by which constants are compared: floats by their bits, and nothing equal to a value of another type."""
+    """Return the value by which constants are compared: floats by their bits, and values of different types as different."""
     if isinstance(value, float):
         return "float", struct.pack("<d", value)
     if isinstance(value, tuple):
@@ -101,7 +101,7 @@ def _bits(value: Option) -> Option:
 
 @dataclass(frozen=True, slots=True)
 class Selector(Node):
-    """Columns by their names, positions, types or a pattern.
+    """A selection of columns by their names, positions, types or a pattern.
 
     ``required`` are the names that have to be there. ``is_literal``: the columns are named or counted, not described.
     """
@@ -113,7 +113,7 @@ class Selector(Node):
 
 @dataclass(frozen=True, slots=True)
 class OfOne(Node):
-    """An expression that is made of one other."""
+    """An expression with one input."""
 
     input: Node
 
@@ -135,7 +135,7 @@ class Alias(OfOne):
 
 @dataclass(frozen=True, slots=True)
 class Rename(OfOne):
-    """The values of an expression under a name that is made of its own: ``"keep"``, ``"prefix"``, ``"to_lowercase"`` ..."""
+    """The values of an expression under a name derived from its own: ``"keep"``, ``"prefix"``, ``"to_lowercase"`` ..."""
 
     how: str
     argument: Option = None
@@ -165,11 +165,11 @@ class Call(Node):
         return replace(self, inputs=tuple(inputs))
 
     def option(self, name: str) -> Option:
-        """One of the options."""
+        """Return one of the options."""
         return dict(self.options)[name]
 
     def with_option(self, name: str, value: Option) -> Call:
-        """The same with one option changed."""
+        """Return the same with one option changed."""
         return replace(
             self, options=tuple((each, value if each == name else old) for each, old in self.options)
         )
@@ -217,7 +217,7 @@ class Nested(Node):
 
     @property
     def sees_row(self) -> bool:
-        """Whether what is evaluated may name columns of the row as well: of a struct it may."""
+        """Return whether the evaluated expressions may also name columns of the row, as those of a struct may."""
         return self.function.startswith("struct.")
 
     @property
@@ -232,24 +232,24 @@ class Nested(Node):
 
 
 Renaming = (Alias, Rename)
-"""What gives its input another name and leaves its values alone."""
+"""Nodes that rename their input and keep its values."""
 
 
 def without_renaming(node: Node) -> Node:
-    """The node under its aliases."""
+    """Return the node under its aliases."""
     while isinstance(node, Renaming):
         node = node.input
     return node
 
 
 def copied(node: Node) -> str | None:
-    """The column that a tree is, under its own name or another; None where it computes."""
+    """Return the column that a tree is, under its own name or another; None where it computes."""
     plain = without_renaming(node)
     return plain.column if isinstance(plain, Column) else None
 
 
 def columns_of(node: Node) -> Iterator[str]:
-    """The columns that a tree names, those of strict selectors too."""
+    """Yield the columns that a tree names, those of strict selectors included."""
     if isinstance(node, Column):
         yield node.column
     elif isinstance(node, Selector):
@@ -259,5 +259,5 @@ def columns_of(node: Node) -> Iterator[str]:
 
 
 def reads_columns(node: Node) -> bool:
-    """Whether a tree names any column."""
+    """Return whether a tree names any column."""
     return next(columns_of(node), None) is not None

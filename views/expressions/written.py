@@ -1,4 +1,4 @@
-"""Expressions and columns of values as bytes that tell them apart: the same with every version of polars, for digests."""
+"""Expressions and columns of values are written as bytes for digests, the same with every version of polars."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from .tree import (
 )
 
 Write = Callable[[Any], bytes]
-"""Writes a plain value, or a tuple of them, so that it says where it ends."""
+"""A writer of a plain value, or a tuple of them, with a length, so that its end is known."""
 
 MOST, LONGEST = 2000, 4000
-"""So many expressions are remembered, of those that polars writes in so many bytes."""
+"""How many expressions are cached, and the most bytes of their form in polars."""
 
 OF_A_VERSION = frozenset({"approx_n_unique", "approx_quantile", "hash"})
-"""Functions that give other values with another version of polars, so that what is computed with them is another thing."""
+"""Functions whose results depend on the version of polars, so that their digests do too."""
 
 LOOKED_UP = "is_in"
-"""Looks for a value among constants, whose order says nothing: that of a set of Python is another one in each process."""
+"""A search among constants whose order does not matter, as the order of a Python set differs in each process."""
 
 _known: dict[tuple[bytes, bool], bytes] = {}
 
 
 def expression_bytes(expr: pl.Expr, write: Write, *, as_given: bool = False) -> bytes:
-    """What an expression says, the same in every process. Never raises.
+    """Return the bytes of an expression, the same in every process. It never raises.
 
-    Of one that calls a Python function it is what polars shows, and of one in a form that is not known what polars writes.
+    For an expression that calls a Python function they are polars' printed text, and for an unknown form polars' bytes.
     ``as_given`` leaves the constants of ``is_in`` in the order in which they were given, as the second scheme of digests has it.
     """
     form = form_of(expr) or b""
@@ -71,7 +71,7 @@ def _made_bytes(expr: pl.Expr, form: bytes, write: Write, *, as_given: bool) -> 
 
 
 def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
-    """What a tree says. Each node says how many follow that belong to it, so that nothing goes down a tree by recursion."""
+    """Return the bytes of a tree. Each node has the number of its inputs, so that no recursion is needed."""
     waiting, made = [node], []
     while waiting:
         node = waiting.pop()
@@ -84,7 +84,7 @@ def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
 
 
 def _in_any_order(node: Node) -> Node:
-    """Several constants in an order of ours; of lists and structs, which no set holds, as they are."""
+    """Return several constants in a canonical order; lists and structs, which no set holds, as they are."""
     if not isinstance(node, Literal) or not isinstance(node.value, Values):
         return node
     values = series_of(node.value)
@@ -95,7 +95,7 @@ def _in_any_order(node: Node) -> Node:
 
 
 def _said(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
-    """What a node says by itself, in words that never change, and the nodes that it is made of."""
+    """Return a node's own content, in words that never change, and its inputs."""
     match node:
         case Column(column=column):
             return ("column", column), ()
@@ -131,7 +131,7 @@ def _options(options: tuple[tuple[str, Option], ...]) -> Iterator[Option]:
 
 
 def _plain(value: Option) -> Option:
-    """An option or a constant as plain values and tuples of them."""
+    """Return an option or a constant as plain values and tuples of them."""
     match value:
         case pl.DataType():
             return "type", dtype_text(value)
@@ -149,7 +149,7 @@ def _plain(value: Option) -> Option:
 
 
 def series_parts(values: pl.Series) -> tuple[Option, ...]:
-    """What a column of values says: its name, its type, how many they are, which are null, and what they are."""
+    """Return the content of a column of values: its name, type, length, nulls and values."""
     is_null = np.packbits(values.is_null().to_numpy()).tobytes() if values.null_count() else b""
     return values.name, dtype_text(values.dtype), len(values), is_null, *_content(values)
 

@@ -1,1 +1,1 @@
-"""The declared views before compiling: frozen nodes, and digests of what they compute."""
+"""The plan of declared views before compiling: frozen nodes, and digests of what they compute."""

@@ -1,7 +1,7 @@
-"""The calls by which collections were declared, so that they can be made again over sources with other columns.
+"""The calls that declared collections are noted, so that they can be repeated over sources with other columns.
 
-A checkpoint knows what views computed by digests of what they are, columns of their sources included. Where a source is
-declared with other columns now, the same calls over its earlier columns say which of the views are what they were.
+A checkpoint has a digest of what each view computed, columns of its sources included. Where a source is now declared with
+other columns, the same calls over its earlier columns show which of the views are unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _within = threading.local()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeclaredCall:
-    """One call of a method on a collection, and what came of it."""
+    """One call of a method on a collection, and its result."""
 
     receiver: Any
     method: str
@@ -35,7 +35,7 @@ class DeclaredCall:
 
 
 def noting_calls(kind: K) -> K:
-    """Have the public methods of a class note in its plan how they were called; those within others do not count."""
+    """Return the class with public methods that note their calls in the plan; calls within other calls are not noted."""
     for name, function in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_"):
             setattr(kind, name, _noting(name, function))
@@ -59,9 +59,9 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Replay:
-    """Declared calls, made again over other collections; ``failed`` says of what could not be made why.
+    """Declared calls, repeated over other collections; ``failed`` has the reason for each that could not be repeated.
 
-    ``begun`` are the collections to begin with, by the ``id`` of those that they stand for.
+    ``begun`` are the collections to begin with, by the ``id`` of those that they replace.
     """
 
     def __init__(self, calls: list[DeclaredCall], begun: Mapping[int, Any]) -> None:
@@ -71,7 +71,7 @@ class Replay:
             self._again(call)
 
     def of(self, made: Any) -> Any | None:
-        """What stands for a collection; None if it could not be made."""
+        """Return the replacement of a collection; None if it could not be made."""
         return self._made.get(id(made))
 
     def _again(self, call: DeclaredCall) -> None:
@@ -85,7 +85,7 @@ class Replay:
             self.failed[id(call.made)] = first_line(error)
 
     def _standing(self, value: Any) -> Any:
-        """A value with all collections in it replaced."""
+        """Return a value with all collections in it replaced."""
         if id(value) in self.failed:
             raise _MissingError(self.failed[id(value)])
         if id(value) in self._made:

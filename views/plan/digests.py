@@ -1,4 +1,4 @@
-"""A number for a value, 128 bits as text, that is the same in every process: of data, types, expressions and code."""
+"""Digests of data, types, expressions and code: 128 bits as text, the same in every process."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ..expressions.written import expression_bytes, series_parts
 from .function_digests import UNSEEN_OBJECT, Known, parts_of
 
 VERSION = b"1"
-"""Stands in every digest: it changes when the states of an operation are no longer of the same form."""
+"""A part of every digest; it changes when the form of states changes."""
 
 FIRST, SECOND, SCHEME = 1, 2, 3
-"""How expressions and columns of values are written down in digests.
+"""The schemes by which expressions and columns of values are written into digests.
 
 At first in the forms of one version of polars, then in ours, and since the third with the constants of ``is_in`` in any order.
 """
@@ -42,7 +42,7 @@ _scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
 
 @contextmanager
 def written_by(number: int) -> Iterator[None]:
-    """Make digests as an earlier scheme has it, in this thread, to recognize what was kept with them."""
+    """Make digests by an earlier scheme, in this thread, to recognize what was kept with them."""
     before = _scheme.set(number)
     try:
         yield
@@ -51,21 +51,21 @@ def written_by(number: int) -> Iterator[None]:
 
 
 SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
-"""Values that say all of themselves where they are shown."""
+"""Types whose ``repr`` is complete."""
 
 
 def scheme() -> int:
-    """The scheme by which digests are made."""
+    """Return the scheme by which digests are made."""
     return _scheme.get()
 
 
 def digest_of(*values: object) -> str:
-    """What tells these values from all others, as 32 hexadecimal digits: the same in every process.
+    """Return the digest of these values, as 32 hexadecimal digits, the same in every process.
 
     Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
-    lists and schemas have one; floats count by their bits. Of a dataclass those fields count by which it is
-    compared, unless they are ``not_kept``; of functions and other objects what ``parts_of`` says. Classes of this library
-    count by their tags. Never raises.
+    lists and schemas have one; floats count by their bits. A dataclass counts by the fields that it is compared by,
+    unless they are ``not_kept``; functions and other objects count by ``parts_of``. Classes of this library count by
+    their tags. It never raises.
 
     >>> digest_of(("a", 1)) == digest_of(("a", 1)), digest_of(1) == digest_of(1.0), digest_of(0.0) == digest_of(-0.0)
     (True, False, False)
@@ -76,14 +76,14 @@ def digest_of(*values: object) -> str:
 
 
 def told_apart(*values: object) -> bool:
-    """Whether what these values hold can be seen, all of it: so that values of one digest are the same."""
+    """Return whether the digest covers everything that these values hold, so that values with one digest are the same."""
     writing = _Writing({})
     writing.of(values)
     return not writing.has_unseen
 
 
 def kind_of(kind: type) -> str:
-    """What stands in digests for a class in front of what an object of it holds: its tag, or its name where it is a user's.
+    """Return the name of a class in digests of its objects: its tag, or its name where it is a user's.
 
     Raises:
         UntaggedError: a class of this library has no tag; in tests only.
@@ -93,7 +93,7 @@ def kind_of(kind: type) -> str:
 
 
 class _Writing:
-    """Writes values down so that no two look alike; a function or an object that is met again counts by its number."""
+    """The writer of values, of which no two have the same bytes; a repeated function or object is written by its number."""
 
     def __init__(self, known: Known) -> None:
         self.has_unseen = False
@@ -102,7 +102,7 @@ class _Writing:
         self._within: list[int] = []
 
     def of(self, value: Any) -> bytes:
-        """One value, with its kind and its length in front."""
+        """Return the bytes of one value, preceded by its kind and its length."""
         write = _PLAIN.get(type(value))
         if write is not None:
             return _marked(type(value).__name__, write(value))
@@ -118,7 +118,7 @@ class _Writing:
             self._within.pop()
 
     def each(self, kind: str, values: Iterable[object]) -> bytes:
-        """Several values in their order."""
+        """Return the bytes of several values in their order."""
         return _marked(kind, b"".join(map(self.of, values)))
 
     def _made(self, value: Any) -> bytes:
@@ -159,12 +159,12 @@ class _Writing:
         except UntaggedError:
             raise
         except Exception:
-            # Code of users runs where their objects are looked at, and a plan has to be compiled all the same.
+            # Reading users' objects runs their code, and a plan has to be compiled even if that fails.
             self.has_unseen = True
             return _marked("unseen", kind_of(type(value)).encode())
 
     def _apart(self, value: object) -> bytes:
-        """One of several values without an order, whatever came before it."""
+        """Return the bytes of one of several unordered values, independent of those before it."""
         writing = _Writing(dict(self._known))
         written = writing.of(value)
         self.has_unseen |= writing.has_unseen
@@ -187,14 +187,14 @@ class _Writing:
 
 
 def _plainly(value: Any) -> bytes:
-    """A plain value, or a tuple of them."""
+    """Return the bytes of a plain value, or of a tuple of them."""
     if isinstance(value, tuple):
         return _marked("tuple", b"".join(map(_plainly, value)))
     return _marked(type(value).__name__, _PLAIN[type(value)](value))
 
 
 def _marked(kind: str, content: bytes) -> bytes:
-    """Bytes that say themselves where they end."""
+    """Return bytes with their kind and length in front, so that their end is known."""
     return b"%b %d:%b" % (kind.encode(), len(content), content)
 
 
@@ -207,11 +207,11 @@ _PLAIN: dict[type, Callable[[Any], bytes]] = {
     bytes: lambda value: value,
     type(None): lambda value: b"",
 }
-"""How plain values are written."""
+"""The writers of plain values, by type."""
 
 
 def _plain(value: Any) -> bytes | None:
-    """A value that holds no other, of another class than the plain ones."""
+    """Return the bytes of a scalar value of another class than the plain ones; None for other values."""
     match value:
         case Enum():
             return _marked("member", f"{kind_of(type(value))}.{value.name}".encode())

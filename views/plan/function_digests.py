@@ -1,18 +1,18 @@
-"""What a user's function computes, as far as that can be seen: its code, what it closes over, what it refers to.
+"""The parts of a user's function for its digest, as far as they can be seen: code, closure and the names it refers to.
 
-What is found, and what is not:
+What counts, and what does not:
 
 - a function counts by its qualified name, its instructions, its defaults, the values that it closes over and the
   globals that it names: a changed constant or a changed helper function is a change. Lines, files, comments,
-  docstrings and names of local variables are none.
+  docstrings and names of local variables do not count.
 - what is defined in another package than the function, such as a function of polars, counts by its name alone, what is
   of this library by its tag; so do functions without code (those made in C). A plugin of polars counts by its library's name, its symbol and
   its arguments.
 - bound methods, ``functools.partial``, ``functools.lru_cache`` and callable objects count by what they are made of:
   the function, the arguments, the class with its methods, the attributes.
-- of objects of other packages the class alone counts; attributes of modules (``settings.rate``) are not looked at.
+- of objects of other packages only the class counts; attributes of modules (``settings.rate``) do not count.
 
-Bytecode belongs to a version of Python: with another one, functions are other ones.
+Bytecode depends on the version of Python: with another version, functions have other digests.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import Any
 from evercurrent.core.data.tags import tag_of
 
 Known = dict[int, tuple[int, object]]
-"""Functions, classes and objects that were met before, by ``id``: their number, and they themselves, to keep them."""
+"""Functions, classes and objects met before, by ``id``: their number, and the object itself, which keeps it alive."""
 
 UNSEEN_OBJECT = "object of another package"
-"""What stands for an object of which the class alone counts."""
+"""The mark of an object of which only the class counts."""
 
 LIBRARIES = frozenset(
     {*sys.stdlib_module_names, "evercurrent", "numpy", "polars", "pyarrow", "pandas"} - {"__main__"}
@@ -45,7 +45,7 @@ UNSEEN = frozenset({"NOP", "CACHE", "RESUME", "EXTENDED_ARG"})
 
 
 def parts_of(value: Any, known: Known) -> tuple[object, ...]:
-    """What a function, a class or an object is made of; its number where it was met before."""
+    """Return the parts of a function, a class or an object; its number where it was met before."""
     if id(value) in known:
         return "met", known[id(value)][0]
     known[id(value)] = (len(known), value)
@@ -71,7 +71,7 @@ def parts_of(value: Any, known: Known) -> tuple[object, ...]:
 
 
 def _home(known: Known) -> str:
-    """The package of the first function or object that was met and is of no library: what is defined there counts."""
+    """Return the package of the first function or object that is of no library: definitions in that package count."""
     for _, met in known.values():
         defined = met if isinstance(met, FunctionType | type) else type(met)
         if (package := _package(defined)) not in LIBRARIES:
@@ -84,13 +84,13 @@ def _package(defined: object) -> str:
 
 
 def _is_named(defined: Any, home: str) -> bool:
-    """Whether it counts by its name: it is of another package, and there is such a name."""
+    """Return whether a definition counts by its name: it is of another package, which has such a name."""
     package = _package(defined)
     return (package != home or package in LIBRARIES) and "<" not in defined.__qualname__
 
 
 def _place_and_name(defined: Any) -> tuple[str, str]:
-    """What a function or a class of a library is known by: what is of this one by its tag, a method by that of its class."""
+    """Return place and name of a library's function or class: in this library by its tag, a method by that of its class."""
     owner, _, method = defined.__qualname__.rpartition(".")
     holder = getattr(sys.modules.get(defined.__module__), owner, None) if owner else None
     tag = tag_of(defined if holder is None else holder)
@@ -122,7 +122,7 @@ def _content(cell: Any) -> object:
 
 
 def _globals_of(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """What the names stand for that a function looks up outside, in the order of the names."""
+    """Yield the global names that a function uses, with their values, in the order of the names."""
     for name in sorted(set(_global_names(function.__code__))):
         if name in function.__globals__:
             yield name, function.__globals__[name]
@@ -138,7 +138,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def code_parts(code: CodeType) -> tuple[object, ...]:
-    """What code does: its parameters and its instructions, without where they stand."""
+    """Return the parameters and the instructions of code, without their places in the file."""
     count = code.co_argcount + code.co_kwonlyargcount
     instructions = tuple(
         (each.opname, _operand(each)) for each in dis.get_instructions(code) if each.opname not in UNSEEN
@@ -171,7 +171,7 @@ def _object(value: Any, home: str) -> tuple[object, ...]:
     if _package(kind) != home or _package(kind) in LIBRARIES:
         name = _attribute(value, "__qualname__") or _attribute(value, "__name__")
         named = name if isinstance(name, str) else None
-        # What is wrapped by a decorator in C, as `functools.lru_cache`, or compiled at run time, as by numba.
+        # A function wrapped by a decorator in C, as `functools.lru_cache`, or compiled at run time, as by numba.
         wrapped = _attribute(value, "__wrapped__") or _attribute(value, "py_func")
         function = wrapped if isinstance(wrapped, FunctionType) else None
         return ("named" if named else UNSEEN_OBJECT), *_place_and_name(kind), named, function
@@ -181,11 +181,11 @@ def _object(value: Any, home: str) -> tuple[object, ...]:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute of an object of which nothing is known; None where it has none."""
+    """Return an attribute of an arbitrary object; None where it has none."""
     try:
         return getattr(value, name, None)
     except Exception:
-        return None  # Any class may say in its own way that it has no such attribute.
+        return None  # A class may raise anything for an attribute that it does not have.
 
 
 def _slots(kind: type) -> tuple[str, ...]:

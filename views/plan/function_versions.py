@@ -1,7 +1,7 @@
-"""Functions of users that count by a version that they say, and not by their code: a repair keeps what they have computed.
+"""Users' functions with a declared version count by it and not by their code, so that a repaired function keeps its state.
 
-A plan whose functions have versions that the one of a checkpoint did not have is that plan without them: so a version can be
-given to a function that is as it was, and the function be changed from then on.
+A plan that only adds versions to the functions of a checkpoint's plan is the same plan: so a version can be given to an
+unchanged function, which can be changed from then on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .nodes import Group, Mapped, Operation, PlanId, PlanNode, WindowedGroup
 from .plan import Plan
 
 MOST_TRIED = 64
-"""Of so many combinations of functions with and without versions it is asked whether a node was one of them."""
+"""The most combinations of functions with and without versions that a node is compared with."""
 
 PARTS = ("create", "add", "merge", "extract", "remove")
 """The functions of an aggregate."""
@@ -30,19 +30,19 @@ PARTS = ("create", "add", "merge", "extract", "remove")
 @tagged("views.function_versions:Versioned")
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A function that counts by what it is for and its version."""
+    """A function that counts by its role and its version."""
 
     role: str
     version: str
     function: Callable[..., Any] = field(metadata=not_kept())
 
     def __call__(self, *args: Any) -> Any:
-        """What the function gives."""
+        """Return the function's result."""
         return self.function(*args)
 
 
 def versioned(where: str, role: str, version: str | int | None, function: Any) -> Any:
-    """The function with its version; itself without one.
+    """Return the function with its version; itself without one.
 
     Raises:
         PlanError: the version is no text and no whole number.
@@ -51,13 +51,13 @@ def versioned(where: str, role: str, version: str | int | None, function: Any) -
         return function
     if isinstance(version, bool) or not isinstance(version, str | int) or version == "":
         raise PlanError(
-            f"{where}: version={version!r}; give a text or a whole number, another one whenever what is computed is to be another"
+            f"{where}: version={version!r}; give a text or a whole number, and another one whenever the results are to change"
         )
     return Versioned(role, str(version), function)
 
 
 def functions_of(operation: Operation) -> Iterator[tuple[str, Any]]:
-    """The functions of users in an operation, with what they are called in messages."""
+    """Yield the functions of users in an operation, with their names in messages."""
     match operation:
         case Mapped(function=function):
             bare = unwrapped(function)
@@ -70,7 +70,7 @@ def functions_of(operation: Operation) -> Iterator[tuple[str, Any]]:
 
 
 def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
-    """What the functions are that each view is computed with, by view and by what they are called."""
+    """Return the digests of the functions of each view, by view and by their names in messages."""
     found: dict[str, dict[str, str]] = {}
     if not any(True for node in plan.nodes for _ in functions_of(node.operation)):
         return found
@@ -86,13 +86,13 @@ def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def require_one_function(one: PlanNode, other: PlanNode) -> None:
-    """Check that two nodes of one identity have the same functions, as versions say it of them.
+    """Check that two nodes of one identity have the same functions, where versions and not code decide the identity.
 
     Raises:
-        PlanError: they have others.
+        PlanError: they have different functions.
     """
     if not _has_version(one.operation):
-        return  # What they compute makes their identity.
+        return  # Their code is part of their identity.
     pairs = zip(functions_of(one.operation), functions_of(other.operation), strict=True)
     for (what, first), (_, second) in pairs:
         if digest_of(unwrapped(first)) != digest_of(unwrapped(second)):
@@ -102,7 +102,7 @@ def require_one_function(one: PlanNode, other: PlanNode) -> None:
 
 
 def unwrapped(value: Any) -> Any:
-    """A function, an operation or a part of one without versions."""
+    """Return a function, an operation or a part of one without versions."""
     match value:
         case Versioned(function=function):
             return function
@@ -123,9 +123,9 @@ def unwrapped(value: Any) -> Any:
 
 
 def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[PlanId, PlanId]] | None:
-    """The plan as it was before functions had versions, if that makes more of the views what they are in ``views``.
+    """Return the plan as it was before functions had versions, if more views then have the identity that ``views`` has.
 
-    These are the identities of views on record. Also returned: which node is which.
+    ``views`` are the identities on record. The result also maps each node to its node in that plan.
     """
     if not any(_has_version(node.operation) for node in plan.nodes):
         return None
@@ -152,7 +152,7 @@ def _has_version(operation: Operation) -> bool:
 
 
 def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
-    """What each node may have been: identities, by the nodes whose functions had no version then."""
+    """Return the possible earlier identities of each node, with the nodes whose functions had no version in each."""
     found: list[dict[str, frozenset[PlanId]]] = []
     for number, node in enumerate(plan.nodes):
         kinds = [(operation_identity(node), frozenset[PlanId]())]

@@ -1,4 +1,4 @@
-"""What a node of a plan or of a circuit computes, from the sources on, as a number: names of views do not enter."""
+"""Identities of nodes of plans and circuits: digests of what they compute from the sources on, without names of views."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .plan import Plan
 
 
 def operation_identity(node: PlanNode) -> str:
-    """What a node does, whatever it does it to: its operation with all its fields, and the columns that it gives.
+    """Return the identity of a node's operation, apart from its inputs: all of its fields and its output columns.
 
-    Of a source also its name, and where its event time stands; not whether its rows are retained. Labels and what is
-    said in messages do not count.
+    The name of a source and its event time column count; whether its rows are retained, labels and texts of messages do
+    not.
     """
     event_time = node.event_time if isinstance(node.operation, Input) else None
     return digest_of("operation", node.operation, node.schema, event_time)
 
 
 def plan_identities(plan: Plan) -> list[str]:
-    """What each node of a plan computes: equal for equal nodes of any plans, however these were declared."""
+    """Return the identity of each node of a plan, equal for equal nodes of any plans, however these were declared."""
     found: list[str] = []
     for node in plan.nodes:
         found.append(digest_of(operation_identity(node), [found[source] for source in node.inputs]))
@@ -29,10 +29,10 @@ def plan_identities(plan: Plan) -> list[str]:
 
 
 class CircuitIdentities:
-    """Hands out what circuit nodes are: what they are made for, the kind of operator, and what they stand behind.
+    """The identities of circuit nodes, from their purpose, the kind of operator, and their inputs.
 
-    Nodes that agree in all of that are numbered in their order: those of one plan node are told apart so. Others only
-    agree where a user's functions are the same twice, and then it does not matter which is which.
+    Nodes that agree in all of these are numbered in their order, which distinguishes the nodes of one plan node. Others
+    agree only where a user's functions are the same twice, and then it does not matter which is which.
     """
 
     def __init__(self) -> None:
@@ -40,18 +40,18 @@ class CircuitIdentities:
         self._numbers: Counter[str] = Counter()
 
     def of(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
-        """The identity of the next node for this purpose behind these."""
+        """Return the identity of the next node for this purpose over these inputs."""
         made = digest_of("node", purpose, kind_of(kind), list(inputs))
         number, self._numbers[made] = self._numbers[made], self._numbers[made] + 1
         return digest_of(made, number) if number else made
 
     def operation(self, plan: Plan, place: PlanId) -> str:
-        """The purpose of nodes that are made for a plan node alone."""
+        """Return the purpose of circuit nodes made for one plan node only."""
         if place not in self._operations:
             self._operations[place] = operation_identity(plan[place])
         return self._operations[place]
 
     @staticmethod
     def shared(role: str, what: object) -> str:
-        """The purpose of a node that several plan nodes share, whoever asked for it first."""
+        """Return the purpose of a circuit node that several plan nodes share, whichever of them was compiled first."""
         return digest_of("shared", role, what)

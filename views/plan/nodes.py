@@ -1,4 +1,4 @@
-"""The operations of which plans are made: frozen, equal ones being one, each with what follows from it for its rows."""
+"""The operations of plans: frozen, equal ones being one, each with its traits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SourceKind = Literal["append", "diffs", "upsert"]
 @tagged("views.plan:EventTime")
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Where the event time of rows stands: in a column, plus a shift in microseconds."""
+    """The event time of rows: a column, plus a shift in microseconds."""
 
     column: str
     shift: int = 0
@@ -50,15 +50,15 @@ class Made:
 
 
 class Traits:
-    """What follows from an operation for its rows. The answers here are those of one that computes row by row."""
+    """The traits of an operation's rows. The defaults are those of an operation that computes row by row."""
 
     __slots__ = ()
 
     is_grouping: ClassVar[bool] = False
-    """Whether its rows are those of groups, of which there are not more and more as time goes on."""
+    """Whether its rows are those of groups, whose number does not grow with the rows of the input."""
 
     keeps_last: ClassVar[bool] = False
-    """Whether it keeps, of the rows of its input, the last of each key and window."""
+    """Whether it keeps the last row of each key and window of its input."""
 
     def made(self, where: str, schema: pl.Schema) -> Made | None:
         """The operator that it becomes, whose rows have this schema; ``where`` is what messages begin with.
@@ -68,33 +68,33 @@ class Traits:
         return None
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
-        """The columns of this schema that tell its rows apart, or the last of them; none where rows have no keys."""
+        """Return the key columns of its rows, or with ``last_only`` of the last rows; none where rows have no keys."""
         return ()
 
     def counts_again(self, place: Place, before: Sequence[Place]) -> Place | None:
-        """The grouping whose panes hold what panes before them held, as rows of the operation at this place may do.
+        """Return the grouping whose panes repeat what earlier panes held, if rows of the operation at this place may.
 
-        ``before`` are the groupings of which that is true of rows of its inputs.
+        ``before`` are the groupings whose panes repeat in the rows of its inputs.
         """
         return before[0] if before else None
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Whether its rows may be retracted, as those of its inputs may or may not."""
+        """Return whether its rows may be retracted, given whether those of its inputs may."""
         return inputs_do
 
     def may_go_below_zero(self, may_retract: bool) -> bool:
-        """Whether its rows may stand less than zero times, though those of its inputs do not."""
+        """Return whether it may produce negative counts of rows where its inputs have none."""
         return False
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """The inputs whose rows that stand less than zero times make such rows of this operation."""
+        """Return the inputs whose negative counts of rows become negative counts of its own rows."""
         return inputs
 
 
 @tagged("views.plan:Input")
 @dataclass(frozen=True, slots=True)
 class Input(Traits):
-    """A source: where changes enter. With ``retained`` its rows are state, which is nothing that it computes."""
+    """A source, where changes enter. With ``retained`` its rows are kept, which does not change its identity."""
 
     name: str
     kind: SourceKind
@@ -107,15 +107,15 @@ class Input(Traits):
     sequence: tuple[str, ...] = field(default=(), metadata=added_later())
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
-        """The keys of an upsert source."""
+        """Return the keys of an upsert source."""
         return self.keys
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Whether rows of the source may be retracted."""
+        """Return whether rows of the source may be retracted."""
         return self.kind != "append"
 
     def may_go_below_zero(self, may_retract: bool) -> bool:
-        """Where the retractions of a source are trusted, nothing checks them."""
+        """Return whether the retractions of the source are trusted, so that nothing checks them."""
         return self.trusted
 
 
@@ -186,15 +186,15 @@ class Negate(Traits):
         return Made(linear.Negate(schema), placement=Placement(passes=frozenset(schema)))
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Rows may be retracted whatever the inputs do."""
+        """Return True: rows may be retracted whatever the inputs do."""
         return True
 
     def may_go_below_zero(self, may_retract: bool) -> bool:
-        """Rows stand less than zero times unless they are added to others."""
+        """Return True: counts are negative unless the rows are added to others."""
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """None: it makes such rows by itself."""
+        """Return none: it makes such rows by itself."""
         return ()
 
 
@@ -206,11 +206,11 @@ class Unique(Traits):
     is_grouping: ClassVar[bool] = True
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Rows may be retracted whatever the inputs do."""
+        """Return True: rows may be retracted whatever the inputs do."""
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """None: what is counted is there or not."""
+        """Return none: what is counted is there or not."""
         return ()
 
 
@@ -227,15 +227,15 @@ class Group(Traits):
     is_grouping: ClassVar[bool] = True
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
-        """The keys of the grouping."""
+        """Return the keys of the grouping."""
         return self.keys
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Rows may be retracted whatever the inputs do."""
+        """Return True: rows may be retracted whatever the inputs do."""
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """None: what is counted is there or not."""
+        """Return none: what is counted is there or not."""
         return ()
 
 
@@ -251,11 +251,11 @@ class Join(Traits):
     columns: tuple[JoinColumn, ...]
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Pairs are retracted if rows of the inputs are; what shows that a row has no partner, whenever one comes."""
+        """Return whether pairs may be retracted, as rows of the inputs; a row without a partner may, when a partner comes."""
         return inputs_do or self.kind != "inner"
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Of a semi or anti join the left input: the right one says only which keys there are."""
+        """Return both inputs; of a semi or anti join only the left one, as the right one only decides which keys exist."""
         return inputs[:1] if self.kind in ("semi", "anti") else inputs
 
 
@@ -271,11 +271,11 @@ class Top(Traits):
     is_grouping: ClassVar[bool] = True
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Rows may be retracted whatever the inputs do."""
+        """Return True: rows may be retracted whatever the inputs do."""
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """None: what is counted is there or not."""
+        """Return none: what is counted is there or not."""
         return ()
 
 
@@ -285,9 +285,9 @@ Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
 @tagged("views.plan:Windowing")
 @dataclass(frozen=True, slots=True)
 class Windowing:
-    """The four questions, as far as they are answered for a collection: where, when, how.
+    """The windowing of a collection: the where, when and how of the Dataflow Model, as far as they are declared.
 
-    ``trigger_columns`` are what triggers add up of the rows. Without ``lateness`` (microseconds) nothing closes.
+    ``trigger_columns`` are the columns that triggers add up. Without ``lateness`` (microseconds) no window closes.
     """
 
     window: Window
@@ -301,7 +301,7 @@ class Windowing:
 
     @property
     def is_refined_only(self) -> bool:
-        """Whether every epoch just refines the rows: then the grouping itself says all there is to say."""
+        """Return whether every epoch only refines the rows: then the grouping emits them and no panes are needed."""
         plain = isinstance(self.trigger, EveryEpoch) and not self.always and not self.info
         return plain and self.mode == "retracting" and self.stamp != "watermark"
 
@@ -309,7 +309,7 @@ class Windowing:
 @tagged("views.plan:Assign")
 @dataclass(frozen=True, slots=True)
 class Assign(Traits):
-    """Each row with the windows it falls into, in two columns."""
+    """Each row with the windows that it falls into, in two columns."""
 
     window: Window
     event_time: EventTime
@@ -318,9 +318,9 @@ class Assign(Traits):
 @tagged("views.plan:WindowedGroup")
 @dataclass(frozen=True, slots=True)
 class WindowedGroup(Traits):
-    """Aggregates by key columns and window, spoken when a trigger says so.
+    """Aggregates by key columns and window, emitted in panes when a trigger fires.
 
-    ``event_time`` is that of the rows; ``trigger_columns`` are what triggers add up of them.
+    ``event_time`` is that of the rows; ``trigger_columns`` are the columns that triggers add up.
     """
 
     keys: tuple[str, ...]
@@ -335,20 +335,20 @@ class WindowedGroup(Traits):
     is_grouping: ClassVar[bool] = True
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
-        """The keys and the bounds of windows, where a key and window has one row and not one for each pane."""
+        """Return the keys and the bounds of windows, where each key and window has one row and not one for each pane."""
         bounds = [name for name in BOUNDS if name in schema]
         return (*self.keys, *bounds) if last_only or self.windowing.mode == "retracting" else ()
 
     def counts_again(self, place: Place, before: Sequence[Place]) -> Place | None:
-        """Itself, if its panes accumulate."""
+        """Return itself, if its panes accumulate."""
         return place if self.windowing.mode == "accumulating" and not self.windowing.regroups else None
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Panes are retracted in one of three modes."""
+        """Return whether panes are retracted, as they are in one of three modes."""
         return self.windowing.mode == "retracting"
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """None: what is counted is there or not."""
+        """Return none: what is counted is there or not."""
         return ()
 
 
@@ -362,7 +362,7 @@ class LateRows(Traits):
     each_window: bool = field(default=False, metadata=added_later())
 
     def may_go_below_zero(self, may_retract: bool) -> bool:
-        """A late retraction may be of a row that was in time."""
+        """Return whether rows may be retracted: a late retraction may be of a row that was in time."""
         return may_retract
 
 
@@ -374,18 +374,18 @@ class LastPanes(Traits):
     keeps_last: ClassVar[bool] = True
 
     def counts_again(self, place: Place, before: Sequence[Place]) -> Place | None:
-        """None: a pane is retracted when the next one is emitted."""
+        """Return None: a pane is retracted when the next one is emitted."""
         return None
 
     def may_retract(self, inputs_do: bool) -> bool:
-        """Rows may be retracted whatever the inputs do."""
+        """Return True: rows may be retracted whatever the inputs do."""
         return True
 
 
 @tagged("views.plan:Retimed")
 @dataclass(frozen=True, slots=True)
 class WithEventTime(Traits):
-    """Rows with another event time; ``strict``: behind the watermark it is an error."""
+    """Rows with another event time; with ``strict`` a time behind the watermark is an error."""
 
     strict: bool
     event_time: EventTime
@@ -425,7 +425,7 @@ Operation = (
 class PlanNode:
     """A collection as it is declared: an operation over earlier nodes.
 
-    ``label`` says in words what it does, in a line that a plan cuts; ``event_time`` is where event time stands, if it is still there.
+    ``label`` describes it in one line, which the plan cuts; ``event_time`` is its event time, if it still has one.
     """
 
     operation: Operation

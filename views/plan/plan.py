@@ -1,4 +1,4 @@
-"""The declared views before compiling: frozen nodes, equal ones being one; no state and no data."""
+"""The plan of declared views before compiling: frozen nodes, equal ones being one; no state and no data."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     import networkx as nx
 
 LABEL = 60
-"""Labels of nodes are cut to so many characters."""
+"""The most characters of a node's label."""
 
 STEPS = 4
-"""So many steps back to a view or a source are named in a message; of those before them only the source."""
+"""How many steps back to a view or a source a message names; before them it names only the source."""
 
 _adding = Guard()
 
 
 class Plan:
-    """All collections that were declared, each once, every node behind its inputs."""
+    """All declared collections, each once, every node behind its inputs."""
 
     def __init__(self) -> None:
         self.nodes: list[PlanNode] = []
@@ -38,11 +38,11 @@ class Plan:
         """The collections that these calls begin with, by name."""
 
     def __getstate__(self) -> dict[str, object]:
-        """All of it but the calls: tasks elsewhere compile the plan, and declare nothing."""
+        """Return all of it but the calls: tasks in other processes compile the plan and declare nothing."""
         return {**self.__dict__, "calls": [], "sources": {}}
 
     def add(self, node: PlanNode) -> PlanId:
-        """The place of this node; an equal one that is already there is that node."""
+        """Return the place of this node; an equal one that is already there is that node."""
         with _adding.lock:  # One for all plans, as these are pickled.
             known = self._known.get(node)
             if known is None:
@@ -56,20 +56,20 @@ class Plan:
 
     def add_view(self, name: str, place: PlanId) -> None:
         """Give the rows of a node a name."""
-        # Others look at these meanwhile: they get new ones.
+        # Other threads may be reading these, so they are replaced and not changed.
         self.views = {**self.views, name: place}
         self._names.setdefault(place, []).append(name)
 
     def __getitem__(self, node: PlanId) -> PlanNode:
-        """The node at this place."""
+        """Return the node at this place."""
         return self.nodes[node]
 
     def views_at(self, place: PlanId) -> list[str]:
-        """The names of the views that are this node."""
+        """Return the names of the views that are this node."""
         return list(self._names.get(place, ()))
 
     def name_of(self, place: PlanId) -> str:
-        """The node as it is called in messages: a source or view by its name, else what it does, and to what."""
+        """Return the name of a node in messages: that of a source or view, else its operation and its input."""
         steps: list[str] = []
         for _ in range(STEPS):
             node = self.nodes[place]
@@ -85,14 +85,14 @@ class Plan:
         return " of ".join([*steps, *(["…"] if origin != place else []), f"source {operation.name!r}"])
 
     def keys_of(self, place: PlanId) -> tuple[str, ...]:
-        """The columns that tell the rows of a grouped node apart; none for any other node."""
+        """Return the key columns of a grouped node; none for any other node."""
         node = self.nodes[place]
         if node.operation.keeps_last:
             return self.nodes[node.inputs[0]].operation.keys_of_rows(node.schema, last_only=True)
         return node.operation.keys_of_rows(node.schema)
 
     def sources_of(self, place: PlanId) -> list[Input]:
-        """The sources from which the rows of a node come."""
+        """Return the sources from which the rows of a node come."""
         if place not in self._sources:
             self._sources[place] = self._found_sources(place)
         operations = (self.nodes[at].operation for at in self._sources[place])
@@ -100,17 +100,17 @@ class Plan:
         return sorted(found, key=lambda source: source.name)
 
     def behind(self, place: PlanId) -> set[PlanId]:
-        """A node and all that its rows come from."""
+        """Return a node and all nodes upstream of it."""
         return self._upstream(place, lambda at: self.nodes[at].inputs)
 
     def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
-        # What was found for a node is kept: asked of every node of a chain, the walk is one step each.
+        # The sources of each node are kept, so that the walk is one step for each node of a chain.
         passed = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
         found = {at for at in passed if not self.nodes[at].inputs}
         return frozenset(found.union(*(self._sources[at] for at in passed if at in self._sources)))
 
     def _upstream(self, place: PlanId, onward: Callable[[PlanId], Sequence[PlanId]]) -> set[PlanId]:
-        """A node and all that is come to from it, going on from each to the nodes that are said."""
+        """Return a node and all nodes reached from it by ``onward``."""
         found: set[PlanId] = set()
         wanted = [place]
         while wanted:
@@ -121,22 +121,22 @@ class Plan:
         return found
 
     def is_grouped(self, place: PlanId) -> bool:
-        """Whether a grouping stands between the sources and a node, so that rows do not add up without end."""
+        """Return whether a grouping is between the sources and a node, so that its rows do not grow without end."""
         return self._consequences[place].is_grouped
 
     def may_retract(self, place: PlanId) -> bool:
-        """Whether rows of a node may be taken back: of a source that does, or of anything that refines its rows."""
+        """Return whether rows of a node may be retracted, by a source or by an operation that refines its rows."""
         return self._consequences[place].may_retract
 
     def counts_again(self, place: PlanId) -> PlanId | None:
-        """A windowed grouping behind a node whose panes hold what those before them held; None if there is none."""
+        """Return a windowed grouping upstream of a node whose panes repeat what earlier ones held; None if there is none."""
         return self._consequences[place].repeats
 
     def below_zero_by(self, place: PlanId) -> list[PlanId]:
-        """The nodes by which rows of this one may come to stand less than zero times; none: no row ever does.
+        """Return the nodes that may give rows of this one negative counts; none if no count is ever negative.
 
-        Subtraction, late rows of what may be taken back (these may be retractions of rows that were in time), and sources
-        whose retractions are trusted. Behind what counts rows, or takes those that are there, no count is below zero.
+        These are subtractions, late rows where rows may be retracted (they may be retractions of rows that were in time),
+        and sources whose retractions are trusted. Downstream of a grouping or a distinct no count is negative.
         """
         return sorted(
             at
@@ -149,8 +149,8 @@ class Plan:
         return node.operation.hands_on_below_zero(node.inputs)
 
     def graph(self) -> nx.DiGraph[int]:
-        """Return what is needed for the views and sources as a graph along which deltas flow."""
-        import networkx as nx  # 0.4 s, for the few who hand a plan on to it
+        """Return the nodes needed for the views and sources as a graph along which deltas flow."""
+        import networkx as nx  # It takes 0.4 s, and few callers need it.
 
         graph: nx.DiGraph[int] = nx.DiGraph()
         for place in self.needed():
@@ -166,7 +166,7 @@ class Plan:
         return graph
 
     def needed(self) -> list[PlanId]:
-        """The nodes behind the views and sources, in the order in which they can be computed."""
+        """Return the nodes needed for the views and sources, in the order in which they can be computed."""
         wanted = list(self.views.values())
         wanted += [
             PlanId(place) for place, node in enumerate(self.nodes) if isinstance(node.operation, Input)
@@ -182,7 +182,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Consequences:
-    """What follows for a node from the nodes that it is over, noted when it is declared.
+    """The traits of a node that follow from its inputs, computed when it is declared.
 
     ``origin`` is the source of its first input, ``repeats`` a grouping whose panes would be counted again.
     """

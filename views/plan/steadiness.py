@@ -1,7 +1,8 @@
-"""Which nodes of a plan compute of the rows that came what they computed of them over the columns of then.
+"""Nodes of a plan are steady if they compute the same results over widened columns as they did over the earlier ones.
 
-A node is looked at beside the one that it was. What copies columns, compares keys or counts rows does the same to a wider
-type; what computes with it (``x / 3`` of a Float32) may give other values, and so may a function that sees a column more.
+A node is compared with its earlier node. An operation that copies columns, compares keys or counts rows does the same with
+a wider type; one that computes with it (``x / 3`` of a Float32) may have other values, and so may a function that gets one
+more column.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from .plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The nodes whose states hold what they held, and those that give the rows that they gave."""
+    """The nodes whose states are unchanged, and those whose rows are unchanged."""
 
     states: frozenset[PlanId]
     rows: frozenset[PlanId]
 
 
 def steady_nodes(now: Plan, then: Plan, places: Mapping[PlanId, PlanId]) -> Steady:
-    """Of the nodes that were nodes of an earlier plan: which of them did the same."""
+    """Return which nodes that were in an earlier plan compute the same as before."""
     states: set[PlanId] = set()
     rows: set[PlanId] = set()
     for place in sorted(places):
@@ -60,7 +61,7 @@ def steady_nodes(now: Plan, then: Plan, places: Mapping[PlanId, PlanId]) -> Stea
 
 
 class _Input:
-    """The columns that a node is given, now and then."""
+    """The input columns of a node, now and in the earlier plan."""
 
     def __init__(self, now: pl.Schema, then: pl.Schema) -> None:
         self.is_same = list(now.items()) == list(then.items())
@@ -70,7 +71,7 @@ class _Input:
 
 
 def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
-    """Whether the state of a node holds what it held, and whether its rows are those that they were."""
+    """Return whether the state of a node is unchanged, and whether its rows are."""
     retyped = {name for each in inputs for name in each.retyped}
     match node.operation:
         case Input() | Negate() | Concat() | Explode() | Unnest() | Join():
@@ -82,7 +83,7 @@ def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
         case Unique():
             return not inputs[0].is_fuller, not inputs[0].is_fuller
         case Top():
-            # Ties are settled by the whole row; names of categories have another order than their numbers.
+            # Ties are broken by the whole row, and names of categories have another order than their numbers.
             same = not inputs[0].is_fuller and not inputs[0].has_other_texts
         case Group() as group:
             return _groups_the_same(group, inputs[0])

@@ -1,4 +1,4 @@
-"""Which types hold all values of another one, so that a column of a source may be declared with them later."""
+"""Types that hold all values of another one, with which a column of a source may be declared later."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import polars as pl
 from evercurrent.core.columns.lossless import as_type
 
 UNITS = ("ms", "us", "ns")
-"""From the coarsest."""
+"""Units of time, from the coarsest."""
 
 
 def widens(before: pl.DataType, after: pl.DataType) -> bool:
-    """Whether each value of a type is one of another type, times as far as these reach.
+    """Return whether another type holds each value of a type; for times within the range of the finer unit.
 
     >>> widens(pl.Int32(), pl.Int64()), widens(pl.Date(), pl.Datetime("us")), widens(pl.Int64(), pl.Int32())
     (True, True, False)

@@ -1,4 +1,4 @@
-"""Questions to the windowed part of a plan, by those who declare, compile and show it."""
+"""Functions about the windowed part of a plan, for its declaration, compilation and display."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .nodes import LastPanes, PlanId, WindowedGroup
 from .plan import Plan
 
 HELD = "held:"
-"""Column of the instants at which rows hold the watermark, for panes that are dated by their earliest row."""
+"""Column of the instants at which rows hold the watermark back, for panes that are dated by their earliest row."""
 
 
 def shifted_by_key(window: Window) -> bool:
-    """Whether the windows can only be told once the key is known."""
+    """Return whether the windows of a row depend on its key."""
     return isinstance(window, Fixed) and window.shifted_by_key
 
 
 def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
-    """Whether the windows of a row depend on the other rows of its key, sessions aside."""
+    """Return whether the windows of a row depend on the other rows of its key, sessions aside."""
     return isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge is not None)
 
 
 def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
-    """The windowed grouping that a node shows: itself, or what it filters and renames; None if it is none."""
+    """Return the windowed grouping that a node is, or that it filters and renames; None if there is none."""
     while True:
         node = plan[place]
         if isinstance(node.operation, WindowedGroup):
@@ -35,7 +35,7 @@ def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
 
 
 def shows_last_panes(plan: Plan, place: PlanId) -> bool:
-    """Whether a node shows a windowed grouping by the last pane of each window, not by all that were emitted."""
+    """Return whether a node shows a windowed grouping by the last pane of each window, not by all that were emitted."""
     while True:
         node = plan[place]
         if isinstance(node.operation, LastPanes):

@@ -1,4 +1,4 @@
-"""Where checkpoints are kept: a folder, or anything that fsspec reaches, behind one small interface."""
+"""Stores keep checkpoints in a folder, or anywhere that fsspec reaches, behind one small interface."""
 
 from .acknowledged import Acknowledged
 from .local import LocalStore

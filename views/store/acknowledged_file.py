@@ -1,4 +1,4 @@
-"""The file in which the writer of a folder notes how far it has come: see ``acknowledged``; and how far its journal has."""
+"""The file in which the writer of a folder notes how far it and its journal have come: see ``acknowledged``."""
 
 import os
 import struct
@@ -11,12 +11,12 @@ from .protocol import ACKNOWLEDGED, JOURNALS
 from .syncing import sync_data, sync_folder
 
 ENDS = struct.Struct("<8s16sQ16sQ")
-"""What it is; of both journal files the token of the pass, and how many entries of it are on the disk."""
+"""The magic, and for both journal files the token of the pass and the number of its entries on the disk."""
 
 MAGIC = b"evcrend1"
 
 ENDS_AT = 512
-"""Where that begins in the file: in a sector of its own."""
+"""The place in the file where these begin, in a sector of their own."""
 
 JournalEnd = tuple[bytes, int]
 """The token of a pass over a journal file, and its entries."""
@@ -25,10 +25,10 @@ NO_ENDS: tuple[JournalEnd, JournalEnd] = ((bytes(16), 0), (bytes(16), 0))
 
 
 class AcknowledgedFile:
-    """The note in a folder, for one writer; its threads may write at once. The file is made with the first note.
+    """The note in a folder, for one writer, whose threads may write at once. The file is created with the first note.
 
     Raises:
-        OSError: it is there, and is no file. Of all that write: the disk fails.
+        OSError: the path is there, and is no file; from methods that write, the disk fails.
     """
 
     def __init__(self, folder: str) -> None:
@@ -43,25 +43,25 @@ class AcknowledgedFile:
         self._say(Acknowledged.committed_after(self.said, first, epoch))
 
     def retained_from(self, oldest: int) -> None:
-        """Have it noted, durably, that no record before the one of this first epoch is needed, if anything is noted."""
+        """Note durably that no record before the one of this first epoch is needed, if there is a note."""
         if self.said is not None and self.said.oldest != oldest:
             self._say(replace(self.said, oldest=oldest))
             sync_data(self._opened())
 
     def logged(self, epoch: int, token: bytes) -> None:
-        """Note that the input of an epoch is there, and of all that followed the newest record."""
+        """Note that the input of an epoch is there, and that of all epochs since the newest record."""
         said = Acknowledged(0, 0, 0) if self.said is None else self.said
         self._say(replace(said, logged=epoch, token=token))
 
     def take_back(self, epoch: int) -> None:
-        """Have it noted, durably, that the input of an epoch is not there, if anything else was noted."""
+        """Note durably that the input of an epoch is not there, if the note says that it is."""
         said = self.said
         if said is not None and said.logged >= epoch:
             self._say(replace(said, logged=max(epoch - 1, said.committed)))
             sync_data(self._opened())
 
     def forget_inputs(self) -> None:
-        """Note that nobody needs the log of inputs."""
+        """Note that the log of inputs is not needed."""
         said = self.said
         if said is not None and said.logged > said.committed:
             self._say(replace(said, logged=said.committed))
@@ -74,19 +74,19 @@ class AcknowledgedFile:
             os.pwrite(self._opened(), sealed(ENDS.pack(MAGIC, one, many, other, more)), ENDS_AT)
 
     def shorten_journal(self, which: int, end: JournalEnd) -> None:
-        """Have it noted, durably, that no more entries than these are in a journal file: some are about to go."""
+        """Note durably that a journal file has no more entries than these, before others are removed."""
         token, count = self._ends[which]
         if count > end[1] or token != end[0]:
             self.end_of_journal(which, end)
             sync_data(self._opened())
 
     def forget_journals(self) -> None:
-        """Have it noted, durably, that no entries of a journal are needed."""
+        """Note durably that no entries of a journal are needed."""
         for which in range(len(JOURNALS)):
             self.shorten_journal(which, NO_ENDS[which])
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -102,12 +102,12 @@ class AcknowledgedFile:
                 self._descriptor = os.open(self._path, flags)
             except FileNotFoundError:
                 self._descriptor = os.open(self._path, flags | os.O_CREAT, 0o666)
-                sync_folder(os.path.dirname(self._path))  # What is noted durably is nothing without the name.
+                sync_folder(os.path.dirname(self._path))  # A durable note needs a durable name.
         return self._descriptor
 
 
 def read_acknowledged(folder: str) -> Acknowledged | None:
-    """What was acknowledged in a folder; None: that is not known.
+    """Return the note in a folder; None if there is none.
 
     Raises:
         OSError: it is there, and is no file.
@@ -116,7 +116,7 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
 
 
 def read_journal_ends(folder: str) -> Sequence[JournalEnd] | None:
-    """How many entries both journal files of a folder had; None: that is not known.
+    """Return how many entries each journal file of a folder had; None if that is not noted.
 
     Raises:
         OSError: it is there, and is no file.

@@ -1,12 +1,13 @@
-"""A file of a folder that grows by entries, each of which is durable when it has been added, and is emptied as a whole.
+"""An append log is a file to which durable entries are added, and which is emptied as a whole.
 
-Entries have numbers that grow for ever. Emptied means that the next entry is written over the first: what is still
-there of older ones has lower numbers. An entry begins on a multiple of ``ALIGNED``, so that a torn write damages none
+Entries have ever growing numbers. After the log is emptied the next entry is written over the first, and remains of
+older entries have lower numbers. An entry begins on a multiple of ``ALIGNED``, so that a torn write damages none
 before it, with a head of fixed size.
 
-Only the last entry can be torn, and only if nobody waited for its end. By its own bytes a torn entry does not differ from
-one that was damaged later, so two things tell: an entry is begun when the one before it is on the disk, so what stands
-before an entry must be whole; and what is waited for is noted elsewhere (``acknowledged``), in vain only if the power fails.
+Only the last entry can be torn, and only if it was not waited for. A torn entry cannot be distinguished from a damaged one
+by its bytes, so two rules decide: an entry is begun when the one before it is on the disk, so all entries before another
+one must be whole; and an entry that was waited for is noted elsewhere (``acknowledged``), a note that only a power failure
+can lose.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .syncing import is_ending, sync_data, sync_folder
 ALIGNED = 4096
 
 HEAD = struct.Struct("<8s16sQQI")
-"""What it is, the token of who writes the log, the number of the entry, its bytes, their checksum."""
+"""The magic, the token of the log's writer, the number of the entry, the number of its bytes, their checksum."""
 
 HEAD_SIZE = HEAD.size + 4
 """With the head's own checksum."""
@@ -40,11 +41,11 @@ HEAD_SIZE = HEAD.size + 4
 MAGIC = b"evcrlog2"
 
 FORMER_HEAD, FORMER_MAGIC = struct.Struct("<8sQQI"), b"evcrlog1"
-"""An earlier version's: without a token."""
+"""The head of an earlier version, without a token."""
 
 
 class AppendLog:
-    """The log at a path, for the one process that has the lock of its folder, and where it notes how far it has come.
+    """The log at a path, for the one process that has the lock of its folder, with the file of its notes.
 
     Raises:
         OSError: it cannot be made.
@@ -55,7 +56,7 @@ class AppendLog:
         self._acknowledged = acknowledged
         self._token = os.urandom(16)
         self._begun: int | None = None
-        """The number of the entry that was begun and not waited for."""
+        """The number of the entry that was begun and is not yet durable."""
         self._process = os.getpid()
         self._end = self._next = 0
         """The end of the entries that were waited for, and of the one that was begun."""
@@ -68,12 +69,12 @@ class AppendLog:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process has made it, and not the one that it was forked from."""
+        """Return whether this process has made it, and not the one that it was forked from."""
         return self._process == os.getpid()
 
     @property
     def size(self) -> int:
-        """Bytes up to the end of the last entry that was waited for."""
+        """Return bytes up to the end of the last entry that was waited for."""
         return self._end
 
     def begin(self, number: int, parts: Sequence[Buffer]) -> None:
@@ -91,7 +92,7 @@ class AppendLog:
             self._writing = self._beside.submit(self._write, [head, *parts], self._end)
 
     def wait(self) -> None:
-        """Return when the entry that was begun is on the disk.
+        """Wait until the entry that was begun is on the disk.
 
         Raises:
             OSError: it is not known whether it is: ``take_back``.
@@ -103,7 +104,7 @@ class AppendLog:
         self._end, self._writing, self._begun = self._next, None, None
 
     def take_back(self) -> None:
-        """Undo the entry that was begun and not waited for, durably, whatever of it is there.
+        """Undo the entry that was begun and not waited for, durably, however much of it is there.
 
         Raises:
             OSError: it may be there, and may be not.
@@ -113,7 +114,7 @@ class AppendLog:
             self._writing = None
         if self._begun is not None and self._acknowledged is not None:
             self._acknowledged.take_back(self._begun)
-        # Where the file ends before it, nothing is there, and there may be no room to say so.
+        # If the file ends before the entry there is nothing to undo, and perhaps no room for a write.
         if os.fstat(self._descriptor).st_size > self._end:
             os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._end)
             sync_data(self._descriptor)
@@ -124,20 +125,20 @@ class AppendLog:
         self._end = self._next = 0
 
     def remove(self) -> None:
-        """Nobody needs what is in it."""
+        """Remove the log, which is not needed any more."""
         if self._acknowledged is not None:
             self._acknowledged.forget_inputs()
-        with suppress(FileNotFoundError):  # With the whole folder.
+        with suppress(FileNotFoundError):  # The whole folder may be gone.
             os.unlink(self.path)
 
     def __enter__(self) -> Self:
-        """The log, until the end of the context."""
+        """Return the log, until the end of the context."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the file back. Somebody who has abandoned it was not writing to it."""
+        """Close the file. A log that was abandoned was not being written to."""
         self._beside.shutdown(wait=kind is not Abandoned)
         os.close(self._descriptor)
 
@@ -151,13 +152,13 @@ class AppendLog:
 
 
 def entries_after(path: str, number: int, known: Acknowledged | None = None) -> list[memoryview]:
-    """The entries of a log that follow one another, from the one after this number on. None if there is no log.
+    """Return the consecutive entries of a log from the one after this number on; none if there is no log.
 
-    ``known``: what was acknowledged, and so must be there.
+    ``known`` is the writer's note: entries that it acknowledges must be there.
 
     Raises:
-        MissingFileError, CorruptFileError: it is not; or an entry is not whole, and a later one is there. Names the log.
-        LogGapError: the log goes on from a later entry.
+        MissingFileError, CorruptFileError: they are not, or a damaged entry is followed by a later one; names the log.
+        LogGapError: the log begins with a later entry.
     """
     try:
         content = memoryview(Path(path).read_bytes())
@@ -171,7 +172,7 @@ def require_none(path: str, number: int, known: Acknowledged | None) -> None:
     """Check that no entries after this number were acknowledged, as there is no log.
 
     Raises:
-        MissingFileError: they were.
+        MissingFileError: some were.
     """
     if known is not None and known.logged > number:
         raise MissingFileError(
@@ -181,7 +182,7 @@ def require_none(path: str, number: int, known: Acknowledged | None) -> None:
 
 
 def entries_in(path: str, content: memoryview, number: int, known: Acknowledged | None) -> list[memoryview]:
-    """The same, of what is in a log.
+    """Return the consecutive entries after this number in the content of a log.
 
     Raises:
         CorruptFileError, LogGapError: as ``entries_after``.
@@ -194,7 +195,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
     entries: list[memoryview] = []
     tokens = {each.token for each in (first, known) if each is not None}
     at, head, last = 0, first, number
-    # A log is of one writer: what follows the entries of another is left of earlier days, whatever number it has.
+    # A log has one writer: entries of another writer behind its own are old remains, whatever their number.
     while head is not None and first is not None and (not at or _follows(head, first, last)):
         entry = content[at + head.length : at + head.length + head.size]
         if len(entry) < head.size or zlib.crc32(entry) != head.crc:
@@ -205,7 +206,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
         head = _head_at(content, at)
     last = max(last, number)
     heads = (_head_at(content, place) for place in range(at, len(content), ALIGNED))
-    # Where no token is known, any will do; else one that is made of somebody's data is none.
+    # Without a known token any is accepted; with one, an entry imitated by users' data is not.
     later = (each.number for each in heads if each is not None and (not tokens or each.token in tokens))
     is_owed = known is not None and known.logged > last
     if is_owed or any(its_number > last + 1 for its_number in later):
@@ -219,7 +220,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The head of an entry: who has written it, its number, the bytes that follow and their checksum, its own length."""
+    """The head of an entry: its writer, its number, the bytes that follow and their checksum, its own length."""
 
     token: bytes
     number: int
@@ -229,12 +230,12 @@ class _Head:
 
 
 def _follows(head: _Head, first: _Head, last: int) -> bool:
-    """Whether an entry is the next after one of this number, in the log that begins with ``first``."""
+    """Return whether an entry is the next after one of this number, in the log that begins with ``first``."""
     return head.number == last + 1 and head.token == first.token
 
 
 def _head_at(content: memoryview, at: int) -> _Head | None:
-    """The head at a place, if there is one, of this version or an earlier one."""
+    """Return the head at a place, if there is one, of this version or an earlier one."""
     magic = content[at : at + len(MAGIC)]
     layout = HEAD if magic == MAGIC else FORMER_HEAD
     body, crc = content[at : at + layout.size], content[at + layout.size : at + layout.size + 4]

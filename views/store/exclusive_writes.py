@@ -1,4 +1,4 @@
-"""Writing a file of fsspec unless there is one of its name: each file system has its own way."""
+"""A file of fsspec is written only if its name is free; each file system has its own way to ensure that."""
 
 import inspect
 import secrets
@@ -7,19 +7,19 @@ import time
 from typing import Any
 
 ATTEMPTS = 8
-"""How often a write is tried that another one under way holds up."""
+"""How often a write is tried that conflicts with another one under way."""
 
 CONFLICTS = {"ConditionalRequestConflict", "OperationAborted"}
-"""What S3 says when two conditional writes of a name meet: try again."""
+"""Codes of S3 when two conditional writes of a name meet and are to be tried again."""
 
 TAKEN = {"PreconditionFailed", "412"}
-"""What stores like S3 say when a name is taken."""
+"""Codes of stores like S3 when a name is taken."""
 
 _one_at_a_time = threading.Lock()
 
 
 class Writing:
-    """How one file system writes exclusively."""
+    """The exclusive writes of one file system."""
 
     def __init__(self, fs: Any) -> None:
         self._fs = fs
@@ -31,7 +31,7 @@ class Writing:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether the file system itself refuses a second file, by what it says of itself."""
+        """Return whether the file system claims to refuse a second file of a name."""
         return self._has_mode
 
     def write(self, path: str, content: bytes) -> None:
@@ -63,7 +63,7 @@ class Writing:
             time.sleep(0.02 * 2**attempt)
 
     def _write_and_rename(self, path: str, content: bytes) -> None:
-        """A rename makes the file appear whole; only in this process are the look and the rename one step."""
+        """Write a file and rename it, so that it appears whole; check and rename are one step in this process only."""
         folder, _, _ = path.rpartition("/")
         unfinished = f"{folder}/.part-{secrets.token_hex(8)}"
         self._fs.pipe_file(unfinished, content)
@@ -77,6 +77,6 @@ class Writing:
 
 
 def _code_of(error: BaseException) -> str:
-    """The word of S3 for an error that s3fs has translated."""
+    """Return the code of S3 for an error that s3fs has translated."""
     response = getattr(error.__cause__, "response", None) or getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))

@@ -1,4 +1,4 @@
-"""Making the files of a folder what its journal says, after whatever ended the process that wrote it."""
+"""The files of a folder are restored from its journal after the process that wrote it has ended in any way."""
 
 import os
 from collections import Counter
@@ -17,20 +17,20 @@ from .unfinished import create, unfinished_in, write_all
 
 
 def heal(folder: str) -> None:
-    """Make the files what the journal says, and remove it. Can be begun anew wherever it was interrupted.
+    """Restore the files from the journal, and remove it. It can be repeated wherever it was interrupted.
 
-    After the death of a process the files are what they should be, and are only synced; after a power failure those
-    that are missing, cut off or different are written again.
+    After the death of a process the files are complete and are only synced; after a power failure those that are missing,
+    cut off or different are written again.
 
     Raises:
-        CorruptFileError, MissingFileError: a journal does not say all that was committed by way of it; names it.
+        CorruptFileError, MissingFileError: a journal lacks acknowledged entries; names it.
         OSError: a file could not be written; the journal is as it was.
     """
     journals = [path for path in (f"{folder}/{name}" for name in JOURNALS) if os.path.exists(path)]
     if not journals:
         return
     entries = sorted(journal_entries(folder), key=lambda entry: entry.at)
-    # A name that is in several entries is as the last one says.
+    # The last entry of a name counts.
     files = {name: content for entry in entries for name, content in entry.files.items()}
     paths = {f"{folder}/{checked(name, folder)}": content for name, content in files.items()}
     for path, content in paths.items():
@@ -49,10 +49,10 @@ def heal(folder: str) -> None:
 
 
 def journal_entries(folder: str) -> list[Entry]:
-    """The entries of both journal files of a folder: all that were acknowledged.
+    """Return the entries of both journal files of a folder, all acknowledged ones included.
 
     Raises:
-        CorruptFileError, MissingFileError: some are not there; names the file.
+        CorruptFileError, MissingFileError: acknowledged entries are not there; names the file.
         OSError: a file cannot be read.
     """
     paths = [f"{folder}/{name}" for name in JOURNALS]
@@ -69,7 +69,7 @@ def journal_entries(folder: str) -> list[Entry]:
         if found[token] < count:
             if not os.path.lexists(path):
                 raise MissingFileError(
-                    f"{path} is missing, and the other journal is there; {WITHOUT_JOURNAL}"
+                    f"{path} is missing, and the other journal file is there; {WITHOUT_JOURNAL}"
                 )
             raise CorruptFileError(
                 f"{path} is damaged: of {count} entries that were acknowledged {found[token]} are as they were written; "
@@ -79,7 +79,7 @@ def journal_entries(folder: str) -> list[Entry]:
 
 
 def _is(path: str, content: memoryview) -> bool:
-    """Whether this is what the file holds."""
+    """Return whether this is what the file holds."""
     try:
         if os.path.getsize(path) != len(content):
             return False
@@ -90,7 +90,7 @@ def _is(path: str, content: memoryview) -> bool:
 
 
 def _write(path: str, content: memoryview) -> None:
-    """Write a file in the place of what is there."""
+    """Write a file in place of the one that is there."""
     unfinished = unfinished_in(os.path.dirname(path))
     descriptor = create(unfinished)
     try:

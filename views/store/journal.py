@@ -1,8 +1,8 @@
-"""A journal of a store's folder: what is written to many files is durable after one wait for the disk.
+"""The journal of a store's folder makes writes to many files durable with one wait for the disk.
 
-An entry holds whole files, or names of files that are to go. Once it is on the disk, the files may be written without
-any wait: whoever finds the journal after a power failure makes them what it says. There are two journal files. When
-one is full, the files of its entries are synced behind the back of who writes on to the other.
+An entry holds whole files, or names of files to be deleted. Once it is on the disk, the files may be written without
+any wait: after a power failure they are restored from the journal. There are two journal files. When one is full, the
+files of its entries are synced in the background while the other one is written to.
 
 An entry begins on a multiple of ``ALIGNED``, so a torn write damages none before it: a head of fixed size, the names
 and sizes as JSON, the bytes of the files. Entries of one pass over a file carry the same token and are counted; the
@@ -29,12 +29,12 @@ from .syncing import is_ending, sync_data, sync_folder, sync_together
 from .unfinished import Spares
 
 FULL = 32 << 20
-"""Bytes of entries after which a journal file is full; one entry may be more."""
+"""Bytes of entries after which a journal file is full; one entry may be larger."""
 
 ALIGNED = 4096
 
 HEAD = struct.Struct("<8s16sQQQQI")
-"""What it is, the token of the pass, its number, the number of the entry, bytes of names, bytes of files, checksum."""
+"""The magic, the token of the pass, its number, the number of the entry, bytes of names, bytes of files, checksum."""
 
 HEAD_SIZE = HEAD.size + 4
 """With the head's own checksum."""
@@ -45,29 +45,29 @@ WITHOUT_JOURNAL = (
     "restore the whole folder from a copy of the checkpoint; if the power has not failed since it was written, its files "
     "are whole without it: then move writer.journal, writer.journal2 and writer.acknowledged away"
 )
-"""What to do about a damaged journal."""
+"""The remedy for a damaged journal."""
 
 MOST_BUFFERS = 512
 
 MOST_SPARES = 16
-"""Files that are made ahead."""
+"""The most files that are made ahead."""
 
 File = tuple[str, Sequence[Buffer]]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What an entry says: files by name, each with its bytes, or None if it is to go."""
+    """The content of an entry: files by name, each with its bytes, or None if it is to be deleted."""
 
     at: tuple[int, int]
-    """The number of the pass and its own."""
+    """The number of the pass and the entry's own."""
     token: bytes
-    """Of the pass."""
+    """The token of the pass."""
     files: dict[str, memoryview | None]
 
 
 class JournalFile:
-    """One file of the journal, written from its beginning to its end and then anew."""
+    """One file of the journal, written in passes from its beginning to its end."""
 
     def __init__(self, path: str, which: int, acknowledged: AcknowledgedFile) -> None:
         self.path = path
@@ -81,7 +81,7 @@ class JournalFile:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
     def begin(self, number: int) -> None:
-        """Begin a pass. The file must be empty, or nothing that is in it be needed."""
+        """Begin a pass. The file must be empty, or its entries not needed."""
         self.end = self._start = self._count = 0
         self._pass, self._token = number, os.urandom(16)
         self.touched = set()
@@ -102,13 +102,13 @@ class JournalFile:
         self._count += 1
 
     def sync(self) -> None:
-        """Have everything on the disk, and then note how much that is."""
+        """Sync all entries to the disk, and then note how many they are."""
         end = self._token, self._count
         sync_data(self._descriptor)
         self._acknowledged.end_of_journal(self._which, end)
 
     def take_back(self) -> None:
-        """Undo the last ``write``, whatever of it is there.
+        """Undo the last ``write``, however much of it is there.
 
         Raises:
             OSError: it may be there, and may be not.
@@ -126,7 +126,7 @@ class JournalFile:
         sync_data(self._descriptor)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -141,20 +141,20 @@ class Journal:
         self._files: list[JournalFile] = []
         self._passes = 0
         self._emptied: Future[None] | None = None
-        """Of the journal file that is not written to."""
+        """The settling of the journal file that is not written to."""
         self._beside = ThreadPoolExecutor(3, "evercurrent-journal")
         self.spares = Spares(folder)
         self._making: Future[None] | None = None
         self.broken: OSError | None = None
-        """Why it is not known what the journal says."""
+        """The error after which the content of the journal is not known."""
 
     @property
     def is_begun(self) -> bool:
-        """Whether there may be entries."""
+        """Return whether there may be entries."""
         return self._passes > 0
 
     def write(self, files: Sequence[File], gone: Sequence[str] = ()) -> Future[None]:
-        """Add an entry; it is durable when what is returned is done.
+        """Add an entry; it is durable when the returned future is done.
 
         Raises:
             OSError: it was not added, or the journal is broken.
@@ -179,15 +179,15 @@ class Journal:
             self.broken = error
 
     def make_spares(self, count: int) -> None:
-        """Have so many files ready for the next entry, if there is time. Does not wait."""
+        """Make files ready for the next entry in the background."""
         if (self._making is None or self._making.done()) and not is_ending():
             self._making = self._beside.submit(self.spares.make, min(count, MOST_SPARES))
 
     def settle(self) -> None:
-        """Have all files on the disk that entries name, and no entries.
+        """Sync all files that entries name, and drop the entries.
 
         Raises:
-            OSError: the entries are there still.
+            OSError: the entries are still there.
         """
         if self.broken is not None:
             raise self.broken
@@ -198,7 +198,7 @@ class Journal:
             self._files[self._passes % 2].begin(self._passes)
 
     def close(self) -> None:
-        """Settle, and remove the journal. What cannot be settled now is left to who opens the folder next."""
+        """Settle, and remove the journal. What cannot be settled now is left to the next process that opens the folder."""
         if self.process != os.getpid():
             return
         try:
@@ -214,7 +214,7 @@ class Journal:
             self._files = []
 
     def abandon(self) -> bool:
-        """Leave everything as it is to who opens the folder next, and wait for nothing. Whether nothing is under way."""
+        """Leave everything to the next process that opens the folder, without a wait; return whether nothing is under way."""
         self._beside.shutdown(wait=False)
         if self._making is None or self._making.done():
             self.spares.close()
@@ -238,7 +238,7 @@ class Journal:
 
     def _remove(self) -> None:
         for file in self._files:
-            with suppress(FileNotFoundError):  # With the whole folder.
+            with suppress(FileNotFoundError):  # The whole folder may be gone.
                 os.unlink(file.path)
 
     def _with_room(self) -> JournalFile:
@@ -265,16 +265,16 @@ class Journal:
             sync_together(file.touched)
             file.empty()
         except OSError as error:
-            # After a sync that has failed, another one says nothing.
+            # After a failed sync the success of another one proves nothing.
             self.broken = error
             raise
 
 
 def entries_of(path: str) -> Iterator[Entry]:
-    """The entries of a journal file that are whole, in order. None if there is no such file. Only the last may be torn.
+    """Yield the whole entries of a journal file in order; none if there is no such file. Only the last one may be torn.
 
     Raises:
-        CorruptFileError: an entry is not whole, and one that was written after it is there.
+        CorruptFileError: a damaged entry is followed by one that was written after it.
     """
     try:
         with pa.memory_map(path) as file:
@@ -290,7 +290,7 @@ def entries_of(path: str) -> Iterator[Entry]:
         files = _files_of(bytes(body[: head.names_size]), body[head.names_size :])
         yield Entry((head.number, count), head.token, files)
         at, token, count = at + _aligned(HEAD_SIZE + len(body)), head.token, count + 1
-    # Before the first one there may be none: the file was emptied.
+    # The file may have been emptied, and have no first entry.
     for place in range(at, len(content) if count else 0, ALIGNED):
         later = _head_at(content, place)
         if later is not None and later.token == token and later.count > count:
@@ -313,7 +313,7 @@ class _Head:
 
 
 def _head_at(content: memoryview, at: int) -> _Head | None:
-    """The head at a place, if there is one."""
+    """Return the head at a place, if there is one."""
     head = content[at : at + HEAD_SIZE]
     if len(head) < HEAD_SIZE or head[: len(MAGIC)] != MAGIC:
         return None
@@ -322,8 +322,8 @@ def _head_at(content: memoryview, at: int) -> _Head | None:
     return _Head(*HEAD.unpack(head[: HEAD.size])[1:])
 
 
-def _files_of(said: bytes, content: memoryview) -> dict[str, memoryview | None]:
-    written, gone = json.loads(said)
+def _files_of(names: bytes, content: memoryview) -> dict[str, memoryview | None]:
+    written, gone = json.loads(names)
     files: dict[str, memoryview | None] = {}
     at = 0
     for name, size in written:

@@ -1,4 +1,4 @@
-"""A store in a folder of this machine."""
+"""A local store keeps files in a folder of this machine."""
 
 import os
 import time
@@ -37,38 +37,38 @@ from .syncing import all_at_once, make_folders, sync_folder
 from .unfinished import UNFINISHED, Unfinished
 
 STALE = 3600.0
-"""Unfinished files that have not been touched for so many seconds are of a process that is gone."""
+"""Seconds after which an untouched unfinished file is taken to be of a process that is gone."""
 
 AT_ONCE = 64
-"""Files that are open at a time."""
+"""How many files are open at a time."""
 
 MAPPED = 1 << 14
-"""Files of so many bytes are mapped; to read a smaller one costs less."""
+"""Files from this many bytes on are mapped; reading a smaller one costs less."""
 
 JOURNALED = 1 << 20
-"""Files of so many bytes are not written to the journal first: they would have to be written twice."""
+"""Files from this many bytes on are not written to the journal first, as that would write them twice."""
 
 
 class LocalStore:
-    """Files in a folder, which is made when the first one is put.
+    """A store in a folder, which is created with the first file.
 
     A file is written under a name that starts with a dot, synced, linked to its own name (no link is made over a
-    name that is there), and its folder synced: two waits for the disk, and several files wait together. Durable means
-    what ``fsync`` means on the system. What a killed process left unfinished is removed by a later ``lock``.
+    name that is there), and its folder synced: two waits for the disk, which several files share. Durable means
+    what ``fsync`` means on the system. Unfinished files of a killed process are removed by a later ``lock``.
 
-    Who has the lock commits by way of a journal: all files of a commit are one write to it and one wait. The files
+    The holder of the lock commits through a journal: all files of a commit are one write to it and one wait. The files
     themselves are there when ``commit`` returns, for all to read, and are synced later, in the background. After a
     power failure it takes the next ``lock`` to have them all as they were; until then readers may find the last ones missing.
 
     Raises:
-        CheckpointError: there is something at that path and it is not a folder.
+        CheckpointError: the path is there and is not a folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.url = os.path.abspath(folder)
         self._journal: Journal | None = None
         self._acknowledged: AcknowledgedFile | None = None
-        """Ours, while we have the lock."""
+        """The journal, while this store has the lock."""
         if os.path.lexists(self.url) and not os.path.isdir(self.url):
             raise CheckpointError(f"{self.url}: is not a folder; a checkpoint needs one of its own")
 
@@ -99,7 +99,7 @@ class LocalStore:
         return small
 
     def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
-        """See ``Store.commit``: one wait for the disk if we have the lock, during which the files are written."""
+        """See ``Store.commit``: one wait for the disk if this store has the lock, during which the files are written."""
         journal = self._own_journal()
         if journal is None:
             self.put_all(items)
@@ -136,7 +136,7 @@ class LocalStore:
         self.delete_all([name])
 
     def delete_all(self, names: Sequence[str]) -> None:
-        """See ``Store.delete_all``: one wait for the disk for each folder, or one in all if there is a journal."""
+        """See ``Store.delete_all``: one wait for the disk per folder, or one in all with a journal."""
         paths = [self._path(name) for name in names]
         is_noted = self._note_deleted(names)
         for path, name in zip(paths, names, strict=True):
@@ -187,11 +187,11 @@ class LocalStore:
             return read_acknowledged(self.url)
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
-        """See ``Store.own_faults``: what is a folder, and a journal that does not hold what was committed by way of it."""
+        """See ``Store.own_faults``: folders in place of files, and a journal without all that was committed through it."""
         folders = [(name, "is a folder") for name in OWN if os.path.isdir(f"{self.url}/{name}")]
         if folders:
             return folders
-        for is_last in (False, True):  # The first time it may have been emptied while it was read.
+        for is_last in (False, True):  # The journal may have been emptied during the first read.
             try:
                 journal_entries(self.url)
                 break
@@ -203,10 +203,9 @@ class LocalStore:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """See ``Store.lock``. Held against other processes and against this one, until its end, be it ``kill -9``.
+        """See ``Store.lock``. It excludes other processes and this one, until the holder ends, even by ``kill -9``.
 
-        What was committed before a power failure, and is not there, is written again; what is left unfinished is
-        removed.
+        Committed files that a power failure lost are written again, and unfinished files are removed.
         """
         with ExitStack() as stack:
             with told(self.url, LOCK, "locked"):
@@ -227,10 +226,10 @@ class LocalStore:
         return f"{self.url}/{checked(name, self.url)}"
 
     def _own_journal(self) -> Journal | None:
-        """The journal, if this process writes to it.
+        """Return the journal, if this process writes to it.
 
         Raises:
-            CheckpointError: it is not known what it says.
+            CheckpointError: its content is not known.
         """
         journal = self._journal
         if journal is None or journal.process != os.getpid():
@@ -241,7 +240,7 @@ class LocalStore:
         return journal
 
     def _note_deleted(self, names: Sequence[str]) -> bool:
-        """Have it in the journal, if there is one, that files are to go: nobody is to write them again."""
+        """Note deletions in the journal, if there is one, so that the files are not restored from it."""
         journal = self._own_journal()
         if not names or journal is None or not journal.is_begun:
             return False
@@ -249,7 +248,7 @@ class LocalStore:
             try:
                 noting = journal.write((), names)
             except OSError:
-                # Without room for that, perhaps: to delete is what makes some.
+                # Perhaps the disk is full, and the deletion itself makes room.
                 journal.settle()
                 return False
             try:
@@ -272,7 +271,7 @@ class LocalStore:
             journal.close()
 
     def _commit(self, journal: Journal, files: Sequence[Unfinished], items: Sequence[Item]) -> None:
-        """Write all files and an entry of the journal at the same time, and let the last one have its name after both."""
+        """Write all files and an entry of the journal at the same time, and give the last file its name after both."""
         *others, record = files
         try:
             writing = journal.write(items)
@@ -295,7 +294,7 @@ class LocalStore:
             journal.make_spares(len(files))
 
     def _put_some(self, items: Sequence[Item]) -> Sequence[str]:
-        """Write these and return those names that are taken."""
+        """Write these files and return the names that are taken."""
         begun = [Unfinished(name, self._path(name), data) for name, data in items]
 
         def step(work: Callable[[Unfinished], None], each: Unfinished) -> None:
@@ -303,7 +302,7 @@ class LocalStore:
                 work(each)
 
         try:
-            # In steps for all files together, for the waits: names after bytes, and folders after names.
+            # In steps for all files together, to share waits: names after bytes, and folders after names.
             for each in begun:
                 step(Unfinished.write, each)
             all_at_once(partial(step, Unfinished.sync), begun)
@@ -317,7 +316,7 @@ class LocalStore:
         return [each.name for each in begun if each.is_taken]
 
     def _sweep(self) -> None:
-        """Remove what processes left unfinished that are gone."""
+        """Remove unfinished files of processes that are gone."""
         now = time.time()
         for folder, _, files in os.walk(self.url):
             for name in files:
@@ -341,14 +340,14 @@ def _content_of(path: str) -> pa.Buffer:
 
 
 def _remove(paths: Sequence[str]) -> None:
-    """Drop what was written of a commit that is not made; what stays is swept one day."""
+    """Remove the files of a commit that failed; files that remain are swept later."""
     for path in paths:
         with suppress(OSError):
             os.unlink(path)
 
 
 def _below(folder: str, prefix: str) -> Iterator[Listed]:
-    """All files below a folder that are not the store's own."""
+    """Yield all files below a folder that are not the store's own."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -361,7 +360,7 @@ def _below(folder: str, prefix: str) -> Iterator[Listed]:
             if entry.is_dir():
                 yield from _below(entry.path, name + "/")
                 continue
-            # It may have been deleted since its name was read.
+            # The file may have been deleted since its name was read.
             with suppress(FileNotFoundError):
                 found = entry.stat()
                 yield Listed(name, found.st_size, found.st_mtime)

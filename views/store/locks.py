@@ -1,4 +1,4 @@
-"""One at a time: locks on files, which the system gives back when the process that holds them dies."""
+"""Locks on files, which the system releases when the process that holds them dies."""
 
 import errno
 import os
@@ -18,11 +18,11 @@ except (
     fcntl = None  # type: ignore[assignment]
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What file systems say that have no locks."""
+"""Errors of file systems without locks."""
 
 
 class _Held:
-    """An open file with our lock on it."""
+    """An open file that is locked by this process."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -40,7 +40,7 @@ _held: set[_Held] = set()
 
 
 def _forget_in_child() -> None:
-    """A child made by ``fork`` would keep the lock alive after its parent's death."""
+    """Close the locks in a child made by ``fork``, which would keep them alive after its parent's death."""
     for held in _held:
         os.close(held.descriptor)
     _held.clear()
@@ -52,10 +52,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def writer_lock(path: Path, url: str) -> Iterator[bool]:
-    """Hold the lock on this file, which then says who we are. False: nobody can have locks here.
+    """Hold the lock on this file, which then names its holder; yield False where the file system has no locks.
 
     Raises:
-        CheckpointError: somebody else holds it; says who.
+        CheckpointError: another process holds it; names the holder.
         OSError: the file cannot be made.
     """
     if fcntl is None:
@@ -83,10 +83,10 @@ def writer_lock(path: Path, url: str) -> Iterator[bool]:
 
 
 def _holder(descriptor: int) -> str:
-    """Who holds the lock, by what it wrote there."""
-    said = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+    """Return the holder of the lock, by what it wrote into the file."""
+    holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
     us = f"process {os.getpid()} on {socket.gethostname()}"
-    return f"this process ({os.getpid()})" if said == us else said or "another process"
+    return f"this process ({os.getpid()})" if holder == us else holder or "another process"
 
 
 @contextmanager
@@ -109,7 +109,7 @@ _guard = threading.Lock()
 
 @contextmanager
 def lock_in_process(url: str) -> Iterator[None]:
-    """Be the only writer of this process, for stores in which no lock can be left.
+    """Be the only writer of this process, for stores that cannot hold a lock.
 
     Raises:
         CheckpointError: this process writes there already.

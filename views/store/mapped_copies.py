@@ -1,4 +1,4 @@
-"""Files of far stores, as mapped files without names on this machine."""
+"""Files of remote stores are copied to this machine, as mapped files without names."""
 
 import os
 import tempfile
@@ -12,10 +12,10 @@ import pyarrow as pa
 
 
 class MappedCopies:
-    """The copies that were used last, up to so many bytes. Safe for threads.
+    """A cache of the copies used last, up to a number of bytes. Safe for threads.
 
-    A copy is written to a file, mapped, and the file's name removed: the room on the disk comes back when the
-    mapping is dropped, also if the process is killed. A file larger than the bound is mapped for whoever asked and
+    A copy is written to a file, mapped, and the file's name removed: its space on the disk is freed when the
+    mapping is dropped, also if the process is killed. A file larger than the bound is mapped for its reader and
     not kept.
     """
 
@@ -27,14 +27,14 @@ class MappedCopies:
         self._guard = threading.Lock()
 
     def find(self, name: str) -> pa.Buffer | None:
-        """The copy of that name, if it is kept."""
+        """Return the copy of that name, if it is kept."""
         with self._guard:
             if name in self._kept:
                 self._kept.move_to_end(name)
             return self._kept.get(name)
 
     def add(self, name: str, write: Callable[[Path], object]) -> pa.Buffer:
-        """Keep what ``write`` puts into the file that it is given, and return it mapped.
+        """Keep the file that ``write`` fills, and return it mapped.
 
         Raises: as ``once``.
         """
@@ -48,7 +48,7 @@ class MappedCopies:
         return copy
 
     def once(self, write: Callable[[Path], object]) -> pa.Buffer:
-        """What ``write`` puts into the file that it is given, mapped and not kept.
+        """Return the file that ``write`` fills, mapped and not kept.
 
         Raises:
             OSError: the folder has no room, or cannot be written. What ``write`` raises passes.
@@ -64,7 +64,7 @@ class MappedCopies:
             path.unlink(missing_ok=True)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget these."""
+        """Drop the copies of these names."""
         with self._guard:
             for name in names:
                 copy = self._kept.pop(name, None)
@@ -73,7 +73,7 @@ class MappedCopies:
 
 @cache
 def copies_of(url: str, folder: str | None, most: int) -> MappedCopies:
-    """One for a store in a process, however often the store is unpickled there."""
+    """Return the cache of a store, one per process however often the store is unpickled there."""
     return MappedCopies(folder, most)
 
 

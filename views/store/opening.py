@@ -1,4 +1,4 @@
-"""From what a user writes to a store."""
+"""A store is opened from a path or url that a user writes."""
 
 import os
 import re

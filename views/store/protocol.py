@@ -1,4 +1,4 @@
-"""What a store does, and which names it takes."""
+"""The protocol of stores, and the names of files that they take."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from evercurrent.core.data.errors import CheckpointError
 from .acknowledged import Acknowledged
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
-"""Bytes that lie together: whatever ``memoryview`` takes and is contiguous."""
+"""Contiguous bytes: whatever ``memoryview`` takes."""
 
 Item: TypeAlias = tuple[str, Sequence[Buffer]]
-"""A file to be: its name and its bytes."""
+"""A file to be written: its name and its bytes."""
 
 LOCK = "writer.lock"
 JOURNALS = ("writer.journal", "writer.journal2")
@@ -31,7 +31,7 @@ OWN = (LOCK, INPUTS, ACKNOWLEDGED, *JOURNALS)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file in a store: its name, its bytes, when it was written (seconds since 1970, by the store's clock)."""
+    """A file in a store: its name, its size, and when it was written (seconds since 1970, by the store's clock)."""
 
     name: str
     size: int
@@ -39,15 +39,15 @@ class Listed:
 
 
 class Abandoned(BaseException):
-    """What ends a lock, or a log, of an owner that was collected as garbage.
+    """The exception that ends a lock, or a log, of an owner that was collected as garbage.
 
-    That happens in the middle of anything, with any lock of the standard library held: nobody may wait for a thread
-    then, nor give one work. What is left undone is left to who locks the store next.
+    That happens at any point, with any lock of the standard library held: no thread may be waited for then, nor given
+    work. What is left undone is left to the next process that locks the store.
     """
 
 
 class LogGapError(CheckpointError):
-    """A log of inputs goes on from an epoch after the last commit: that of the epoch before ``first`` is lost."""
+    """A log of inputs begins after the epoch that follows the last commit, so the commit before ``first`` is lost."""
 
     def __init__(self, message: str, first: int) -> None:
         super().__init__(message)
@@ -59,24 +59,24 @@ class Log(Protocol):
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process has made it, and not the one that it was forked from."""
+        """Return whether this process has made it, and not the one that it was forked from."""
 
     @property
     def size(self) -> int:
-        """Bytes of the entries."""
+        """Return bytes of the entries."""
 
     def begin(self, number: int, parts: Sequence[Buffer]) -> None:
         """Begin to add an entry; ``wait`` for it before the next one."""
 
     def wait(self) -> None:
-        """Return when the entry that was begun is on the disk.
+        """Wait until the entry that was begun is on the disk.
 
         Raises:
             OSError: it is not known whether it is: ``take_back``.
         """
 
     def take_back(self) -> None:
-        """Undo the entry that was begun and not waited for, durably, whatever of it is there.
+        """Undo the entry that was begun and not waited for, durably, however much of it is there.
 
         Raises:
             OSError: it may be there, and may be not.
@@ -86,69 +86,69 @@ class Log(Protocol):
         """Forget all entries."""
 
     def remove(self) -> None:
-        """Nobody needs the log any more."""
+        """Remove the log, which is not needed any more."""
 
     def __enter__(self) -> Self:
-        """The log, until the end of the context."""
+        """Return the log, until the end of the context."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write nothing any more; what is there stays."""
+        """Close the log; its entries stay."""
 
 
 class Store(Protocol):
-    """Files that are written once, whole, and never changed. May be pickled, and used by several threads at once.
+    """A store of files that are written once, whole, and never changed. It may be pickled, and used by several threads.
 
-    A name is a relative path with ``/``: ``commits/000000000012.json``. Every method raises ``CheckpointError`` where
-    the store lets us down; it names store, file and reason.
+    A name is a relative path with ``/``: ``commits/000000000012.json``. Every method raises ``CheckpointError`` if the
+    store fails; it names store, file and reason.
     """
 
     @property
     def url(self) -> str:
-        """Where it is; ``store_at`` of it is the same store. Without passwords."""
+        """Return the store's url without passwords; ``store_at`` of it is the same store."""
 
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         """Write a file, the buffers one after another. It is complete and durable when this returns.
 
-        An error other than of a taken name may come after the file got its name: what lies there is whole then.
+        An error other than of a taken name may be raised after the file got its name; the file is then whole.
 
         Raises:
             NameTakenError: there is a file of that name. It stays as it is.
         """
 
     def put_all(self, items: Sequence[Item]) -> None:
-        """Write several files; costs less than one ``put`` after another. After an error some may be there.
+        """Write several files at less cost than one ``put`` after another. After an error some may be there.
 
         Raises:
-            NameTakenError: as ``put``; the others are written all the same.
+            NameTakenError: as ``put``; the other files are written nevertheless.
         """
 
     def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Write files that a commit will name, as ``put_all``; returns those that are better given to ``commit``.
+        """Write files that a commit will name, as ``put_all``; return those that are better written by ``commit``.
 
-        Nobody else may have such names, or look for them before the commit is there. Only who has the lock, and so
-        is the only one to commit, is given any back.
+        The names must be unique, and not read before the commit is there. Only the holder of the lock, who alone
+        commits, gets any back.
         """
 
     def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
-        """Write these items, and then, as ``put`` does, the file that names them. All is durable when this returns.
+        """Write these items, and then, as ``put``, the file that names them. All of them are durable when this returns.
 
-        ``items`` are what ``put_ahead`` has returned. An error means what it means of a ``put`` of the last file.
+        ``items`` are those that ``put_ahead`` returned. An error means what it means for a ``put`` of the last file.
 
         Raises:
             NameTakenError: there is a file of that name. It stays as it is; the items may be there.
         """
 
     def read(self, name: str) -> pa.Buffer:
-        """The bytes of a file: mapped, not loaded, wherever that can be. They stay readable if the file is deleted.
+        """Return the bytes of a file: mapped, not loaded, wherever that can be. They stay readable if the file is deleted.
 
         Raises:
             MissingFileError: there is no such file.
         """
 
     def list(self, prefix: str = "") -> list[Listed]:
-        """All files whose names begin with the prefix, by name; none that is unfinished or the store's own."""
+        """Return all files whose names begin with the prefix, by name; none that is unfinished or the store's own."""
 
     def delete(self, name: str) -> None:
         """Delete a file, durably. No error if it is not there."""
@@ -157,47 +157,47 @@ class Store(Protocol):
         """Delete several files in any order, durably; costs less than one ``delete`` after another."""
 
     def input_log(self) -> Log | None:
-        """The log that takes the input of epochs until they are committed. None: we have no lock, or it has no such log."""
+        """Return the log of the input of uncommitted epochs; None without the lock, or if the store has no such log."""
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
-        """What the log has of the epochs that follow this one, which is the last that was committed.
+        """Return the log's entries for the epochs that follow this one, which is the last committed one.
 
-        Only the last entry may be cut off, as that of an epoch that nobody acknowledged; anything else is damage.
+        Only the last entry may be cut off, if its epoch was not acknowledged; anything else is damage.
 
         Raises:
-            CorruptFileError, MissingFileError: by name, where epochs were acknowledged that are not there.
-            LogGapError: it goes on from a later epoch.
+            CorruptFileError, MissingFileError: acknowledged epochs are not there; names the file.
+            LogGapError: it begins with a later epoch.
         """
 
     def acknowledge(self, first: int, epoch: int) -> None:
-        """Note that the record that covers the epochs from ``first`` up to this one is there. Nobody waits for the note.
+        """Note, without waiting, that the record of the epochs from ``first`` up to this one is there.
 
-        That it cannot be written is a warning: a commit is there without it.
+        A note that cannot be written is a warning, as the commit is there without it.
         """
 
     def retain_from(self, oldest: int) -> None:
-        """Have it noted, durably, that the oldest record is that of the epochs from ``oldest`` on: those before it go.
+        """Note durably that the oldest record is that of the epochs from ``oldest`` on, before earlier ones are deleted.
 
         Raises:
-            CheckpointError: the store fails; none of them may go.
+            CheckpointError: the store fails; none of them may be deleted.
         """
 
     def acknowledged(self) -> Acknowledged | None:
-        """How far the writer has come, as far as that was noted: there must be that much. None: nothing is known."""
+        """Return how far the writer has noted to have come, which must be there; None without a note."""
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
-        """What is wrong with files that are the store's own, but for the log: names, and what is the matter."""
+        """Return the faults of the store's own files, except the log: their names, and what is wrong."""
 
     def lock(self) -> AbstractContextManager[None]:
         """Be the only writer for as long as the context lasts, or until it is ``Abandoned``.
 
         Raises:
-            CheckpointError: there is another one; names its process where that is known.
+            CheckpointError: there is another writer; names its process where that is known.
         """
 
 
 def checked(name: str, url: str) -> str:
-    """The name of a file, if it is one.
+    """Return a name, checked to be the name of a file.
 
     Raises:
         CheckpointError: it leads out of the store, is the store's own, or is not spelled in the one way.
@@ -212,7 +212,7 @@ def checked(name: str, url: str) -> str:
 
 
 def checked_prefix(prefix: str, url: str) -> str:
-    """The beginning of names, if names can begin like that.
+    """Return a prefix, checked to be a possible beginning of names.
 
     Raises:
         CheckpointError: no name does.
@@ -223,10 +223,10 @@ def checked_prefix(prefix: str, url: str) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Whether a store keeps a file of this name for itself."""
+    """Return whether a store keeps a file of this name for itself."""
     return name in OWN or any(part.startswith(".") for part in name.split("/"))
 
 
 def size_of(data: Sequence[Buffer]) -> int:
-    """The bytes in all buffers."""
+    """Return the bytes in all buffers."""
     return sum(memoryview(each).nbytes for each in data)

@@ -1,4 +1,4 @@
-"""Errors of file systems, told as what could not be done, why, and the way out."""
+"""Errors of file systems are raised as messages with what could not be done, why, and the remedy."""
 
 import errno
 import warnings
@@ -29,24 +29,24 @@ REASONS = {
     errno.EIO: ("the disk or the connection failed", "look at its health, then try again"),
     errno.ENOENT: ("there is no such folder or bucket", "make it first"),
 }
-"""By error number: what it means for a checkpoint, and what to do."""
+"""The reason and the remedy by error number."""
 
 
 def refusal(error: Exception, url: str, name: str, done: str, size: int = 0) -> CheckpointError:
-    """The error to raise for one of a file system. ``done``: what should have been, such as ``written``."""
+    """Return the error to raise for one of a file system; ``done`` is the action that failed, such as ``written``."""
     reason, remedy = _reason_of(error, size)
     return CheckpointError(f"{url}: {name or 'the store'} was not {done}: {reason}; {remedy}")
 
 
 def missing(url: str, name: str) -> MissingFileError:
-    """The error for a file that is not there."""
+    """Return the error for a file that is not there."""
     return MissingFileError(
         f"{url}: {name} is missing; it was deleted, or the copy of the checkpoint is not complete"
     )
 
 
 def taken(url: str, names: list[str]) -> NameTakenError:
-    """The error for files that are there already."""
+    """Return the error for files that are there already."""
     return NameTakenError(
         f"{url}: {', '.join(names)}: there already, and files of a checkpoint are never overwritten; "
         "another process writes here too"

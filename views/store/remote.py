@@ -1,4 +1,4 @@
-"""A store anywhere that fsspec reaches: object stores, memory, network file systems."""
+"""A remote store is anywhere that fsspec reaches: object stores, memory, network file systems."""
 
 import os
 import re
@@ -39,30 +39,30 @@ from .refusals import missing, not_noted, refusal, taken, told
 from .syncing import all_at_once, one_by_one
 
 WRITTEN = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
-"""Where file systems of fsspec say when a file was written."""
+"""The fields in which file systems of fsspec give the time of a write."""
 
 PASSWORD = re.compile(r"(://[^/@:]*):[^/@]*@")
 LAST_SLASHES = re.compile(r"(?<![:/])/+$")
 
 
 class FsspecStore:
-    """Files behind a url of fsspec, such as ``s3://bucket/folder``.
+    """A store behind a url of fsspec, such as ``s3://bucket/folder``.
 
     A put is one request (big files: one for each part and two more), and the server itself refuses it where the name
     is taken (S3: a conditional PUT), so two writers on two machines cannot both commit. Where a file system has no
-    such thing, ``lock`` warns. Retries of what is transient are fsspec's. If the answer of a put was lost, its retry
-    finds the name taken, by us: who must know reads what is there.
+    such condition, ``lock`` warns. fsspec retries transient errors. If the answer of a put was lost, its retry
+    finds the name taken by the put itself: callers to whom that matters read the file.
 
-    What is read or put is kept on this machine (in ``cache_folder``, else among the temporary files; up to
-    ``cache_bytes``) and mapped. What lies in ``commits/`` or at the top is asked for every time: it is tiny, and its
-    names return when a checkpoint is made anew.
+    Files that are read or put are kept on this machine (in ``cache_folder``, else among the temporary files; up to
+    ``cache_bytes``) and mapped. Files in ``commits/`` or at the top are fetched every time: they are tiny, and their
+    names recur when a checkpoint is made anew.
 
     Args:
         url: as fsspec wants it.
         options: for the file system: credentials, endpoints. They are better placed in its configuration or in the
-            environment: from here they travel with every pickle.
+            environment, as options given here are part of every pickle.
         cache_folder: on a disk with ``cache_bytes`` to spare; nothing of it outlives the process.
-        cache_bytes: the most that is kept. A file that is larger is fetched anew at every read.
+        cache_bytes: the most bytes that are kept. A larger file is fetched anew at every read.
 
     Raises:
         CheckpointError: fsspec, or what it needs for this url, is not installed; it knows no such urls.
@@ -82,7 +82,7 @@ class FsspecStore:
         self._cache = (str(cache_folder) if cache_folder else None, cache_bytes)
         self._opened: tuple[int, Any, str] | None = None
         self._note: Future[None] | None = None
-        """Of how far we have come, under way."""
+        """The write of a note that is under way."""
         self._said: Acknowledged | None = None
         """The last note that was read or written."""
         self._open()
@@ -104,7 +104,7 @@ class FsspecStore:
             except FileExistsError:
                 raise taken(self.url, [name]) from None
         if self._is_copied(name) and size <= self._cache[1]:
-            # The file is where it belongs: a copy that cannot be kept is read from there.
+            # The file is in the store, from which it is read if its copy cannot be kept.
             with suppress(OSError):
                 self._copies.add(name, lambda copy: copy.write_bytes(content))
 
@@ -140,9 +140,9 @@ class FsspecStore:
             return copy
 
         with told(self.url, name, f"read (by way of {self._copies.folder})"):
-            if self._is_memory:  # Its open files share one position among all readers.
+            if self._is_memory:  # Open files of a memory file system share one position among all readers.
                 return pa.py_buffer(self._fetched(name, self._fs.cat_file, path))
-            # As a file in any case: s3fs asks for the size first where it is to return bytes.
+            # Always as a file, as s3fs makes one more request for the size where it returns bytes.
             take = partial(self._copies.add, name) if is_copied else self._copies.once
             return take(lambda copy: self._fetched(name, self._fs.get_file, path, str(copy)))
 
@@ -168,7 +168,7 @@ class FsspecStore:
         """See ``Store.delete_all``: S3 takes a thousand in a request, others several requests at a time."""
         paths = [self._path(name) for name in names]
         self._copies.drop(names)
-        # Characters of a pattern would be taken for one there.
+        # Names with characters of a pattern would be taken for patterns there.
         if (
             "s3" in _protocols(self._fs)
             and len(paths) > 1
@@ -185,7 +185,7 @@ class FsspecStore:
         all_at_once(delete, names)
 
     def input_log(self) -> None:
-        """See ``Store.input_log``: what is written there is written whole, so there is none."""
+        """See ``Store.input_log``: there is none, as files are written whole."""
         return
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
@@ -210,9 +210,9 @@ class FsspecStore:
             with told(self.url, ACKNOWLEDGED, "written"):
                 self._write_note(replace(said, oldest=oldest)).result()
 
-    def _write_note(self, said: Acknowledged) -> Future[None]:
-        self._said = said
-        write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", said.as_bytes())
+    def _write_note(self, note: Acknowledged) -> Future[None]:
+        self._said = note
+        write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", note.as_bytes())
         self._note = one_by_one(write)
         return self._note
 
@@ -226,7 +226,7 @@ class FsspecStore:
                 not_noted(self.url, error)
 
     def _own(self, name: str) -> bytes | None:
-        """What is in a file that is the store's own; None: there is none."""
+        """Return the content of one of the store's own files; None if it is not there."""
         with told(self.url, name, "read"):
             try:
                 content: bytes = self._fs.cat_file(f"{self._root}/{name}")
@@ -241,20 +241,20 @@ class FsspecStore:
         return self._said
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
-        """See ``Store.own_faults``: no file is the store's own here that commits depend on."""
+        """See ``Store.own_faults``: commits depend on none of this store's own files."""
         return ()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """See ``Store.lock``. Held against this process only; other writers fail when they commit.
+        """See ``Store.lock``. It excludes this process only; other writers fail when they commit.
 
-        Warns (``CheckpointWarning``) where the store lets a second file replace the first: it is tried.
+        Warns (``CheckpointWarning``) where a trial shows that the store lets a second file replace the first.
         """
         with lock_in_process(self.url):
             if not self._keeps_names():
                 warnings.warn(
-                    f"{self.url}: this store lets two writers take the same name at once, so nothing would tell "
-                    "them apart; see to it that only one process writes to this checkpoint",
+                    f"{self.url}: this store lets two writers take the same name at once, so that one would overwrite "
+                    "the other; make sure that only one process writes to this checkpoint",
                     CheckpointWarning,
                     stacklevel=3,
                 )
@@ -280,7 +280,7 @@ class FsspecStore:
         return copies_of(self.url, *self._cache)
 
     def _open(self) -> tuple[int, Any, str]:
-        """The file system, its own in every process: its threads and connections do not survive ``fork``."""
+        """Return the file system, its own in every process: its threads and connections do not survive ``fork``."""
         if self._opened is None or self._opened[0] != os.getpid():
             try:
                 from fsspec.core import url_to_fs
@@ -299,7 +299,7 @@ class FsspecStore:
                     f"{self.url}: {first_line(error)}; give a folder, or a url such as s3://bucket/folder"
                 ) from error
             except Exception as error:
-                # Whatever the file system needs and does not find, such as a library of another language.
+                # The file system may lack anything, such as a library of another language.
                 raise refusal(error, self.url, "", "opened") from error
             self._opened = (os.getpid(), fs, root.rstrip("/"))
         return self._opened
@@ -314,7 +314,7 @@ class FsspecStore:
             Writing(self._fs).write(path, content)
 
     def _fetched(self, name: str, get: Callable[..., Any], *given: str) -> Any:
-        """What the file system gives, unless the file is missing."""
+        """Return the result of a call of the file system; raise ``MissingFileError`` for a missing file."""
         try:
             return get(*given)
         except FileNotFoundError:
@@ -326,12 +326,12 @@ class FsspecStore:
         return f"{self._root}/{checked(name, self.url)}"
 
     def _is_copied(self, name: str) -> bool:
-        """Whether copies of a file are kept on this machine."""
+        """Return whether copies of a file are kept on this machine."""
         is_tiny = "/" not in name or name.startswith("commits/")
         return not is_tiny and not self._is_memory
 
     def _has_top(self) -> bool:
-        """Whether the bucket, or the uppermost folder, is there: it is not for us to make."""
+        """Return whether the bucket, or the uppermost folder, is there, which the store does not create."""
         top = self._root.lstrip("/").partition("/")[0]
         return self._is_memory or bool(self._fs.exists(self._root[: self._root.index(top)] + top))
 
@@ -344,7 +344,7 @@ class FsspecStore:
         return Listed(path[len(self._root) + 1 :], int(info["size"] or 0), seconds)
 
     def _keeps_names(self) -> bool:
-        """Whether a second file of a name is refused, by the word of the file system and by trying."""
+        """Return whether a second file of a name is refused, as the file system claims and a trial shows."""
         if not Writing(self._fs).is_exclusive:
             return False
         path = f"{self._root}/.exclusive-{secrets.token_hex(8)}"
@@ -360,7 +360,7 @@ class FsspecStore:
 
 
 def _extra(url: str) -> str:
-    """Return the extra that brings the libraries of a url's protocol; of other stores than S3 only a part."""
+    """Return the extra with the libraries of a url's protocol; for other stores than S3 only a part of them."""
     return "s3" if url.startswith(("s3:", "s3a:")) else "object-store"
 
 

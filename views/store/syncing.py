@@ -1,4 +1,4 @@
-"""Having files and names on the disk, and other waits that go together."""
+"""Files and names are synced to the disk, and waits are shared."""
 
 import os
 import threading
@@ -8,25 +8,25 @@ from contextlib import suppress
 from typing import TypeVar
 
 AT_ONCE = 8
-"""What waits for a disk or a server together: both do several in the time of one."""
+"""How many waits for a disk or a server run together, as both serve several in the time of one."""
 
 Item = TypeVar("Item")
 
 
 def sync_data(descriptor: int) -> None:
-    """Have what was written to an open file on the disk."""
+    """Sync the content of an open file to the disk."""
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
 def sync_folder(folder: str) -> None:
-    """Have the names in a folder on the disk."""
+    """Sync the names in a folder to the disk."""
     if os.name == "nt":  # Folders cannot be opened there, and the file system's journal keeps names in order.
         return
     _sync(folder)
 
 
 def make_folders(folder: str) -> None:
-    """Make a folder and those above it, durably."""
+    """Create a folder and those above it, durably."""
     absent, above = [], folder
     while not os.path.lexists(above):
         absent.append(above)
@@ -37,14 +37,14 @@ def make_folders(folder: str) -> None:
 
 
 def sync_together(paths: Iterable[str]) -> None:
-    """Have these files, those of them that are there, and the names in their folders on the disk."""
+    """Sync these files, as far as they exist, and the names in their folders to the disk."""
     paths = set(paths)
     all_at_once(_sync_if_there, paths)
     all_at_once(_sync_if_there, {os.path.dirname(path) for path in paths})
 
 
 def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """Do this for all, several at a time; raise the first error after all are done."""
+    """Call ``work`` for all items, several at a time; raise the first error after all are done."""
     items = list(items)
     if len(items) < 2 or is_ending():
         for item in items:
@@ -62,7 +62,7 @@ def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
 
 
 def one_by_one(work: Callable[[], None]) -> Future[None]:
-    """Do this behind the back of who asks, after all that was asked for before. What it raises is in what is returned."""
+    """Call ``work`` in a background thread, after all earlier calls; the returned future holds its errors."""
     global _process, _one
     if is_ending():
         done: Future[None] = Future()
@@ -82,7 +82,7 @@ _one: ThreadPoolExecutor | None = None
 
 
 def is_ending() -> bool:
-    """Whether the interpreter is, so that no thread can be begun any more: engines may be closed even then."""
+    """Return whether the interpreter is ending, so that no thread can be started; engines may be closed even then."""
     return not threading.main_thread().is_alive()
 
 

@@ -1,4 +1,4 @@
-"""Files that get their name when they are whole."""
+"""Unfinished files get their name when they are whole."""
 
 import errno
 import os
@@ -14,14 +14,14 @@ from .protocol import Buffer, size_of
 from .syncing import make_folders
 
 UNFINISHED = ".part-"
-"""How the names of files begin that are being written."""
+"""The prefix of the names of files that are being written."""
 
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What file systems say that have no hard links."""
+"""Errors of file systems without hard links."""
 
 
 def unfinished_in(folder: str) -> str:
-    """A path in this folder that nobody else gets."""
+    """Return a path in this folder that nobody else gets."""
     return f"{folder}/{UNFINISHED}{os.getpid()}-{secrets.token_hex(6)}"
 
 
@@ -30,27 +30,27 @@ Spare: TypeAlias = tuple[int, str]
 
 
 class Spares:
-    """Unfinished files of a folder that are made ahead: on some file systems that costs as much as a wait for the disk."""
+    """Files made ahead in a folder, as creating one costs as much as a wait for the disk on some file systems."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._ready: deque[Spare] = deque()
 
     def take(self) -> Spare | None:
-        """One that is ready, if there is one."""
+        """Return a file that is ready, if there is one."""
         try:
             return self._ready.popleft()
         except IndexError:
             return None
 
     def make(self, count: int) -> None:
-        """Have so many ready."""
+        """Make files until ``count`` are ready."""
         while len(self._ready) < count:
             path = unfinished_in(self._folder)
             self._ready.append((create(path), path))
 
     def close(self) -> None:
-        """Remove what is left."""
+        """Remove the files that are left."""
         while self._ready:
             descriptor, path = self._ready.popleft()
             os.close(descriptor)
@@ -78,17 +78,17 @@ class Unfinished:
         write_all(self._descriptor, self._data)
 
     def sync(self) -> None:
-        """Have the bytes on the disk."""
+        """Sync the bytes to the disk."""
         assert self._descriptor is not None, "it is written first"
         os.fsync(self._descriptor)
 
     def name_it(self) -> None:
-        """Let the file have its name; ``is_taken`` says if another one has it."""
+        """Give the file its name; ``is_taken`` is set if another file has it."""
         self._close()
         try:
             os.link(self._temporary, self.path)
         except FileExistsError:
-            # A network file system may have made the link and lost its answer: then the file has two names.
+            # A network file system may have made the link and lost the answer: then the file has two names.
             self.is_taken = os.stat(self._temporary).st_nlink < 2
         except OSError as error:
             if error.errno not in NO_LINKS:
@@ -96,7 +96,7 @@ class Unfinished:
             self.is_taken = not _renamed(self._temporary, self.path)
 
     def rename(self) -> None:
-        """Let the file have its name, which nobody else has."""
+        """Give the file its name, which no other file has."""
         self._close()
         try:
             os.rename(self._temporary, self.path)
@@ -105,7 +105,7 @@ class Unfinished:
             os.rename(self._temporary, self.path)
 
     def forget(self) -> None:
-        """Drop the unfinished name. An error here hides none that matters: the next ``lock`` sweeps again."""
+        """Remove the unfinished name. An error is ignored, as the next ``lock`` sweeps again."""
         with suppress(OSError):
             self._close()
         with suppress(OSError):
@@ -118,7 +118,7 @@ class Unfinished:
 
 
 def create(path: str) -> int:
-    """Make a file, and its folder if need be, and open it.
+    """Create a file, with its folder if need be, and open it.
 
     Raises:
         FileExistsError: it is there.
@@ -144,7 +144,7 @@ def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
 def _renamed(old: str, new: str) -> bool:
     """Rename a file unless the new name is taken, where links cannot do that.
 
-    ``rename`` would replace a file silently (not on Windows), so the look and the rename are one step for all processes
+    ``rename`` would replace a file silently (not on Windows), so a lock makes check and rename one step for all processes
     of this machine.
     """
     with waiting_lock(Path(new).with_name(".names.lock")):
