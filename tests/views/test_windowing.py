@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
         lambda rows: rows.window(ec.fixed("1m"), timestamp="middle"),  # type: ignore[arg-type]
         "unknown timestamp='middle'",
     ),
-    "no bounds to inherit": (lambda rows: rows.window(), "'window_start', 'window_end' is not there"),
+    "no bounds to inherit": (lambda rows: rows.window(), "'window_start', 'window_end' is missing"),
     "no event time": (lambda rows: rows.drop("t").window(ec.fixed("1m")), "there is no event time"),
     "no trigger": (lambda rows: rows.window(ec.fixed("1m")).trigger("1m"), "is no trigger"),  # type: ignore[arg-type]
     "two triggers": (
@@ -57,7 +57,7 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
     ),
     "trigger column type": (
         lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.punctuation("v"))),
-        "wants a Boolean",
+        "needs a Boolean",
     ),
     "bytes of a time": (
         lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.after_bytes(9, "t"))),
@@ -71,11 +71,11 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
     "negative lateness": (lambda rows: rows.lateness("-1s"), "negative"),
     "global and watermark only": (
         lambda rows: total(rows.window(ec.global_window()).trigger(ec.repeat(ec.after_watermark()))),
-        "does not end, so it would never speak",
+        "does not end, so it would never fire",
     ),
     "finishing trigger": (
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_count(2))),
-        r"finishes, .* never be spoken; put it into repeat",
+        r"finishes, .* never be in a pane; put it into repeat",
     ),
     "no late part": (
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(early=ec.every("1m")).lateness("1h")),
