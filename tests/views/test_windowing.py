@@ -282,16 +282,16 @@ def test_why_says_what_is_waited_for_and_who_holds_the_watermark(engine: ec.Engi
     ):
         assert line in said
     engine.push("rows", {"k": ["b"], "v": [3], "t": seconds(75)}, at=AT)
-    assert "has spoken on time; nothing has changed" in view.why("a")
+    assert "has emitted its on-time pane; nothing has changed" in view.why("a")
     assert "there is no open window of that key" in view.why("nobody")
 
 
 def test_why_of_a_view_that_does_not_wait(engine: ec.Engine, rows: ec.Source) -> None:
     view, plain = engine.view("sums", total(rows.window(ec.fixed("1m")))), engine.view("plain", rows)
-    assert "every epoch that brings rows is spoken at once" in view.why()
+    assert "every epoch that brings rows emits its panes at once" in view.why()
     with pytest.raises(ec.InputError, match="is not grouped by windows"):
         plain.why()
-    with pytest.raises(ec.InputError, match="give it a trigger"):
+    with pytest.raises(ec.InputError, match="declare it with .trigger"):
         view.fire()
 
 

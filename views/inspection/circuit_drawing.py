@@ -1,4 +1,4 @@
-"""The whole circuit in words and as a drawing: the operators that run, in their stages, and what each reads of others."""
+"""The circuit in words and as a drawing: the operators that run, their stages, and the states they read of each other."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ RIGHT = {0, 1, 8, 9, 10}
 
 
 def circuit_text(compiled: Compiled, epoch: int) -> str:
-    """A line per operator in the order of work: where its rows come from, whose state it reads, what was measured."""
+    """Return a table with a line per operator, in the order of evaluation: its inputs, the states it reads, and measures."""
     nodes, stages = compiled.circuit.nodes, compiled.cut.stages
     title = f"circuit at epoch {epoch}: {len(nodes)} operators in {len(stages)} stages"
     return "\n".join([title, *aligned([HEAD, *_rows(compiled)], RIGHT)])
 
 
 def circuit_mermaid(compiled: Compiled) -> str:
-    """A Mermaid flowchart with a box per stage: rows along full arrows, what is read of other operators along dotted ones."""
+    """Return a Mermaid flowchart with a box per stage: full arrows for rows, dotted ones for states that are read."""
     nodes = compiled.circuit.nodes
     lines = ["flowchart TD"]
     for stage in compiled.cut.stages:
