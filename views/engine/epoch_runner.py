@@ -169,7 +169,7 @@ class Running:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
         changed = self._step(compiled, now, offered)
-        self.readers.tell(now.epoch, changed)
+        self.readers.notify(now.epoch, changed)
         if self.durability is not None:
             self.durability.tidy()
             if self.durability.maps_states:
