@@ -1,7 +1,7 @@
 """How far the input of a run was taken, as positions of its sources.
 
-The position of files is a map of their names to the rows that were taken of each. New rows of one of them and files with new
-names are then taken once, wherever the name stands among the others. The position of a source that was given one file, or
+The position of a source of several files is a map of their names to the number of rows taken of each. So new rows of a file
+and files with new names are taken once, wherever the name is in the order of names. The position of a source of one file, or
 whose rows come from elsewhere, is the number of rows.
 """
 
@@ -32,10 +32,10 @@ class InputPlaces:
         self._files: dict[Stretch, Path] = {}
 
     def pass_over(self, chunk: Chunk) -> tuple[Position, int]:
-        """The position at the end of a chunk, and how many rows at its start earlier runs have taken.
+        """Return the position at the end of a chunk, and how many rows at its start earlier runs have taken.
 
         Raises:
-            InputError: files cannot be told from those of an earlier run.
+            InputError: files cannot be matched with those of an earlier run.
         """
         taken = self._taken.get(chunk.source)
         file = _named_file(chunk, taken)
@@ -51,7 +51,7 @@ class InputPlaces:
         """Check, when files were read to their ends, that they have the rows that earlier runs have taken of them.
 
         Raises:
-            InputError: one has fewer, so it is another one by now; names it.
+            InputError: one has fewer rows, so that it is another file by now; names it.
         """
         for (source, file), path in self._files.items():
             rows, taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
@@ -72,7 +72,7 @@ class InputPlaces:
 
 
 def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
-    """The name of a chunk's file in the position, None where all rows of the source are counted together."""
+    """Return the name of a chunk's file in the position, None where all rows of the source are counted together."""
     if chunk.file is None or (chunk.is_only_file and not isinstance(taken, Mapping)):
         return None
     if taken is not None and not isinstance(taken, Mapping):
