@@ -120,3 +120,16 @@ def spelled(length: int) -> str:
         count, rest = divmod(rest, size)
         parts += [f"{count}{unit}"] if count else []
     return ("-" if length < 0 else "") + "".join(parts)
+
+
+def spelled_briefly(length: int) -> str:
+    """A measured length of time in microseconds, rounded to two neighbouring units; ``spelled`` has all of it.
+
+    >>> spelled_briefly(28_227_723_000_001), spelled_briefly(3_200_400), spelled_briefly(-3_599_999_999)
+    ('46w5d', '3s200ms', '-1h')
+    """
+    sizes = list(UNITS.values())
+    largest = next((at for at, size in enumerate(sizes) if abs(length) >= size), len(sizes) - 1)
+    finest = sizes[min(largest + 1, len(sizes) - 1)]
+    rounded = (abs(length) + finest // 2) // finest * finest
+    return spelled(-rounded if length < 0 else rounded)

@@ -1,4 +1,4 @@
-"""Starts the command line, for ``evercurrent`` and ``python -m evercurrent``: the one part that needs libraries of its own."""
+"""The entry point of ``evercurrent`` and ``python -m evercurrent``, the only part that needs further libraries."""
 
 import sys
 
@@ -8,7 +8,7 @@ LIBRARIES = ("rich", "typer")
 
 
 def main() -> None:
-    """Run the command, or say what to install for it."""
+    """Run the command, or exit with a message that names what to install for it."""
     try:
         from evercurrent.views.cli import app
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""For the tests of those who use the library: a clock moved by hand, transcripts, random histories, checks.
+"""The test kit for users of the library: a clock moved by hand, transcripts, random histories, checks.
 
 Nothing here is needed to run anything. Random histories need Hypothesis, files in YAML need PyYAML.
 """
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``histories``, which needs Hypothesis, when it is asked for."""
+    """Import ``histories``, which needs Hypothesis, only when it is used."""
     if name == "histories":
         from evercurrent.views.testing.histories import histories
 

@@ -12,7 +12,7 @@ from eventtime.feeding import NOON, us
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 from evercurrent.core.data.durations import instant, microseconds
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.instants import shown, spelled, time_of
+from evercurrent.core.data.instants import UNITS, shown, spelled, spelled_briefly, time_of
 
 units = st.sampled_from(["w", "d", "h", "m", "s", "ms", "us"])
 texts = st.tuples(
@@ -32,6 +32,17 @@ def test_lengths_of_time_are_what_polars_reads(text):
 def test_lengths_of_time_are_spelled_as_they_are_read(length):
     assert microseconds("here", spelled(length), negative=True) == length
     assert microseconds("here", timedelta(microseconds=length), negative=True) == length
+
+
+@given(st.integers(-(10**15), 10**15) | st.integers(-(10**7), 10**7))
+def test_measured_lengths_are_spelled_in_two_units_and_rounded_to_the_second(length):
+    text = spelled_briefly(length)
+    units = "".join(letter if letter.isalpha() else " " for letter in text).split()
+    assert len(units) <= 2
+    sizes = list(UNITS.values())
+    largest = next((at for at, size in enumerate(sizes) if abs(length) >= size), len(sizes) - 1)
+    finest = sizes[min(largest + 1, len(sizes) - 1)]
+    assert abs(microseconds("here", text, negative=True) - length) * 2 <= finest
 
 
 @pytest.mark.parametrize(

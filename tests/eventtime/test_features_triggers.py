@@ -217,7 +217,7 @@ def test_a126_all_of_time_without_end_and_only_the_watermark_is_refused() -> Non
     def ask(rows: Any) -> ec.Collection:
         return total(rows.window(ec.global_window()).trigger(ec.repeat(ec.after_watermark())))
 
-    with pytest.raises(ec.PlanError, match="does not end, so it would never speak"):
+    with pytest.raises(ec.PlanError, match="does not end, so it would never fire"):
         Asked(ask)
     run = Asked(ask, bounded=True)
     run.push(("a", 1, 0))

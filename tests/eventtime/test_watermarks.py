@@ -472,7 +472,7 @@ REFUSED = [
     ),
     (
         lambda: percentile_watermark(0.5, window=5, at_least=6),
-        "percentile_watermark(): at_least=6 rows never stand in",
+        "percentile_watermark(): at_least=6 is more than the 5 rows of the window",
     ),
     (lambda: punctuated(None), "punctuated(): column= is None"),  # type: ignore[arg-type]
     (lambda: custom_watermark(7), "custom_watermark(): 7 is no function"),  # type: ignore[arg-type]
@@ -491,7 +491,7 @@ def test_what_is_no_watermark_is_refused(make, message):
     [
         (
             "10m",
-            "source 's': watermark='10m' is none; there are ascending(), bounded_delay('10m'), perfect()",
+            "source 's': watermark='10m' is no watermark; there are ascending(), bounded_delay('10m'), perfect()",
         ),
         (
             punctuated("at"),
@@ -521,7 +521,7 @@ def test_what_does_not_suit_the_source_is_refused(watermark, message):
 def test_a_watermark_needs_event_time():
     with pytest.raises(
         PlanError,
-        match="source 's': a watermark tells how far event time is complete, and the source has none",
+        match="source 's': a watermark states how far event time is complete, and the source has no event time",
     ):
         declared_watermark("source 's'", ascending(), pl.Schema(COLUMNS), None, appends=True)
     assert declared_watermark("source 's'", None, pl.Schema(COLUMNS), None, appends=True) is None

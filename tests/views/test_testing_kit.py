@@ -674,7 +674,7 @@ def test_a_definition_that_depends_on_more_than_its_input_is_found() -> None:
         return engine
 
     history = [testing.Batch(datetime(2024, 1, 1, tzinfo=UTC), {"s": pl.DataFrame({"x": [1]})})]
-    with pytest.raises(AssertionError, match="other things when the same input came again"):
+    with pytest.raises(AssertionError, match="other deltas when the same input came again"):
         testing.assert_replay_is_equal(make, history)
 
 

@@ -102,7 +102,7 @@ class TestGathering:
         assert recording.panes["label"].to_list() == ["6"]
 
     def test_a_key_of_which_nothing_was_said(self):
-        with pytest.raises(InputError, match=r"said nothing of the key \('c',\); its keys are 'a', 'b'"):
+        with pytest.raises(InputError, match=r"emitted nothing for the key \('c',\); its keys are 'a', 'b'"):
             self.made(key=("c",))
 
     def test_a_column_that_is_not_there(self):
@@ -250,7 +250,7 @@ class TestViews:
             view.timeline(key=("a", 1))
         with pytest.raises(PlanError, match="key= has 'ip'; the key is 'team'"):
             view.timeline(key={"ip": "a"})
-        with pytest.raises(InputError, match=r"said nothing of the key \('z',\); its keys are 'a', 'b'"):
+        with pytest.raises(InputError, match=r"emitted nothing for the key \('z',\); its keys are 'a', 'b'"):
             view.timeline(key="z")
 
     def test_before_any_input(self):

@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
         lambda rows: rows.window(ec.fixed("1m"), timestamp="middle"),  # type: ignore[arg-type]
         "unknown timestamp='middle'",
     ),
-    "no bounds to inherit": (lambda rows: rows.window(), "'window_start', 'window_end' is not there"),
+    "no bounds to inherit": (lambda rows: rows.window(), "'window_start', 'window_end' is missing"),
     "no event time": (lambda rows: rows.drop("t").window(ec.fixed("1m")), "there is no event time"),
     "no trigger": (lambda rows: rows.window(ec.fixed("1m")).trigger("1m"), "is no trigger"),  # type: ignore[arg-type]
     "two triggers": (
@@ -57,7 +57,7 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
     ),
     "trigger column type": (
         lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.punctuation("v"))),
-        "wants a Boolean",
+        "needs a Boolean",
     ),
     "bytes of a time": (
         lambda rows: rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.after_bytes(9, "t"))),
@@ -71,11 +71,11 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
     "negative lateness": (lambda rows: rows.lateness("-1s"), "negative"),
     "global and watermark only": (
         lambda rows: total(rows.window(ec.global_window()).trigger(ec.repeat(ec.after_watermark()))),
-        "does not end, so it would never speak",
+        "does not end, so it would never fire",
     ),
     "finishing trigger": (
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_count(2))),
-        r"finishes, .* never be spoken; put it into repeat",
+        r"finishes, .* never be in a pane; put it into repeat",
     ),
     "no late part": (
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(early=ec.every("1m")).lateness("1h")),
@@ -282,16 +282,16 @@ def test_why_says_what_is_waited_for_and_who_holds_the_watermark(engine: ec.Engi
     ):
         assert line in said
     engine.push("rows", {"k": ["b"], "v": [3], "t": seconds(75)}, at=AT)
-    assert "has spoken on time; nothing has changed" in view.why("a")
+    assert "has emitted its on-time pane; nothing has changed" in view.why("a")
     assert "there is no open window of that key" in view.why("nobody")
 
 
 def test_why_of_a_view_that_does_not_wait(engine: ec.Engine, rows: ec.Source) -> None:
     view, plain = engine.view("sums", total(rows.window(ec.fixed("1m")))), engine.view("plain", rows)
-    assert "every epoch that brings rows is spoken at once" in view.why()
+    assert "every epoch that brings rows emits its panes at once" in view.why()
     with pytest.raises(ec.InputError, match="is not grouped by windows"):
         plain.why()
-    with pytest.raises(ec.InputError, match="give it a trigger"):
+    with pytest.raises(ec.InputError, match=r"declare it with \.trigger"):
         view.fire()
 
 

@@ -1,4 +1,4 @@
-"""Rows as they arrive over slow ways: each some time after it happened, so that one overtakes the other."""
+"""Rows that arrive with delays: each some time after it happened, so that they overtake each other."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ def arriving_late(
     slack: timedelta,
     seed: int,
 ) -> Iterator[tuple[pl.DataFrame, datetime]]:
-    """The same rows in the order of their arrival, in frames of so many, each with the arrival of its last row.
+    """Yield the same rows in the order of their arrival, in frames of so many, each with the arrival of its last row.
 
     A row arrives at its ``time`` plus a drawn part of ``within``. The draws go with the order in which the rows are
     given: how they are cut into frames does not matter. Rows wait until no other can overtake them, for which the
@@ -40,7 +40,7 @@ def _in_order(
     slack: timedelta,
     random: np.random.Generator,
 ) -> Iterator[pl.DataFrame]:
-    """The rows by ``ARRIVAL``, as soon as their order is known."""
+    """Yield the rows by ``ARRIVAL``, as soon as no other row can overtake them."""
     waiting: list[pl.DataFrame] = []
     latest: datetime | None = None
     past: datetime | None = None

@@ -26,10 +26,10 @@ CENTS = pl.Decimal(20, 2)
 
 
 def engine() -> Engine:
-    """An engine with the source ``orders`` and the four views over it."""
-    made = Engine()
-    orders = made.source("orders", ORDERS, kind="diffs", event_time="InvoiceDate")
-    invoices = made.view(
+    """Return an engine with the source ``orders`` and the four views over it."""
+    shop = Engine()
+    orders = shop.source("orders", ORDERS, kind="diffs", event_time="InvoiceDate")
+    invoices = shop.view(
         "invoices",
         orders.filter(pl.col("CustomerID").is_not_null())
         .group_by("InvoiceNo", "CustomerID", "Country")
@@ -39,27 +39,27 @@ def engine() -> Engine:
             at=pl.col("InvoiceDate").max(),
         ),
     )
-    customers = made.view(
+    customers = shop.view(
         "customers",
         invoices.group_by("Country", "CustomerID").agg(invoices=pl.len(), revenue=pl.col("revenue").sum()),
     )
-    tiers = made.view(
+    tiers = shop.view(
         "tiers",
         customers.with_columns(tier=tier(pl.col("revenue")))
         .group_by("Country", "tier")
         .agg(customers=pl.len(), revenue=pl.col("revenue").sum()),
     )
-    made.view(
+    shop.view(
         "countries",
         tiers.group_by("Country")
         .agg(customers=pl.col("customers").sum(), revenue=pl.col("revenue").sum())
         .top_k(TOP_COUNTRIES, by="revenue"),
     )
-    return made
+    return shop
 
 
 def tier(revenue: pl.Expr) -> pl.Expr:
-    """The tier of a customer with this revenue."""
+    """Return the tier of a customer with this revenue."""
     return (
         pl.when(revenue >= 5000)
         .then(pl.lit("gold"))
@@ -72,12 +72,12 @@ def tier(revenue: pl.Expr) -> pl.Expr:
 
 
 def inputs(batch_rows: int) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Made-up orders, in batches of so many lines."""
+    """Yield made-up orders, in batches of so many lines."""
     return (("orders", batch) for batch in orders_in_batches(batch_rows))
 
 
 def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Who moved from one tier to another; falls first, since only cancellations and corrections cause them."""
+    """Name the customers who moved from one tier to another; falls first, as only retractions cause them."""
     if "customers" not in deltas:
         return []
     change = deltas["customers"].with_columns(tier=tier(pl.col("revenue")))

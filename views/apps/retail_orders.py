@@ -61,12 +61,12 @@ COUNTRIES = {
 
 
 def orders_in_batches(batch_rows: int, *, lines: int = LINES, seed: int = 1) -> Iterator[pl.DataFrame]:
-    """The made-up lines in the order of their upload, in frames of so many rows."""
+    """Yield the made-up lines in the order of their upload, in frames of so many rows."""
     return orders(lines=lines, seed=seed).iter_slices(batch_rows)
 
 
 def orders(*, lines: int = LINES, seed: int = 1) -> pl.DataFrame:
-    """So many lines of orders, with ``_diff``, in the order of their upload.
+    """Return so many lines of orders, with ``_diff``, in the order of their upload.
 
     A line with ``_diff`` -1 takes back a line uploaded before it; the corrected one follows at once.
     """

@@ -1,7 +1,7 @@
 """Requests of a web server as visits: sessions of an address, how deep they go, how many there are per hour.
 
 Requests arrive in disorder, each up to an hour after it was made, so a visit grows, and one request can make one visit
-of two. What was said about it is taken back in every view at once, also when the visit had been taken for complete.
+of two. The panes emitted before are then retracted in every view at once, also those of visits taken for complete.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,26 +26,26 @@ bars = {"depth": "visits", "hourly": "visits"}
 input_rows = REQUESTS
 
 GAP = timedelta(minutes=30)
-"""Requests of an address with so much time between them belong to different visits."""
+"""The gap between requests of an address from which on they belong to different visits."""
 
 USUAL_DELAY = timedelta(minutes=10)
-"""The watermark waits so long for late requests: less than some need, which then correct what was said."""
+"""The delay of the watermark for late requests: less than some need, which then correct the panes emitted before."""
 
 LONGEST_DELAY = timedelta(hours=1)
-"""A request arrives at most so long after it was made."""
+"""The longest time from a request to its arrival."""
 
 DISORDER = timedelta(minutes=5)
 """A log has a request when it was answered, but with the time when it was made."""
 
 READ = 3
-"""A visit of so many pages is a visit of somebody who reads."""
+"""The least number of pages of a visit that counts in ``hourly``."""
 
 
 def engine() -> Engine:
-    """An engine with the source ``hits`` and the three views over it."""
-    made = Engine()
-    hits = made.source("hits", HITS, event_time="at", watermark=bounded_delay(USUAL_DELAY))
-    visits = made.view(
+    """Return an engine with the source ``hits`` and the three views over it."""
+    site = Engine()
+    hits = site.source("hits", HITS, event_time="at", watermark=bounded_delay(USUAL_DELAY))
+    visits = site.view(
         "visits",
         hits.window(sessions(GAP))
         .trigger(early=every("1m"), late=each_row())
@@ -54,28 +54,28 @@ def engine() -> Engine:
         .group_by("ip")
         .agg(pages=pl.len(), bytes=pl.col("bytes").sum()),
     )
-    made.view(
+    site.view(
         "depth",
         visits.group_by("pages").agg(visits=pl.len(), bytes=pl.col("bytes").mean()),
     )
-    made.view(
+    site.view(
         "hourly",
         visits.filter(pl.col("pages") >= READ)
         .group_by(hour=pl.col("window_start").dt.truncate("1h"))
         .agg(visits=pl.len()),
     )
-    return made
+    return site
 
 
 def inputs(batch_rows: int) -> Iterator[tuple[str, pl.DataFrame, datetime]]:
-    """Made-up requests, as they arrive."""
+    """Yield made-up requests, as they arrive."""
     return arrivals([("hits", requests())], batch_rows)
 
 
 def arrivals(
     batches: Iterable[tuple[str, pl.DataFrame]], batch_rows: int, *, seed: int = 1
 ) -> Iterator[tuple[str, pl.DataFrame, datetime]]:
-    """Requests of a log as if they came from many servers: each up to an hour late, in batches of so many."""
+    """Yield requests of a log as if they came from many servers: each up to an hour late, in batches of so many."""
     arriving = arriving_late(
         (frame for _, frame in batches),
         batch_rows,
@@ -88,7 +88,7 @@ def arrivals(
 
 
 def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Visits that turned out to be one, then those that were taken for complete and were not; the longest first."""
+    """Describe visits that merged into one, then complete ones that a late request changed; the longest first."""
     if "visits" not in deltas:
         return []
     change = deltas["visits"]

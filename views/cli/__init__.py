@@ -22,7 +22,7 @@ from ..connectors.delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
 from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
 from .drivers import Driver, Place, driven
-from .guards import errors_said, stoppable
+from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, pairs
 from .options import (
     App,
@@ -56,7 +56,7 @@ app = typer.Typer(
 )
 
 
-def _say_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"evercurrent {VERSION}")
         raise typer.Exit
@@ -65,7 +65,7 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def main(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Views that are always current: kept up to date from small batches of +1/-1 changes."""
@@ -88,15 +88,15 @@ def run(
 ) -> None:
     """Keep the views of APP current over its input, and show them.
 
-    What is shown is live on a terminal and plain lines elsewhere; a summary ends it.
+    On a terminal the views are shown live, elsewhere progress is printed line by line; a summary follows at the end.
 
-    Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C at once.
+    Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C ends it at once.
     """
     paths = pairs("--input", "SOURCE=PATH", inputs or [])
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [])
     place = Place(on, master, buckets)
     _check_usage(paths, delta_paths, follow, place)
-    with errors_said(debug), stoppable() as stop:
+    with errors_as_sentences(debug), stoppable() as stop:
         application = load(name)
         application.showing(show)
         feed = feed_of(application, paths, batch_rows, follow, stop)
@@ -128,7 +128,7 @@ def run(
 
 
 def _shown(application: Application, driver: Driver, show: str | None) -> list[Shown]:
-    """The view that is shown, and those beside it."""
+    """Return the view that is shown, and those beside it."""
     names = (application.showing(show), *(application.beside if show is None else ()))
     return [
         Shown(name, driver.views[name].read, application.order.get(name, ()), application.bars.get(name))
@@ -143,14 +143,14 @@ app.add_typer(checkpoint_app, name="checkpoint")
 @app.command()
 def explain(name: App, form: PlanFormat = Format.TEXT, debug: Debug = False) -> None:
     """Show the plan of APP: how its views are computed from its sources."""
-    with errors_said(debug):
+    with errors_as_sentences(debug):
         typer.echo(load(name).engine.explain(format=form.value))
 
 
 @app.command()
 def apps(debug: Debug = False) -> None:
     """List the bundled applications."""
-    with errors_said(debug):
+    with errors_as_sentences(debug):
         table = Table.grid(padding=(0, 2))
         for name, description in bundled():
             table.add_row(Text(name, "bold"), Text(description))
@@ -158,18 +158,18 @@ def apps(debug: Debug = False) -> None:
 
 
 def _console() -> Console:
-    """Standard output; where it is no terminal, wide enough for any table and path, unless COLUMNS says otherwise."""
+    """Return the console; where it is no terminal, it is wide enough for any table and path, unless COLUMNS is set."""
     plain = Console()
     return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=240)
 
 
-def _print(console: Console, said: RenderableType) -> None:
-    """Print; where it is no terminal, without the spaces that fill up lines."""
+def _print(console: Console, output: RenderableType) -> None:
+    """Print something; where the console is no terminal, without the spaces that fill up lines."""
     if console.is_terminal:
-        console.print(said)
+        console.print(output)
         return
     with console.capture() as captured:
-        console.print(said)
+        console.print(output)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -180,12 +180,13 @@ def _check_usage(
         raise typer.BadParameter("goes with --on", param_hint="--master" if place.master else "--buckets")
     if follow and not paths:
         raise typer.BadParameter("needs an --input to follow", param_hint="--follow")
-    for name, found in delta_paths.items():
-        if len(found) > 1:
+    for name, files in delta_paths.items():
+        if len(files) > 1:
             raise typer.BadParameter(f"view {name!r} is given twice", param_hint="--deltas")
-        if found[0].suffix.lower() not in DELTA_SUFFIXES:
+        if files[0].suffix.lower() not in DELTA_SUFFIXES:
             raise typer.BadParameter(
-                f"{found[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}", param_hint="--deltas"
+                f"{files[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}",
+                param_hint="--deltas",
             )
 
 

@@ -60,7 +60,7 @@ class ApplicationError(EvercurrentError):
 
 @dataclass(frozen=True)
 class Application:
-    """An engine and what its module says about running it."""
+    """An engine, and the options that its module gives for running it."""
 
     name: str
     engine: Engine
@@ -74,7 +74,7 @@ class Application:
     remarks: Remarks | None = None
 
     def showing(self, view: str | None) -> str:
-        """The view to show: the asked one, else the application's own choice.
+        """Return the view to show: the one named, or else the application's own choice.
 
         Raises:
             ApplicationError: there is no such view.
@@ -88,10 +88,10 @@ class Application:
 
 
 def load(name: str) -> Application:
-    """The application of a Python file, a bundled application's name, or a module's name; looked for in this order.
+    """Load the application of a Python file, a bundled application's name, or a module's name, tried in this order.
 
     Raises:
-        ApplicationError: naming what was looked for, or what failed while the module was loaded.
+        ApplicationError: there is none of this name, or the module failed while it was loaded.
     """
     module = _module(name)
     declared = getattr(module, "engine", None)
@@ -133,7 +133,7 @@ def load(name: str) -> Application:
 
 @contextmanager
 def durable(application: Application, checkpoint: str | None) -> Iterator[None]:
-    """Give the application's engine a checkpoint, if one is asked for, and close it at the end.
+    """Give the application's engine a checkpoint, if one is named, and close it at the end.
 
     Raises:
         ApplicationError: the engine has one already, or rows that no checkpoint would know of.
@@ -155,14 +155,14 @@ def durable(application: Application, checkpoint: str | None) -> Iterator[None]:
 
 
 def _shown_views(show: object) -> list[str]:
-    """The names in ``show``: of one view, or of several."""
+    """Return the names in ``show``, which is the name of one view or several names."""
     if isinstance(show, list | tuple) and all(isinstance(name, str) for name in show):
         return list(show)
     return [show] if isinstance(show, str) else []
 
 
 def _check_columns(application: Application) -> None:
-    """Check that the views that are shown are there, and so are the columns by which and with which they are."""
+    """Check that the views in ``show``, ``order`` and ``bars`` exist, and that they have the columns named there."""
     for view in application.beside:
         application.showing(view)
     for view, columns in application.order.items():
@@ -182,7 +182,7 @@ def _check_columns(application: Application) -> None:
 
 
 def bundled() -> Iterator[tuple[str, str]]:
-    """Name and one-line description of each application in ``evercurrent.views.apps``."""
+    """Yield the name and the one-line description of each application in ``evercurrent.views.apps``."""
     for found in pkgutil.iter_modules(apps.__path__):
         module = importlib.import_module(f"{apps.__name__}.{found.name}")
         if hasattr(module, "engine"):
@@ -211,7 +211,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _is_module(name: str) -> bool:
-    """Whether Python finds a module of this name; the packages that it is in are imported for that."""
+    """Return whether Python finds a module of this name; the packages that it is in are imported for that."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError as error:
@@ -221,7 +221,7 @@ def _is_module(name: str) -> bool:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """A file as a module of its stem's name; modules beside it can be imported by it, as when Python runs it."""
+    """Import a file as a module named by its stem; it can import modules beside it, as when Python runs it."""
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -233,7 +233,7 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _guarded(name: str, load: Callable[[], Result]) -> Result:
-    """What the application's own code returns; what it raises becomes one sentence with the line that raised it."""
+    """Return what the application's own code returns; an error becomes one sentence with the line that raised it."""
     try:
         return load()
     except EvercurrentError as error:
@@ -246,7 +246,7 @@ def _guarded(name: str, load: Callable[[], Result]) -> Result:
 
 
 def _raised_at(error: Exception) -> str:
-    """The innermost line of the application: not of evercurrent, nor of Python's import machinery."""
+    """Name the innermost line of the application, not of evercurrent nor of Python's import machinery."""
     lines = traceback.extract_tb(error.__traceback__)
     ours = Path(apps.__path__[0]).parents[1]  # apps, views, evercurrent
     theirs = [

@@ -23,11 +23,11 @@ from ..checkpoint.rebucket import to_go_on_from
 from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
 from ..checkpoint.verifying import verify as verified
 from ..store import Store, store_at
-from .guards import errors_said
+from .guards import errors_as_sentences
 from .options import Debug
 
 MOST_NAMES = 3
-"""So many of the views, and of the sources, that a state serves are named."""
+"""The most views, and the most sources, that are named for a state."""
 
 app = typer.Typer(
     help="Look at a checkpoint, check its files, make it small, cut it into buckets. No application is needed.",
@@ -53,8 +53,8 @@ Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Int
 
 @app.command("ls")
 def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
-    """List the commits that can be read, the newest first: what their states hold and what each has added."""
-    with errors_said(debug):
+    """List the commits that can be read, the newest first, with the size of their states and of what each has added."""
+    with errors_as_sentences(debug):
         log, last = _last(store_at(path))
         table = _table(
             "epoch", "time", "entries", "bytes", "new", "delta rows", "delta bytes", right=(0, 2, 3, 4, 5, 6)
@@ -83,7 +83,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
 @app.command()
 def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: Debug = False) -> None:
     """Show what a commit holds: states by size, views, sources with position and watermark, readers."""
-    with errors_said(debug):
+    with errors_as_sentences(debug):
         log, _ = _last(store_at(path))
         commit = to_go_on_from(log) if epoch is None else log.at(epoch)
         sizes = state_sizes(commit)
@@ -97,8 +97,8 @@ def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: De
 
 @app.command()
 def verify(path: Where, debug: Debug = False) -> None:
-    """Read every file that a readable commit needs, and compare it with its checksum. Exit code 1: names what is wrong."""
-    with errors_said(debug):
+    """Read every file that a readable commit needs, and compare it with its checksum. With faults the exit code is 1."""
+    with errors_as_sentences(debug):
         found = verified(store_at(path))
         checked = (
             f"{_counted(found.commits, 'commit')}, {_counted(found.files, 'file')} with "
@@ -120,11 +120,11 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
 
     Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
 
-    Merged is what views, joins, groups and windows keep; timers, rows that wait for their time and refused rows are not.
+    Merged are the states of views, joins, groups and windows; timers, rows that wait for their time and refused rows are not.
 
-    An earlier version has not written how: what it wrote is merged once this one has committed to the checkpoint.
+    States written by an earlier version are merged only after this version has committed to the checkpoint.
     """
-    with errors_said(debug):
+    with errors_as_sentences(debug):
         seconds = microseconds("--grace", grace) / 1_000_000
         store = store_at(path)
         _, last = _last(store)
@@ -146,7 +146,7 @@ def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
 
     Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
     """
-    with errors_said(debug):
+    with errors_as_sentences(debug):
         store = store_at(path)
         _, before = _last(store)
         with store.lock():
@@ -158,7 +158,7 @@ def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
 
 
 def in_bytes(size: int) -> str:
-    """A number of bytes with its unit, to three digits.
+    """Return a number of bytes with its unit, to three digits.
 
     >>> in_bytes(999), in_bytes(1234), in_bytes(56_700_000)
     ('999 B', '1.23 kB', '56.7 MB')
@@ -174,7 +174,7 @@ def in_bytes(size: int) -> str:
 
 
 def _last(store: Store) -> tuple[CommitLog, Commit]:
-    """The log of a checkpoint, and its last commit."""
+    """Return the log of a checkpoint, and its last commit."""
     log = CommitLog(store)
     last = log.last
     if last is None:
@@ -185,7 +185,7 @@ def _last(store: Store) -> tuple[CommitLog, Commit]:
 
 
 def _time(commit: Commit) -> str:
-    """When the last epoch of a commit was processed, to the second; epoch 0 has no time of its own."""
+    """Return when the last epoch of a commit was processed, to the second; epoch 0 has no time of its own."""
     if commit.epoch == 0:
         return "before any input"
     return shown(commit.epochs[-1][1]).removesuffix(" UTC")[:19] if commit.epochs else "-"
@@ -207,7 +207,7 @@ def _facts(commit: Commit) -> Table:
 
 
 def _states(pieces: Pieces, commit: Commit, sizes: Sequence[StateSize]) -> Table:
-    """A line for each state; by its digest where an earlier version has written no label."""
+    """Return a table with a line for each state, by its digest where an earlier version has written no label."""
     is_cut = commit.buckets > 1
     table = _table("state", "for", "columns", "entries", "bytes", "pieces", right=(3, 4, 5))
     if is_cut:
@@ -251,7 +251,7 @@ def _sources(commit: Commit) -> Table:
 
 
 def _position(position: Any) -> str:
-    """How far a source was taken.
+    """Return the position of a source as text.
 
     >>> _position(1200), _position({"0": 7})
     ('1,200', '{"0": 7}')
@@ -269,29 +269,31 @@ def _readers(commit: Commit) -> list[RenderableType]:
 
 
 def _served(views: Sequence[str], sources: Sequence[str]) -> str:
-    """Whom a state serves.
+    """Name the views and sources that a state serves.
 
     >>> _served(["totals"], []), _served([], ["hits"]), _served(list("abcde"), ["hits"])
     ('view totals', 'source hits', 'views a, b, c and 2 more, source hits')
     """
-    said = []
+    served = []
     for what, names in (("view", views), ("source", sources)):
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            said.append(f"{what}{'s' * (len(names) > 1)} {', '.join(names[:MOST_NAMES])}{more}")
-    return ", ".join(said)
+            served.append(f"{what}{'s' * (len(names) > 1)} {', '.join(names[:MOST_NAMES])}{more}")
+    return ", ".join(served)
 
 
 def _short(state: str) -> str:
-    """A state's id, as much of it as tells it from others: the rest is a digest."""
+    """Shorten a state's id, which is a digest, to as much as identifies it."""
     head, _, ordinal = state.rpartition(":")
     return f"{head[:8]}:{ordinal}" if len(head) == 32 else state
 
 
 def _columns(names: Iterable[str]) -> str:
-    """What is kept in a piece beside keys: columns of rows, and sums."""
-    kept = [name.removeprefix(PAYLOAD) for name in names if name.startswith(PAYLOAD)]
-    return ", ".join([*kept, *(f"sum of {name.removeprefix(SUM)}" for name in names if name.startswith(SUM))])
+    """Name what a piece holds beside keys: columns of rows, and sums."""
+    columns = [name.removeprefix(PAYLOAD) for name in names if name.startswith(PAYLOAD)]
+    return ", ".join(
+        [*columns, *(f"sum of {name.removeprefix(SUM)}" for name in names if name.startswith(SUM))]
+    )
 
 
 def _counted(count: int, what: str) -> str:
@@ -307,7 +309,7 @@ def _table(*columns: str, right: Sequence[int] = ()) -> Table:
 
 
 def _print(*parts: RenderableType) -> None:
-    """Print; where it is no terminal, as wide as it needs to be and without the spaces that fill up lines."""
+    """Print tables; where the output is no terminal, as wide as needed and without the spaces that fill up lines."""
     console = Console()
     if console.is_terminal:
         console.print(Group(*parts))

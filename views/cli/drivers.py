@@ -1,4 +1,4 @@
-"""Who runs the views of an application: the engine in this process, or a driver that another package brings along.
+"""Drivers, which run the views of an application: the engine in this process, or one that another package provides.
 
 A driver is found by its name, as an entry point of the group ``evercurrent.drivers``: a function that is given the
 engine and how it is to be run, and is a context in which the views are kept current.
@@ -29,16 +29,16 @@ class Following(Protocol):
     """A subscription."""
 
     def close(self) -> None:
-        """Hear no more."""
+        """End the deliveries."""
         ...
 
 
 class CurrentView(Protocol):
-    """What a run asks of a view."""
+    """A view, as far as a run uses it."""
 
     @property
     def earliest(self) -> int:
-        """The deltas of all epochs after this one are there."""
+        """The epoch after which all deltas are retained."""
         ...
 
     def read(self) -> pl.DataFrame:
@@ -55,7 +55,7 @@ class CurrentView(Protocol):
 
 
 class Driver(Protocol):
-    """What a run pushes into: an ``Engine``, or what does in another place what that does here."""
+    """What a run pushes into: an ``Engine``, or its counterpart elsewhere."""
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -135,7 +135,7 @@ class Place:
 
 @contextmanager
 def driven(application: Application, place: Place, checkpoint: str | None) -> Iterator[Driver]:
-    """The application's views, kept current in that place, with a checkpoint if one is asked for.
+    """Keep the application's views current in that place, with a checkpoint if one is named.
 
     Raises:
         ApplicationError: there is no such driver, or the engine cannot be given the checkpoint.
@@ -144,7 +144,7 @@ def driven(application: Application, place: Place, checkpoint: str | None) -> It
         with durable(application, checkpoint):
             yield application.engine
         return
-    start = _found(place.on)
+    start = _driver_named(place.on)
     Console(stderr=True).print(f"starting {place.on} ...", markup=False, highlight=False)
     with start(
         application.engine, checkpoint=checkpoint, master=place.master, buckets=place.buckets
@@ -152,11 +152,11 @@ def driven(application: Application, place: Place, checkpoint: str | None) -> It
         yield driver
 
 
-def _found(name: str) -> StartDriver:
-    """The driver of this name.
+def _driver_named(name: str) -> StartDriver:
+    """Return the driver of this name.
 
     Raises:
-        ApplicationError: none, or one that cannot be imported.
+        ApplicationError: there is none, or it cannot be imported.
     """
     known = entry_points(group=GROUP)
     if name not in known.names:

@@ -1,4 +1,4 @@
-"""Where the rows of a run come from: files of several sources in turn, or what an application makes itself."""
+"""Feeds, from which the rows of a run come: files of several sources in turn, or rows that an application makes."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from .applications import Arrivals, Made
 from .guards import Stop
 
 LOOK_SECONDS = 0.25
-"""How often files are looked at that may grow."""
+"""The seconds between two looks at files that may grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Chunk:
     where: str
     """Where the rows stand, for messages."""
     at: datetime | None = None
-    """The recorded processing time; without it, the time when they are pushed."""
+    """The recorded processing time; None: the time when they are pushed."""
     file: Path | None = None
-    """The file that they are consecutive rows of; None where they are not of one file."""
+    """The file whose consecutive rows they are; None where they are not of one file."""
     is_only_file: bool = False
     """Whether the source was given this file and nothing else."""
     mixed_files: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Feed(Protocol):
 class FileFeed:
     """Batches of files: of one source after the other in turn, one each, until all are read.
 
-    With ``follow`` it then waits for new files and lines until ``stop`` is asked for.
+    With ``follow`` it then waits for new files and lines until ``stop`` is set.
     """
 
     def __init__(self, readers: Mapping[str, Reader], *, follow: bool, stop: Stop) -> None:
@@ -78,7 +78,7 @@ class FileFeed:
             yield from self._round()
 
     def _round(self) -> Iterator[Chunk]:
-        """What is there now."""
+        """Yield what can be read now."""
         waiting = {name: reader.batches(final=not self._follow) for name, reader in self._readers.items()}
         while waiting:
             for name in list(waiting):
@@ -112,7 +112,7 @@ class FileFeed:
 
     @property
     def notes(self) -> list[str]:
-        """Sources of which no row was read, and files whose end was left because it is not complete."""
+        """Name sources of which no row was read, and files whose last line is not complete and was not read."""
         empty = [
             f"no row of source {name!r} was read" for name, reader in self._readers.items() if not reader.rows
         ]
@@ -194,7 +194,7 @@ def _chunks(made: Made, where: str) -> Iterator[Chunk]:
 
 
 def _refused(log: LogFile) -> list[str]:
-    """How many lines of a log, why, and which was the first."""
+    """Describe the lines of a log that were refused: how many, why, and which was the first."""
     first = log.refused.unique("reason", keep="first", maintain_order=True)
     return [
         f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is line {line}: {text[:80]}"

@@ -1,4 +1,4 @@
-"""What surrounds a command: errors as one sentence, and Ctrl-C as a wish to stop."""
+"""Guards around a command: errors become one sentence, and Ctrl-C a request to stop."""
 
 import re
 import signal
@@ -16,19 +16,19 @@ from rich.text import Text
 from evercurrent.core.data.errors import EvercurrentError
 
 LISTED = re.compile(r"\n(?=- )")
-"""Where an error that says several things begins the next one."""
+"""Where an error with a list begins its next item."""
 
 
 @dataclass
 class Stop:
-    """The wish to end a run. No ``threading.Event``: a signal that comes while one is waited for could deadlock."""
+    """A request to end a run. It is no ``threading.Event``, as a signal during its ``wait`` could deadlock."""
 
     asked: bool = False
 
 
 @contextmanager
-def errors_said(debug: bool) -> Iterator[None]:
-    """Errors as one sentence on standard error, or one and a list, and exit code 1."""
+def errors_as_sentences(debug: bool) -> Iterator[None]:
+    """Print errors as one sentence on standard error, or as one and a list, and exit with code 1."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -48,7 +48,7 @@ def errors_said(debug: bool) -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """A wish that Ctrl-C (or a request to terminate) sets; the second Ctrl-C interrupts at once."""
+    """Yield a ``Stop`` that Ctrl-C (or a request to terminate) sets; the second Ctrl-C interrupts at once."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -34,10 +34,10 @@ class InputPlaces:
         self._files: dict[Stretch, Path] = {}
 
     def pass_over(self, chunk: Chunk) -> tuple[Position, int]:
-        """The position at the end of a chunk, and how many rows at its start earlier runs have taken.
+        """Return the position at the end of a chunk, and how many rows at its start earlier runs have taken.
 
         Raises:
-            InputError: files cannot be told from those of an earlier run.
+            InputError: files cannot be matched with those of an earlier run.
         """
         taken = self._taken.get(chunk.source)
         file = _named_file(chunk, taken)
@@ -53,7 +53,7 @@ class InputPlaces:
         """Check, when files were read to their ends, that they have the rows that earlier runs have taken of them.
 
         Raises:
-            InputError: one has fewer, so it is another one by now; names it.
+            InputError: one has fewer rows, so that it is another file by now; names it.
         """
         for (source, file), path in self._files.items():
             rows, taken = self._read[source, file], _rows_taken(self._taken.get(source), file)

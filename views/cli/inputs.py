@@ -1,4 +1,4 @@
-"""What a command reads: ``--input SOURCE=PATH``, or what the application makes itself."""
+"""The input of a command: ``--input SOURCE=PATH``, or rows that the application makes."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
 from .guards import Stop
 
 READ_ROWS = 10_000
-"""So many rows are read at once for an application that lets them arrive in another order."""
+"""The rows read at once for an application that lets them arrive in another order."""
 
 
 def pairs(option: str, form: str, given: list[str]) -> dict[str, list[Path]]:
-    """``NAME=PATH`` as names and paths; wrong usage otherwise."""
+    """Split ``NAME=PATH`` into names and paths; anything else is wrong usage."""
     pairs: dict[str, list[Path]] = {}
     for text in given:
         name, equals, path = text.partition("=")
@@ -33,10 +33,10 @@ def feed_of(
     follow: bool,
     stop: Stop,
 ) -> Feed:
-    """The rows of the files given for sources, or those that the application makes.
+    """Return the feed of the files given for sources, or of the rows that the application makes.
 
     Raises:
-        ApplicationError: a source that there is not, or nothing to read.
+        ApplicationError: a source does not exist, or there is nothing to read.
     """
     sources = application.engine.sources
     if unknown := [name for name in paths if name not in sources]:
@@ -49,12 +49,12 @@ def feed_of(
         readers = {
             name: Reader(
                 name,
-                found,
+                feed,
                 sources[name].schema,
                 diffs=sources[name].kind != "append",
                 batch_rows=batch_rows if arrivals is None else max(batch_rows, READ_ROWS),
             )
-            for name, found in paths.items()
+            for name, feed in paths.items()
         }
         for reader in readers.values() if not follow else ():
             reader.require_files()

@@ -41,7 +41,8 @@ BatchRows = Annotated[
 Follow = Annotated[
     bool,
     typer.Option(
-        "--follow", help="Then wait for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C."
+        "--follow",
+        help="Wait at the end of the input for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C.",
     ),
 ]
 
@@ -60,8 +61,8 @@ CheckpointAt = Annotated[
         "--checkpoint",
         metavar="DIR",
         help="Keep everything in this folder (or at a URL that fsspec knows), epoch by epoch. A run that was stopped "
-        "or killed goes on there the next time; rows of the same input that were taken are skipped. The end of the input "
-        "closes all windows, unless there is [bold]--follow[/].",
+        "or killed goes on from there the next time, and skips the rows of the same input that it has taken. The end of the "
+        "input closes all windows, unless [bold]--follow[/] is given.",
     ),
 ]
 

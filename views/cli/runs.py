@@ -1,4 +1,4 @@
-"""A run: chunks of input become epochs, deltas go to files, the screen is told."""
+"""A run: chunks of input become epochs, deltas are written to files, the screen is updated."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from .input_places import InputPlaces
 from .screens import Screen, Shown, Tally
 
 TICK_SECONDS = 1.0
-"""While there is nothing to read, there is an epoch so often in which only processing time moves."""
+"""The seconds between epochs in which only processing time moves, while there is nothing to read."""
 
 
 class Run:
-    """Pushes what a feed hands out, one epoch a chunk, until it ends or ``stop`` is asked for.
+    """Pushes the chunks of a feed, one epoch each, until the feed ends or ``stop`` is set.
 
-    An epoch is never cut: ``stop`` is looked at between them.
+    An epoch is never cut: ``stop`` is checked between epochs.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Run:
         """Run to the end.
 
         Raises:
-            InputError: a chunk was refused, a file cannot be read on, or has fewer rows than were taken of it before.
+            InputError: a chunk was refused, or a file can no longer be read, or has fewer rows than were taken of it before.
                 The epochs before it stay.
         """
         with ExitStack() as open_now:
@@ -73,7 +73,7 @@ class Run:
             self._resume()
             for name, file in self._files.items():
                 self._write_earlier(name, file)
-            for name in self._heard():
+            for name in self._followed_views():
                 hear = partial(self._deltas.__setitem__, name)
                 subscription = self._driver.views[name].subscribe(hear)
                 open_now.callback(subscription.close)
@@ -99,23 +99,23 @@ class Run:
         self.tally.epoch = self.tally.resumed_at = epoch
         if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
             self.notes.append(
-                f"an earlier run has read {listed(ended)} to the end: windows have said their last word, and rows that "
+                f"an earlier run has read {listed(ended)} to the end: windows have emitted their last panes, and rows that "
                 "come now are late for them (with --follow a run leaves windows open)"
             )
 
     def _wait(self) -> None:
-        """There is nothing to read now, but time goes on, and windows may wait for that."""
+        """Run an epoch for processing time while there is nothing to read, as windows may wait for it."""
         now = time.monotonic()
         self._idle_since = self._idle_since or now
         if self._timed and now - self._ticked_at >= TICK_SECONDS:
             self._ticked_at = now
             self._deltas.clear()
             self._driver.tick()
-            self._tell_if_changed()
+            self._report_if_changed()
         self._screen.idle(self.tally)
 
     def _write_earlier(self, name: str, file: DeltaFile) -> None:
-        """What the application pushed itself, what a view holds before any input, and what earlier runs have said."""
+        """Write the earlier deltas of a view: of the application's own pushes, of epoch 0, and of earlier runs."""
         view = self._driver.views[name]
         since = view.earliest
         if since >= 0:
@@ -125,14 +125,14 @@ class Run:
         for delta in view.deltas(since):
             file.write(delta)
 
-    def _heard(self) -> set[str]:
-        """The views whose deltas somebody wants."""
+    def _followed_views(self) -> set[str]:
+        """Return the views whose deltas are shown, written or remarked on."""
         if self._application.remarks is not None:
             return set(self._driver.views)
         return {self._shown.name, *self._files}
 
     def _epoch(self, chunk: Chunk) -> None:
-        if self._idle_since is not None:  # waiting is no work
+        if self._idle_since is not None:  # Waiting does not count as time of work.
             self._start += time.monotonic() - self._idle_since
             self._idle_since = None
         position, new = self._new_rows(chunk)
@@ -146,10 +146,10 @@ class Run:
         except InputError as error:
             raise InputError(f"{chunk.where}: {error}") from error
         self._count(new)
-        self._tell()
+        self._report()
 
     def _new_rows(self, chunk: Chunk) -> tuple[Position | None, Chunk | None]:
-        """Where a chunk ends in its source, and what of it no earlier run has taken; None: nothing."""
+        """Return the position of a chunk's end, and the rows that no earlier run has taken; None if there are none."""
         if not self._driver.is_durable:
             return None, chunk
         rows = chunk.frame.height
@@ -160,7 +160,7 @@ class Run:
         return position, replace(chunk, frame=chunk.frame[known:]) if known < rows else None
 
     def _end(self) -> None:
-        """All input was read: no row will come that a window could still wait for, so each says what it holds."""
+        """Move all watermarks to the end of time after the last row, so that each window emits what it holds."""
         waiting = [name for name in self._timed if self._driver.watermarks[name] != END_OF_TIME]
         if not waiting:
             return
@@ -169,23 +169,23 @@ class Run:
             for name in waiting:
                 self._driver.advance(name, END_OF_TIME)
         self.tally.seconds = time.monotonic() - self._start
-        self._tell_if_changed()
+        self._report_if_changed()
 
-    def _tell_if_changed(self) -> None:
-        """Hand out what an epoch without rows changed, of which nobody needs to know if it is nothing."""
+    def _report_if_changed(self) -> None:
+        """Report an epoch without rows, if it changed anything."""
         if self._deltas:
             self.tally.epoch = self._driver.epoch_number
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
-        """Hand out what the newest epoch changed."""
+    def _report(self) -> None:
+        """Report the newest epoch: its deltas to files, its changes to the screen."""
         for name, file in self._files.items():
             if name in self._deltas:
                 file.write(self._deltas[name])
         self._screen.epoch(self.tally, self._deltas.get(self._shown.name), self._remarks)
 
     def _remarks(self) -> Sequence[str]:
-        """What the application says about the newest epoch."""
+        """Return the application's remarks on the newest epoch."""
         remarks = self._application.remarks
         return [] if remarks is None else list(remarks(self._deltas))
 

@@ -1,4 +1,4 @@
-"""What is seen while views are kept current: a live screen on a terminal, plain lines elsewhere."""
+"""The screens that show a run: a live one on a terminal, plain lines elsewhere."""
 
 import time
 from collections import deque
@@ -19,20 +19,20 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 from .tables import changes_table, counted, duration, ordered, rate, span, table_of, texts
 
 WIDE = 120
-"""From so many columns on, the view and its changes stand side by side."""
+"""The least width in columns at which the view and its changes are side by side."""
 
 REMARKS = 6
-"""So many remarks are on the live screen; half of them on a low one."""
+"""The number of remarks on the live screen; a low screen has half of them."""
 
 LOWEST = 6
-"""A panel has at least so many lines."""
+"""The least height of a panel in lines."""
 
 LOW = 30
 """A low screen has fewer lines than this."""
 
 
 Remarks = Callable[[], Sequence[str]]
-"""What the application says about the newest epoch: asked only when it will be shown."""
+"""Returns the application's remarks on the newest epoch; called only when they will be shown."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Tally:
     """The number of the newest epoch: larger than ``epochs`` where the application had pushed rows itself."""
     seconds: float = 0.0
     share: float | None = None
-    """How much of the input that is; None where nobody knows."""
+    """The share of the input that was read; None where it is not known."""
     first: Any = None
     """The earliest event time."""
     last: Any = None
@@ -66,7 +66,7 @@ class Tally:
 
     @property
     def left(self) -> float | None:
-        """Seconds to go, if all goes on as it went."""
+        """The seconds left at the rate so far."""
         return self.seconds * (1 - self.share) / self.share if self.share else None
 
 
@@ -88,20 +88,20 @@ class Screen(Protocol):
     """Shows a run as it goes."""
 
     def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Remarks) -> None:
-        """Take note of an epoch: what changed in the shown view, what the application says about it."""
+        """Show an epoch: what changed in the shown view, and the application's remarks."""
         ...
 
     def idle(self, tally: Tally) -> None:
-        """Take note that there is nothing to read now."""
+        """Show that there is nothing to read now."""
         ...
 
     def close(self) -> None:
-        """Leave the screen to others."""
+        """Release the terminal."""
         ...
 
 
 class PlainScreen:
-    """Lines: at the first epoch, at every tenth of the input, else every two seconds."""
+    """Prints lines: at the first epoch, at every tenth of the input, else every two seconds."""
 
     def __init__(self, console: Console, shown: Shown) -> None:
         self._console = console
@@ -117,19 +117,19 @@ class PlainScreen:
         tenths = int((tally.share or 0) * 10)
         if tenths > self._tenths or time.monotonic() - self._said_at >= 2 or tally.epochs == 1:
             self._tenths = tenths
-            self._say()
+            self._print_progress()
 
     def idle(self, tally: Tally) -> None:
-        self._say()
+        self._print_progress()
         if not self._waiting:
             self._print("waiting for new rows; Ctrl-C ends the run")
             self._waiting = True
 
     def close(self) -> None:
-        self._say()
+        self._print_progress()
 
-    def _say(self) -> None:
-        """Say where the run is and what is new, unless it was said."""
+    def _print_progress(self) -> None:
+        """Print where the run is and what is new, unless it was printed already."""
         if self._unsaid is None:
             return
         tally, changes, remarks = self._unsaid
@@ -149,7 +149,7 @@ class PlainScreen:
 class LiveScreen:
     """A progress bar, the view, its last changes, other views and the application's remarks, in place.
 
-    Drawn at most ten times a second, and so that reading the view for it takes a tenth of the time at most.
+    It is drawn at most ten times a second, and so that reading the view for it takes at most a tenth of the time.
     """
 
     def __init__(self, console: Console, shown: Shown, beside: Sequence[Shown] = ()) -> None:
@@ -253,7 +253,7 @@ def _progress(tally: Tally, *, waiting: bool) -> RenderableType:
 
 
 def _facts(tally: Tally) -> list[str]:
-    """Where the run is: epoch, rows, rate, time left, event times."""
+    """Describe where the run is: epoch, rows, rate, time left, event times."""
     facts = [f"epoch {tally.epoch:,}", counted(tally.rows), rate(tally.rows, tally.seconds)]
     if tally.share is not None and tally.left is not None and tally.share < 0.995:
         facts += [f"{tally.share:.0%}", f"{duration(tally.left)} left"]

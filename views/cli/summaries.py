@@ -1,4 +1,4 @@
-"""What is said at the end of a run."""
+"""The summary at the end of a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from .screens import Shown, Tally
 from .tables import counted, duration, rate, span, table_of
 
 SUMMARY_ROWS = 10
-"""So many rows of the shown view are in the summary."""
+"""The most rows of the shown view in the summary."""
 
 
 def summary(
@@ -26,7 +26,7 @@ def summary(
     refused: Sequence[str],
     notes: Sequence[str],
 ) -> RenderableType:
-    """The shown views, what was done, what was refused, and how many rows the views have."""
+    """Return the summary: the shown views, counts and times, refused rows, and how many rows the views have."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     if tally.resumed_at is not None:
@@ -61,7 +61,7 @@ def _first_rows(shown: Shown) -> RenderableType:
 
 
 def _refused(driver: Driver) -> list[str]:
-    """Refused rows by reason, one line each."""
+    """Count refused rows by reason, a line for each."""
     ledger = driver.ledger()
     by_reason = ledger.group_by("source", "reason", maintain_order=True).agg(pl.col(DIFF).abs().sum())
     return [f"{count:,} of {source}: {reason}" for source, reason, count in by_reason.iter_rows()]

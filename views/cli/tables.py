@@ -13,9 +13,9 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 
 
 def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The rows by these columns, ``-name`` from the largest, and then by all others that can be compared.
+    """Sort rows by these columns, ``-name`` from the largest, and then by all others that can be compared.
 
-    So they stand in the same order in which way soever they were computed.
+    So their order does not depend on how they were computed.
     """
     names = [name.removeprefix("-") for name in by]
     falling = [name.startswith("-") for name in by]
@@ -39,7 +39,7 @@ BAR = 20
 
 
 def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None, bar: str | None = None) -> Table:
-    """The first rows of a frame as a table, the values of the column ``bar`` also as bars from zero."""
+    """Return the first rows of a frame as a table, with bars from zero for the values of the column ``bar``."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
     )
@@ -58,7 +58,7 @@ def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None, bar: s
 
 
 def changes_table(deltas: pl.DataFrame, limit: int) -> Table:
-    """Delta rows as a table: what came in green, what went in red; the newest epoch first."""
+    """Return delta rows as a table, the newest epoch first: added rows in green, retracted ones in red."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     shown = deltas.head(limit)
     columns = [name for name in shown.columns if name not in (EPOCH, DIFF)]
@@ -74,7 +74,7 @@ def changes_table(deltas: pl.DataFrame, limit: int) -> Table:
 
 
 def _add_column(table: Table, name: str, dtype: pl.DataType) -> None:
-    """A column that, where there is no room, is cut if it holds texts; half a number would be a wrong one."""
+    """Add a column that may be cut where there is no room if it holds texts; a number is never cut."""
     is_number = dtype.is_numeric()
     table.add_column(_cell(name), justify="right" if is_number else "left", no_wrap=is_number)
 
@@ -105,7 +105,7 @@ def _text(column: pl.Series) -> pl.Series:
 
 
 def amount(value: float | None) -> str:
-    """A number with two decimals; with more where it would be nothing else.
+    """Return a number with two decimals, or with more where these would be zero.
 
     >>> amount(1234.5), amount(0.00012), amount(-0.001), amount(0.0)
     ('1,234.50', '0.00012', '-0.001', '0.00')
@@ -116,7 +116,7 @@ def amount(value: float | None) -> str:
 
 
 def counted(rows: int) -> str:
-    """A number of rows in words.
+    """Return a number of rows in words.
 
     >>> counted(1), counted(1234)
     ('1 row', '1,234 rows')
@@ -125,7 +125,7 @@ def counted(rows: int) -> str:
 
 
 def rate(rows: int, seconds: float) -> str:
-    """Rows per second, to three digits.
+    """Return rows per second, to three digits.
 
     >>> rate(1234567, 1.0), rate(50, 10.0)
     ('1,230,000 rows/s', '5 rows/s')
@@ -135,7 +135,7 @@ def rate(rows: int, seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time: seconds with one decimal when it is short, else as a clock shows it.
+    """Return a span of time as text: seconds with one decimal when it is short, else as a clock shows it.
 
     >>> duration(4.26), duration(75)
     ('4.3 s', '0:01:15')
@@ -144,5 +144,5 @@ def duration(seconds: float) -> str:
 
 
 def span(first: object, last: object) -> str:
-    """From the earliest to the latest event time, to the second."""
+    """Return the span of event times as text, to the second."""
     return f"{str(first)[:19]} to {str(last)[:19]}"

@@ -12,7 +12,7 @@ from evercurrent.core.data.schema import listed
 from ..timeline.of_view import pane_keys
 from ..timeline.timeline import SUFFIXES
 from .applications import Application, ApplicationError, load
-from .guards import errors_said, stoppable
+from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, pairs
 from .options import App, BatchRows, Debug, Inputs
 from .runs import Run
@@ -76,7 +76,7 @@ def draw_timeline(
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output}: there is no folder {output.parent}", param_hint="--output")
     paths = pairs("--input", "SOURCE=PATH", inputs or [])
-    with errors_said(debug), stoppable() as stop:
+    with errors_as_sentences(debug), stoppable() as stop:
         application = load(name)
         view = application.engine.views[application.showing(show)]
         application.engine.record_rows()
@@ -92,10 +92,10 @@ def draw_timeline(
 
 
 def _key(application: Application, view: str, given: list[str] | None) -> tuple[object, ...] | None:
-    """The chosen key, each value as one of its column's type.
+    """Return the chosen key, each value in the type of its column.
 
     Raises:
-        ApplicationError: another number of values than the key has columns, or one that is not of the type.
+        ApplicationError: the number of values is not that of the key's columns, or a value is not of the type.
     """
     if not given:
         return None

@@ -49,7 +49,7 @@ _PYTHON: Obstacle = (
 @tagged("views.aggregation:UserAggregate")
 @dataclass(frozen=True, slots=True)
 class UserAggregate:
-    """A user's own aggregate, to be called with the expression that it aggregates; see ``aggregate``."""
+    """An aggregate made by ``aggregate``; calling it with an expression gives an argument for ``agg``."""
 
     create: Callable[[], Any]
     add: Callable[[Any, pl.Series], Any]
@@ -73,7 +73,7 @@ class AppliedAggregate:
     name: str | None = None
 
     def alias(self, name: str) -> "AppliedAggregate":
-        """The same under another name; without one it is named after its input."""
+        """Return the aggregate under another name; without a name it is named after its input."""
         return replace(self, name=name)
 
 
@@ -89,7 +89,7 @@ def aggregate(
     serializer: Serializer | None = None,
     version: str | int | None = None,
 ) -> UserAggregate:
-    """An aggregate of one's own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
+    """Return an aggregate of your own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
 
     ``create()`` gives the state of an empty group, ``add(state, values)`` takes in a Series of values,
     ``merge(state, state)`` joins two, ``extract(state)`` gives the result, of type ``dtype``. With
@@ -99,11 +99,13 @@ def aggregate(
     States that are kept (those of an aggregate with ``remove``) are plain values: numbers, text, bytes, times, columns, and
     lists, tuples, dicts and sets of these. Dicts and sets come back in an order of their own. Anything else needs a
     ``serializer`` where there is a checkpoint: something with ``dumps(state) -> bytes`` and ``loads(bytes) -> state``.
-    It is no part of what the view is: a checkpoint goes on with another one, which has to read what is there.
+    The serializer is not part of the identity of a view: it can be replaced by another one that reads the states already
+    written.
 
-    A checkpoint knows the functions by their code: with others the view is another view. With ``version`` they count by the
-    version alone, so that a repaired aggregate goes on with the states that there are; give another one when they are to be
-    computed anew. It may be given to an aggregate that is as it was, and the functions be changed from then on.
+    A checkpoint identifies the functions by their code: with changed code the view counts as a new view. With ``version``
+    they are identified by the version alone, so that a repaired aggregate goes on with the states that are kept; give a new
+    version when these are to be computed anew. A version can be added later: add it while the functions are unchanged, open
+    the checkpoint once, and change the functions from then on.
 
     >>> count = aggregate(
     ...     create=lambda: 0,
@@ -126,9 +128,11 @@ def aggregate(
                 "loads(bytes) -> state"
             )
     result = pl.Schema({"result": dtype})["result"]
-    given = {"create": create, "add": add, "merge": merge, "extract": extract, "remove": remove}
-    made = {name: versioned("aggregate", name, version, function) for name, function in given.items()}
-    return UserAggregate(**made, dtype=result, serializer=serializer)
+    functions = {"create": create, "add": add, "merge": merge, "extract": extract, "remove": remove}
+    identified = {
+        name: versioned("aggregate", name, version, function) for name, function in functions.items()
+    }
+    return UserAggregate(**identified, dtype=result, serializer=serializer)
 
 
 def aggregation(
@@ -163,8 +167,8 @@ def aggregation(
     """
     parts = AggregateCompiler(schema, tuple(keys), default_order, RULES)
     outputs: list[tuple[Column, pl.DataType]] = []
-    for given in named:
-        require_characters(f"{where}: column", given)
+    for name_given in named:
+        require_characters(f"{where}: column", name_given)
     for name, value in [*((None, value) for value in flattened(exprs)), *named.items()]:
         if isinstance(value, AppliedAggregate):
             outputs.append(_user_output(where, parts, value, name))
@@ -184,10 +188,12 @@ def aggregation(
 
 
 def _outputs(where: str, parts: AggregateCompiler, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
-    return with_room(expr, lambda: _taken_apart(where, parts, expr))
+    return with_room(expr, lambda: _compiled_outputs(where, parts, expr))
 
 
-def _taken_apart(where: str, parts: AggregateCompiler, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
+def _compiled_outputs(
+    where: str, parts: AggregateCompiler, expr: pl.Expr
+) -> list[tuple[Column, pl.DataType]]:
     parts.about = f"{where}: {shown(expr)}"
     trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
     finished = [parts.over_group(node) for node in trees]
@@ -199,7 +205,7 @@ def _taken_apart(where: str, parts: AggregateCompiler, expr: pl.Expr) -> list[tu
         *finished,
         *(part.expr for part in parts.aggregates.values() if isinstance(part, RecomputedAggregate)),
     ):
-        elementwise(each)  # Here, since what is compiled can no longer be refused.
+        elementwise(each)  # Checked here, since an aggregation that is compiled can no longer be refused.
     return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
 
 
@@ -212,10 +218,10 @@ def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
     """The columns that polars makes of an expression in this ``agg``."""
     # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
     schema = parts.schema
-    whole = selected_schema(parts.about, schema, expr)
+    ungrouped = selected_schema(parts.about, schema, expr)
     keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
     if not keys:
-        return whole
+        return ungrouped
     grouped = known_schema(
         ("agg", tuple(parts.keys)),
         schema,
@@ -241,17 +247,17 @@ def _user_output(
         raise PlanError(
             f"{where}: a user's aggregate of {len(columns)} columns; give it one, such as a pl.struct(...) of them"
         )
-    made = applied.aggregate
+    aggregate_of_user = applied.aggregate
     result = parts.part(
         Custom,
-        dtype=made.dtype,
+        dtype=aggregate_of_user.dtype,
         input=parts.prepare(columns[0].expr),
-        create=made.create,
-        add=made.add,
-        merge=made.merge,
-        extract=made.extract,
-        remove=made.remove,
-        serializer=made.serializer,
+        create=aggregate_of_user.create,
+        add=aggregate_of_user.add,
+        merge=aggregate_of_user.merge,
+        extract=aggregate_of_user.extract,
+        remove=aggregate_of_user.remove,
+        serializer=aggregate_of_user.serializer,
     )
     output = name or applied.name or columns[0].name
-    return Column(output, result.alias(output), result.meta.output_name()), made.dtype
+    return Column(output, result.alias(output), result.meta.output_name()), aggregate_of_user.dtype

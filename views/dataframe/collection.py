@@ -1,4 +1,4 @@
-"""Collections as they are declared: polars' methods, each adding a node to the plan. Nothing is computed."""
+"""Declared collections: methods named like those of polars, each of which adds a node to the plan and computes nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 @noting_calls
 @tagged("views.collection:Collection")
 class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
-    """Rows with diffs, declared: what they are is known, and computed once an engine has views on them.
+    """A declared collection of rows with diffs, which an engine computes once there are views of it.
 
     Methods are named and behave as those of ``polars.LazyFrame``; each returns a new collection. Errors in a
     definition are raised at once, as ``PlanError``.
@@ -54,11 +54,11 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         return self.schema.names()
 
     def pipe(self, function: Callable[Concatenate[Self, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """What a function makes of the collection, with these arguments after it."""
+        """Return ``function(self, *args, **kwargs)``, so that functions can be chained like methods."""
         return function(self, *args, **kwargs)
 
     def concat(self, *others: Collection) -> Collection:
-        """All rows of all collections (UNION ALL); the columns must be the same."""
+        """Return all rows of all collections (UNION ALL); the columns must be the same."""
         for other in others:
             self._require_same_columns("concat", other)
         return self._then(
@@ -66,14 +66,14 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         )
 
     def negate(self) -> Collection:
-        """Every row with the opposite diff. Sessions, and other windows that are made of rows, are refused of it."""
+        """Return every row with the opposite diff. Sessions and other windows that are made of rows are refused on it."""
         return self._then(Negate(), self.schema, "negate", self._event_time)
 
     def minus(self, other: Collection) -> Collection:
-        """Rows less the rows of another collection, diff by diff; diffs may become negative.
+        """Subtract the rows of another collection, diff by diff; diffs may become negative.
 
-        Sessions, and other windows that are made of rows, are refused of it: put ``unique`` before them, or leave the
-        rows out with an anti join.
+        Sessions and other windows that are made of rows are refused on the result: put ``unique`` before them, or leave
+        the rows out with an anti join.
         """
         self._require_same_columns("minus", other)
         return self._then(Concat(), self.schema, "minus", self._common_time(other), other.negate()._place)
@@ -81,7 +81,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
     def unique(
         self, subset: None = None, *, keep: Literal["any"] = "any", maintain_order: Literal[False] = False
     ) -> Collection:
-        """Each row whose diffs add up to more than zero, once."""
+        """Return each row whose diffs add up to more than zero, once."""
         where = self._where("unique")
         forbid_choice(where, subset, keep)
         forbid_order(where, maintain_order)
@@ -90,7 +90,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
     def group_by(
         self, *by: Any, maintain_order: Literal[False] = False, **named_by: Any
     ) -> GroupedCollection:
-        """Bring rows together by these keys; by nothing: all rows are one group, also if there are none."""
+        """Group rows by these keys; without keys all rows are one group, which exists even when there are no rows."""
         where = self._where("group_by")
         forbid_order(where, maintain_order)
         keys = row_expressions(where, self.schema, *by, **named_by) if by or named_by else ()
@@ -110,7 +110,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         coalesce: bool | None = None,
         maintain_order: Literal["none"] | None = None,
     ) -> Collection:
-        """Pairs of rows with equal keys, as ``polars.LazyFrame.join``.
+        """Return the pairs of rows with equal keys, as ``polars.LazyFrame.join`` does.
 
         ``how``: inner, left, right, full, semi, anti, cross. Null keys match nothing unless ``nulls_equal``.
         """
@@ -131,21 +131,21 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         return Collection(self._plan, place, self._windowing if keeps else None)
 
     def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """The ``k`` largest rows by these columns, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` largest rows by these columns, nulls last; ties are settled by the whole row."""
         return GroupedCollection(self, ()).top_k(k, by=by, reverse=reverse)
 
     def bottom_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """The ``k`` smallest rows by these columns, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` smallest rows by these columns, nulls last; ties are settled by the whole row."""
         return GroupedCollection(self, ()).bottom_k(k, by=by, reverse=reverse)
 
     def limit(
         self, n: int, *, by: ColumnNames = (), descending: Flags = False, nulls_last: Flags = False
     ) -> Collection:
-        """The first ``n`` rows when sorted by these columns; ties are settled by the whole row."""
+        """Return the first ``n`` rows when sorted by these columns; ties are settled by the whole row."""
         return GroupedCollection(self, ()).limit(n, by=by, descending=descending, nulls_last=nulls_last)
 
     def __repr__(self) -> str:
-        """What it is and which columns it has."""
+        """Show the last operation and the columns."""
         return f"{type(self).__name__}({self._plan[self._place].label}: {self._described})"
 
     if not TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         return Collection(self._plan, place, windowing)
 
     def _common_time(self, *others: Collection) -> EventTime | None:
-        """Where event time stands, if it stands there for all: rows without it have no watermark."""
+        """Return the event time that all these collections share, or None: rows without event time have no watermark."""
         same = all(other._event_time == self._event_time for other in others)
         return self._event_time if same else None
 
@@ -209,7 +209,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
 @noting_calls
 @tagged("views.collection:GroupedCollection")
 class GroupedCollection:
-    """A collection whose rows are brought together by keys, to be aggregated or cut."""
+    """A collection grouped by keys, to be aggregated or cut to the first rows of each group."""
 
     def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
         self._collection = collection
@@ -217,10 +217,10 @@ class GroupedCollection:
         self._keys = keys
 
     def agg(self, *aggs: Any, **named_aggs: Any) -> Collection:
-        """One row per group: its keys and these aggregates, each kept by adding and retracting.
+        """Return one row per group, with its keys and these aggregates, which are updated by additions and retractions.
 
-        Polars expressions over aggregates; see ``evercurrent.views.dataframe.aggregation`` for those that there are. A
-        group is there while the diffs of its rows do not add up to zero.
+        Aggregates are polars expressions; ``evercurrent.views.dataframe.aggregation`` says which there are. A group
+        exists while the diffs of its rows do not add up to zero.
         """
         of = self._collection
         forbid_double_counting(of._where("agg"), of._plan, of._place)
@@ -228,36 +228,38 @@ class GroupedCollection:
             return self._windowed(of, of._windowing, aggs, named_aggs)
         time = of._time_column or None
         operation, schema = grouped(of._where("agg"), of.schema, self._keys, aggs, named_aggs, time)
-        made = ", ".join(name for name in schema if name not in operation.keys)
-        label = f"group by {', '.join(operation.keys) or 'nothing'}" + (f": {made}" if made else "")
+        aggregates = ", ".join(name for name in schema if name not in operation.keys)
+        label = f"group by {', '.join(operation.keys) or 'nothing'}" + (
+            f": {aggregates}" if aggregates else ""
+        )
         return of._then(operation, schema, label, None)
 
     def _windowed(
-        self, of: Collection, known: Windowing, aggs: tuple[Any, ...], named_aggs: Mapping[str, Any]
+        self, of: Collection, windowing: Windowing, aggs: tuple[Any, ...], named_aggs: Mapping[str, Any]
     ) -> Collection:
         operation, schema, event_time = windowed_group(
-            of._where("agg"), of._plan, of._place, known, self._keys, aggs, named_aggs
+            of._where("agg"), of._plan, of._place, windowing, self._keys, aggs, named_aggs
         )
-        by = ", ".join((*operation.keys, described(known.window)))
+        by = ", ".join((*operation.keys, described(windowing.window)))
         node = PlanNode(operation, (of._place,), schema, f"group by {by}", event_time)
         return Collection(of._plan, of._plan.add(node))
 
     def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """The ``k`` largest rows of each group, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` largest rows of each group, nulls last; ties are settled by the whole row."""
         return self._first("top_k", k, by, turned(reverse), True)
 
     def bottom_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """The ``k`` smallest rows of each group, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` smallest rows of each group, nulls last; ties are settled by the whole row."""
         return self._first("bottom_k", k, by, reverse, True)
 
     def limit(
         self, n: int, *, by: ColumnNames = (), descending: Flags = False, nulls_last: Flags = False
     ) -> Collection:
-        """The first ``n`` rows of each group when sorted by these columns; ties are settled by the whole row."""
+        """Return the first ``n`` rows of each group when sorted by these columns; ties are settled by the whole row."""
         return self._first("limit", n, by, descending, nulls_last)
 
     def __repr__(self) -> str:
-        """What is grouped, and by which keys."""
+        """Show what is grouped, and by which keys."""
         keys = ", ".join(key.name for key in self._keys) or "nothing"
         return f"GroupedCollection({self._collection._name} by {keys})"
 
@@ -287,27 +289,27 @@ class GroupedCollection:
 
 @tagged("views.collection:concat")
 def concat(collections: Iterable[Collection]) -> Collection:
-    """All rows of all collections (UNION ALL); the columns must be the same."""
-    found = list(collections)
-    if not found:
+    """Return all rows of all collections (UNION ALL); the columns must be the same."""
+    inputs = list(collections)
+    if not inputs:
         raise PlanError("concat: there is no collection; give at least one")
-    return found[0].concat(*found[1:])
+    return inputs[0].concat(*inputs[1:])
 
 
-def require_collection(where: str, plan: Plan, found: object) -> None:
-    """Check that what is given is a collection of this plan.
+def require_collection(where: str, plan: Plan, value: object) -> None:
+    """Check that a value is a collection of this plan.
 
     Raises:
-        PlanError: it is something else, or of another engine.
+        PlanError: it is something else, or a collection of another engine.
     """
-    if isinstance(found, GroupedCollection):
-        raise PlanError(f"{where}: {found!r} is not a collection yet; finish it with .agg(...)")
-    if not isinstance(found, Collection):
+    if isinstance(value, GroupedCollection):
+        raise PlanError(f"{where}: {value!r} is not a collection yet; finish it with .agg(...)")
+    if not isinstance(value, Collection):
         raise PlanError(
-            f"{where}: expected a collection, got {type(found).__name__}; push data to a source of its own"
+            f"{where}: expected a collection, got {type(value).__name__}; push data to a source of its own"
         )
-    if found._plan is not plan:
-        raise PlanError(f"{where}: {found!r} belongs to a different engine; declare both on one")
+    if value._plan is not plan:
+        raise PlanError(f"{where}: {value!r} belongs to a different engine; declare both on one")
 
 
 def _either(both: ColumnNames | None, own: ColumnNames | None) -> ColumnNames:

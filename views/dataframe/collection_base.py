@@ -1,4 +1,4 @@
-"""What the calls of a collection ask of it, whatever they make of it."""
+"""What the groups of methods of a collection need of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..plan.nodes import EventTime, Windowing
 
 
 class CollectionBase(ABC):
-    """A declared collection, as its calls see it."""
+    """The base of the classes that give a collection its methods."""
 
     _windowing: Windowing | None
 
@@ -22,8 +22,8 @@ class CollectionBase(ABC):
     @property
     @abstractmethod
     def _event_time(self) -> EventTime | None:
-        """Where event time stands."""
+        """The column of event time; None without one."""
 
     @abstractmethod
     def _where(self, method: str) -> str:
-        """The method and the collection, for messages."""
+        """Name the method and the collection, for messages."""

@@ -1,4 +1,4 @@
-"""The calls of a collection that have to do with event time: where, when, how, and what dates the rows."""
+"""The methods of a collection that concern event time: windows, triggers, panes, lateness, and the dates of rows."""
 
 from __future__ import annotations
 
@@ -35,52 +35,53 @@ from .windowing import refined, require_bounds, require_time, triggered, windowi
 from .windows import described
 
 PANE_TIME = "pane_time"
-"""Column of the event time of panes that are windowed anew."""
+"""The column of the event time of panes that are put into windows again."""
 
 C = TypeVar("C", bound="EventTimeCalls[Any]")
 
 
 class EventTimeCalls(CollectionBase, Generic[C]):
-    """What a collection can be asked about event time. ``C`` is the collection that each call gives."""
+    """The methods of a collection that concern event time. ``C`` is the collection that each of them returns."""
 
     _plan: Plan
     _place: PlanId
 
     @abstractmethod
     def with_columns(self, *exprs: Any, **named_exprs: Any) -> C:
-        """All columns, and these computed row by row."""
+        """Return all columns, and these computed row by row."""
 
     @abstractmethod
     def _with(self, place: PlanId, windowing: Windowing | None) -> C:
-        """The collection at this place, with what is answered of the four questions."""
+        """Return the collection at this place of the plan, with this windowing."""
 
     def window(self, window: Window | None = None, *, timestamp: Stamp = "end") -> C:
-        """Where in event time: each row with the windows it falls into, ``window_start`` and ``window_end``.
+        """Assign rows to windows (where in event time): each row gets ``window_start`` and ``window_end``.
 
-        Rows of sessions have windows of their own at first; ``group_by`` merges them. From here on ``group_by``
-        groups by the windows too, and other methods leave them in place.
+        Each row of a session first has a window of its own; ``group_by`` merges them. From here on ``group_by`` groups
+        by the windows too, and other methods keep the bounds.
 
         Args:
             window: ``fixed``, ``sliding``, ``sessions``, ``calendar``, ``global_window``, ``count_window``,
-                ``last_rows`` or ``custom_windows``; None: those of the panes upstream, by their bounds.
-            timestamp: the event time of a pane: "end" of the window less a microsecond, "start", the "earliest"
-                or "latest" of its rows, or the "watermark" when it is spoken. A pane that is dated before its end may
-                be late for windows downstream, if its first row came when the watermark had passed that date.
+                ``last_rows`` or ``custom_windows``; None: the windows of the panes upstream, by their bounds.
+            timestamp: the event time of a pane: "end" (the end of the window less a microsecond), "start", the
+                "earliest" or "latest" event time of its rows, or the "watermark" when it is emitted. A pane that is
+                dated before its end may be late for windows downstream, if its first row came when the watermark had
+                passed that date.
 
         Raises:
-            PlanError: no event time, or event time and ingress time mixed.
+            PlanError: there is no event time, or event time and ingress time are mixed.
         """
         where = self._where("window")
-        known = windowing(where, self._plan, self._place, window, timestamp)
-        if isinstance(known.window, Global):
-            return self._with(self._place, known)
-        of = self if isinstance(known.window, Given) else self._with_lasting_event_time()
-        assert of._event_time is not None or isinstance(known.window, Custom | Given)
+        declared = windowing(where, self._plan, self._place, window, timestamp)
+        if isinstance(declared.window, Global):
+            return self._with(self._place, declared)
+        of = self if isinstance(declared.window, Given) else self._with_lasting_event_time()
+        assert of._event_time is not None or isinstance(declared.window, Custom | Given)
         event_time = of._event_time or EventTime("window_start")
-        schema = windowed_schema(of.schema, known.window, event_time.column)
-        label = f"window: {described(known.window)}"
-        node = PlanNode(Assign(known.window, event_time), (of._place,), schema, label, of._event_time)
-        return self._with(self._plan.add(node), known)
+        schema = windowed_schema(of.schema, declared.window, event_time.column)
+        label = f"window: {described(declared.window)}"
+        node = PlanNode(Assign(declared.window, event_time), (of._place,), schema, label, of._event_time)
+        return self._with(self._plan.add(node), declared)
 
     def trigger(
         self,
@@ -90,20 +91,20 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         late: Trigger | None = None,
         always: bool = False,
     ) -> C:
-        """When in processing time: a window speaks when its trigger says so. Without: at every epoch.
+        """Set when in processing time panes are emitted: whenever the trigger fires. Without a trigger: at every epoch.
 
         Args:
             trigger: such as ``every("1m")``, ``repeat(after_count(100))``, ``after_watermark(...)``.
-            early: before the watermark passes the end of the window; it then speaks on time.
-            late: after that. Both begin again whenever they finish.
-            always: speak also where nothing has changed since the last time.
+            early: the trigger until the watermark passes the end of the window, which emits the on-time pane.
+            late: the trigger after that. Both begin again whenever they finish.
+            always: emit a pane also if nothing has changed since the last one.
 
         Raises:
-            PlanError: no trigger, or columns that it needs are missing.
+            PlanError: no trigger is given, or columns that it needs are missing.
         """
         where = self._where("trigger")
-        known = triggered(where, self._windows, self.schema, trigger, early, late, always)
-        return self._with(self._place, known)
+        declared = triggered(where, self._windows, self.schema, trigger, early, late, always)
+        return self._with(self._place, declared)
 
     def accumulate(
         self,
@@ -111,27 +112,27 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         *,
         allow_regrouping: bool = False,
     ) -> C:
-        """How the panes of a window relate: what one says when others were said before.
+        """Set how the panes of a window relate: what a pane holds, and whether it retracts the one before.
 
         Args:
-            mode: "discarding": what came since the last pane. "accumulating": all there is, beside what was
-                said before. "retracting", as without this call: all there is, and the last pane is taken back.
-                Nothing takes back discarding and accumulating panes, so what a view of them holds is all of them,
-                a row for every pane of a window: ``latest()`` is the last one of each.
-            allow_regrouping: accumulating panes may be grouped again, though they then count twice.
+            mode: "discarding": a pane holds what came since the last one. "accumulating": a pane holds all rows of
+                the window, beside the panes emitted before. "retracting", the default: a pane holds all rows of the
+                window, and the last pane is retracted. Discarding and accumulating panes are never retracted, so a
+                view of them holds a row for every pane of a window; ``latest()`` is the last one of each.
+            allow_regrouping: allow accumulating panes to be grouped again, although rows then count more than once.
 
         Raises:
-            PlanError: an unknown mode.
+            PlanError: the mode is unknown.
         """
-        known = refined(self._where("accumulate"), self._windows, mode, allow_regrouping)
-        return self._with(self._place, known)
+        declared = refined(self._where("accumulate"), self._windows, mode, allow_regrouping)
+        return self._with(self._place, declared)
 
     def lateness(self, allowed: str | timedelta | None) -> C:
-        """How long a window stays open when the watermark has passed its end; None, as without this call: for ever.
+        """Set how long a window stays open after the watermark has passed its end; None, the default: for ever.
 
-        It closes exactly when the watermark reaches end + allowed: what is pending is spoken, its state goes, and
-        rows that come later are refused into the ledger. A row in several windows is late when all of them are
-        closed; until then it is in those that are open, and the ledger has it with those that it missed.
+        It closes exactly when the watermark reaches end + allowed: a pending pane is emitted, the state is purged, and
+        rows that come later are refused into the ledger. A row in several windows is late when all of them are closed;
+        until then it is in those that are open, and the ledger holds it with those that it missed.
         """
         length = (
             None if allowed is None else microseconds(f"{self._where('lateness')}: the lateness", allowed)
@@ -139,22 +140,22 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         return self._with(self._place, replace(self._windows, lateness=length))
 
     def with_pane_info(self) -> C:
-        """Panes say of themselves which they are: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
+        """Add columns that describe each pane: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
         return self._with(self._place, replace(self._windows, info=True))
 
     def latest(self) -> C:
-        """The last pane of each key and window, of panes that stand beside those before them.
+        """Return the last pane of each key and window, where panes are accumulating or discarding.
 
-        A collection as any other: its rows are read by making it a view, and taken back when a later pane replaces
-        them, so what is built on it is exact. Of accumulating panes it is what the view would hold with
-        ``accumulate("retracting")``; retracting panes, and those of no trigger, are their own last ones. Of
-        discarding panes it is the last part of each window. The panes of sessions that merged go with the first pane of
-        the one that they became, and the last pane of a window stays when the window is closed.
+        The result is a collection like any other: declare a view of it to read it. A row is retracted when a later pane
+        replaces it, so what is built on the result is exact. For accumulating panes it is what the view would hold with
+        ``accumulate("retracting")``; for discarding panes it is the last part of each window; panes that are retracted,
+        and those without a trigger, are returned as they are. When sessions merge, their panes are retracted with the
+        first pane of the merged session. The last pane of a window stays after the window has closed.
 
-        Kept beside the panes: the last one of each window that is still open.
+        State kept beside that of the panes: the last pane of each window that is still open.
 
         Raises:
-            PlanError: these are no panes: call it right behind ``group_by(...).agg(...)`` of windows.
+            PlanError: there are no panes here; call it right behind ``group_by(...).agg(...)`` of windows.
 
         >>> import evercurrent as ec; from datetime import datetime
         >>> engine = ec.Engine()
@@ -180,33 +181,33 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         return self._with(place, None)
 
     def late_rows(self, *, each_window: bool = False) -> C:
-        """The rows that come too late for these windows and this lateness: those that are in no window at all.
+        """Return the rows that come too late for these windows and this lateness, so that they are in no window at all.
 
-        A row in several windows is here once, in the last of them, when all are closed.
+        A row of several windows is returned once, with the last of them, when all are closed.
 
         Args:
-            each_window: a row once for each window that it misses, also if it is in others: with those in time,
-                every pair of a row and a window.
+            each_window: return a row once for each window that it misses, also if it is in others. Together with the
+                rows in time, these are all pairs of a row and a window.
 
         Raises:
-            PlanError: no lateness, so that nothing is ever too late.
+            PlanError: there is no lateness, so that no row is ever too late.
         """
-        where, known = self._where("late_rows"), self._windows
-        if known.lateness is None or isinstance(known.window, Global):
+        where, declared = self._where("late_rows"), self._windows
+        if declared.lateness is None or isinstance(declared.window, Global):
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
         require_bounds(where, self.schema)
-        operation = LateRows(known, self._event_time or EventTime("window_end", -1), bool(each_window))
+        operation = LateRows(declared, self._event_time or EventTime("window_end", -1), bool(each_window))
         label = "late rows" + (" of each window" if each_window else "")
         place = self._plan.add(PlanNode(operation, (self._place,), self.schema, label, self._event_time))
         return self._with(place, None)
 
     def with_event_time(self, column: str | pl.Expr, *, strict: bool = False) -> C:
-        """The same rows with another event time: a column, or one computed under the name that it then has.
+        """Return the same rows with another event time: a column, or an expression that is added as a column.
 
-        The watermark stays: rows that are moved behind it are late, and with ``strict`` an error.
+        The watermark stays as it is: rows that are moved behind it are late, and with ``strict`` an error.
 
         Raises:
-            PlanError: the column is no time.
+            PlanError: the column is not a date or datetime.
         """
         where, place = self._where("with_event_time"), self._place
         if isinstance(column, str):
@@ -220,7 +221,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         return self._with(self._plan.add(node), None)
 
     def order_by_time(self) -> C:
-        """The rows in order of event time, each held until the watermark has passed it.
+        """Return the rows in order of event time, each held back until the watermark has passed it.
 
         Raises:
             PlanError: there is no event time.
@@ -233,11 +234,11 @@ class EventTimeCalls(CollectionBase, Generic[C]):
 
     @property
     def _windows(self) -> Windowing:
-        """What is answered of the four questions; without a window, it is the one of all time."""
+        """The windowing so far; without one, that of the global window."""
         return self._windowing or Windowing(Global())
 
     def _with_lasting_event_time(self) -> EventTimeCalls[C]:
-        """With event time in a column that stays when the bounds of windows are replaced."""
+        """Return the collection with its event time in a column that stays when the bounds of windows are replaced."""
         event_time = self._event_time
         if event_time is None or event_time.column not in BOUNDS:
             return self

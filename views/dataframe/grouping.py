@@ -1,4 +1,4 @@
-"""Grouping and the first rows of groups as operations of the plan: what is checked, and which are equal."""
+"""Grouping, and the first rows of groups, as operations of the plan: the checks, and the identity of an aggregation."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def grouped(
     named_aggs: Mapping[str, object],
     event_time: str | None,
 ) -> tuple[Group, pl.Schema]:
-    """The operation of ``group_by(keys).agg(...)``, and its columns.
+    """Return the operation of ``group_by(keys).agg(...)``, and its columns.
 
     Raises:
-        PlanError: an aggregate that cannot be kept current, a name that is taken or reserved.
+        PlanError: an aggregate cannot be kept current, or a name is taken or reserved.
     """
     names = tuple(key.name for key in keys)
     compiled = aggregation(where, schema, names, aggs, named_aggs, event_time)
@@ -46,10 +46,10 @@ def first_rows(
     descending: Flags,
     nulls_last: Flags,
 ) -> Top:
-    """The operation that keeps the first rows of each group by an order.
+    """Return the operation that keeps the first rows of each group by an order.
 
     Raises:
-        PlanError: a number of rows, an order or flags that make no sense; keys that are computed.
+        PlanError: the number of rows, the order or the flags make no sense, or a key is computed.
     """
     names = column_names(where, schema, by)
     if not names:
@@ -66,21 +66,21 @@ def first_rows(
 
 
 def turned(flags: Flags) -> Flags:
-    """The opposite of a flag, or of each."""
+    """Return the opposite of a flag, or of each of several."""
     return not flags if isinstance(flags, bool) else [not flag for flag in flags]
 
 
 def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
-    given = [flags] * len(names) if isinstance(flags, bool) else list(flags)
-    if len(given) != len(names):
+    each_flag = [flags] * len(names) if isinstance(flags, bool) else list(flags)
+    if len(each_flag) != len(names):
         raise PlanError(
-            f"{where}: there are {len(given)} flags for {len(names)} columns of by=; give one for all or one for each"
+            f"{where}: there are {len(each_flag)} flags for {len(names)} columns of by=; give one for all or one for each"
         )
-    return given
+    return each_flag
 
 
 def identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
-    """What two equal aggregations have in common: expressions as they are written, functions by themselves."""
+    """Return a value that is equal for equal aggregations: expressions as they are written, functions as objects."""
     columns = tuple(
         (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)
     )

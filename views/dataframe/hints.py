@@ -1,4 +1,4 @@
-"""What to use in place of methods and options of polars' frames that a collection cannot have, and why it cannot."""
+"""Messages for methods and options of polars' frames that a collection does not have: why, and what to use instead."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ _OF_GROUPS = {
 
 
 def missing_of_collection(found: object, name: str, columns: Iterable[str]) -> AttributeError:
-    """The error for an attribute that a collection does not have: a column, something of polars', or a mistake."""
+    """Return the error for an attribute that a collection does not have: a column, a method of polars, or a mistake."""
     if name in columns:
         return AttributeError(
             f"a collection has no attribute {name!r}: for the column write pl.col({name!r})"
         )
     of_polars = hasattr(pl.LazyFrame, name) or hasattr(pl.DataFrame, name)
     instead = _OF_COLLECTIONS.get(name, _READ if of_polars else None)
-    if instead is None:  # Python adds what is spelled almost like it
+    if instead is None:  # Python itself suggests names that are spelled almost alike.
         return AttributeError(f"{type(found).__name__!r} has no attribute {name!r}", name=name, obj=found)
     return AttributeError(f"a collection has no {name!r}: {instead}")
 
 
 def missing_of_groups(name: str) -> AttributeError:
-    """The error for an attribute that a grouped collection does not have."""
+    """Return the error for an attribute that a grouped collection does not have."""
     return AttributeError(f"a grouped collection has no {name!r}: {_OF_GROUPS.get(name, _GROUPED)}")
 
 
 def forbid_order(where: str, maintain_order: object) -> None:
-    """Check that no order of rows is asked for.
+    """Check that ``maintain_order`` does not request an order of rows.
 
     Raises:
-        PlanError: it is.
+        PlanError: it does.
     """
     if maintain_order not in (None, False, "none"):
         raise PlanError(
@@ -89,10 +89,10 @@ def forbid_order(where: str, maintain_order: object) -> None:
 
 
 def forbid_choice(where: str, subset: object, keep: object) -> None:
-    """Check that ``unique`` is not to choose among rows that differ.
+    """Check that the options of ``unique`` do not choose among rows that differ.
 
     Raises:
-        PlanError: it is.
+        PlanError: they do.
     """
     if subset is not None or keep != "any":
         raise PlanError(
@@ -102,10 +102,10 @@ def forbid_choice(where: str, subset: object, keep: object) -> None:
 
 
 def forbid_validation(where: str, validate: object) -> None:
-    """Check that a join is not to promise that keys stand once.
+    """Check that ``validate`` does not require keys to be unique.
 
     Raises:
-        PlanError: it is.
+        PlanError: it does.
     """
     if validate != "m:m":
         raise PlanError(

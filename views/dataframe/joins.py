@@ -1,4 +1,4 @@
-"""A join as plan nodes: which column comes from where, and what happens to rows with null keys."""
+"""Joins as plan nodes: the side that each column comes from, and the way of rows with null keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..plan.nodes import BOUNDS, Concat, Filter, Join, PlanId, PlanNode, Select
 from ..plan.plan import Plan
 
 ROW_BYTES = 40
-"""What a kept row takes beside its values: the words of its key and of itself, and its diff."""
+"""The bytes that a kept row takes beside its values: the words of its key, its own words, and its diff."""
 
 OUTER_SIDES = {"left": ("left",), "anti": ("left",), "right": ("right",), "full": ("left", "right")}
 """The sides whose rows are kept without a partner."""
@@ -38,10 +38,10 @@ def join_nodes(
 ) -> PlanId:
     """Add a join to the plan.
 
-    Rows with a null key match nothing: where they are kept all the same, they go past the join.
+    Rows with a null key match nothing: where the kind of join keeps them all the same, they go around it.
 
     Raises:
-        PlanError: unknown kind or columns, keys that do not pair up, types that differ.
+        PlanError: the kind or a column is unknown, keys do not pair up, or their types differ.
     """
     schemas = plan[left].schema, plan[right].schema
     _check_keys(where, schemas, left_keys, right_keys, how)
@@ -100,7 +100,7 @@ def _warn_of_growth(
 
 
 def _bytes_of(dtype: pl.DataType) -> int:
-    """About how many bytes a value takes in a state; of texts and lists, which vary, a guess."""
+    """Estimate the bytes that a value takes in a state; for texts and lists, which vary, it is a guess."""
     if dtype.is_numeric() or dtype.is_temporal():
         return max(1, int(pl.Series([None], dtype=dtype).to_physical().estimated_size()) or 8)
     return 1 if dtype == pl.Boolean else 32
@@ -138,7 +138,7 @@ def _columns(
     suffix: str,
     coalesce: bool | None,
 ) -> tuple[JoinColumn, ...]:
-    """Where each output column comes from. polars decides the names; the rule is checked against them."""
+    """Return the side that each output column comes from. The names follow polars, and are checked against it."""
     left, right = schemas
     if how in ("semi", "anti"):
         return tuple(JoinColumn(name, left=name) for name in left)
@@ -146,15 +146,15 @@ def _columns(
     kept_left = [name for name in left if how != "right" or name not in merged]
     kept_right = [name for name in right if how == "right" or name not in merged.values()]
     partners = {theirs: ours for ours, theirs in merged.items()}
-    found = {name: JoinColumn(name, left=name, right=merged.get(name)) for name in kept_left}
+    outputs = {name: JoinColumn(name, left=name, right=merged.get(name)) for name in kept_left}
     for name in kept_right:
         new_name = name + suffix if name in kept_left else name
-        found[new_name] = JoinColumn(new_name, left=partners.get(name), right=name)
-    if list(found) != schema.names():
+        outputs[new_name] = JoinColumn(new_name, left=partners.get(name), right=name)
+    if list(outputs) != schema.names():
         raise PlanError(
-            f"{where}: polars would give {listed(schema)}, we {listed(found)}; rename the columns first"
+            f"{where}: polars would give {listed(schema)}, we {listed(outputs)}; rename the columns first"
         )
-    return tuple(found.values())
+    return tuple(outputs.values())
 
 
 def _past(
@@ -165,7 +165,7 @@ def _past(
     schema: pl.Schema,
     side: str,
 ) -> PlanId:
-    """The rows of one side with a null key, padded to the columns of the join."""
+    """Add the way around the join for rows of one side with a null key: filtered, and padded with nulls."""
     node = plan[place]
     is_null = pl.any_horizontal([pl.col(key).is_null() for key in keys])
     condition = Column("null_key", is_null)

@@ -1,4 +1,4 @@
-"""The calls of a collection that are computed row by row: which rows, and with which columns."""
+"""The methods of a collection that are computed row by row."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ C = TypeVar("C", bound="RowCalls[Any]")
 
 
 class RowCalls(CollectionBase, Generic[C]):
-    """What makes rows of rows, each by itself. ``C`` is the collection that each call gives."""
+    """The methods of a collection that handle each row by itself. ``C`` is the collection that each of them returns."""
 
     @property
     @abstractmethod
     def _itself(self) -> C:
-        """This collection: what a call gives that changes nothing."""
+        """This collection, which a method returns that changes nothing."""
 
     @abstractmethod
     def _then(
@@ -43,26 +43,26 @@ class RowCalls(CollectionBase, Generic[C]):
         event_time: EventTime | None,
         *others: PlanId,
     ) -> C:
-        """The collection that an operation makes of this one and others."""
+        """Return the collection that an operation makes of this one and others."""
 
     def filter(self, *predicates: Any, **constraints: Any) -> C:
-        """Rows for which all conditions are true; null is not true."""
+        """Return the rows for which all conditions are true; null is not true."""
         condition = predicate(self._where("filter"), self.schema, *predicates, **constraints)
         operation = Filter(Expression(condition.expr), condition)
         label = f"filter {shown(condition.expr.meta.undo_aliases())}"
         return self._then(operation, self.schema, label, self._event_time)
 
     def select(self, *exprs: Any, **named_exprs: Any) -> C:
-        """These columns, computed row by row."""
+        """Return these columns, computed row by row."""
         columns = row_expressions(self._where("select"), self.schema, *exprs, **named_exprs)
         return self._select("select", columns)
 
     def with_columns(self, *exprs: Any, **named_exprs: Any) -> C:
-        """All columns, and these computed row by row, replacing those of the same name."""
+        """Return all columns, and these computed row by row, which replace columns of the same name."""
         return self._with_columns("with_columns", exprs, named_exprs)
 
     def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> C:
-        """The same columns under other names: old name to new name, or a function of names."""
+        """Rename columns, by a mapping of old names to new ones or by a function of names."""
         where = self._where("rename")
         renamed = {name: mapping(name) for name in self.schema} if callable(mapping) else mapping
         if strict:
@@ -78,29 +78,32 @@ class RowCalls(CollectionBase, Generic[C]):
         return self._select("rename", tuple(columns), named) if named else self._itself
 
     def drop(self, *columns: ColumnNames, strict: bool = True) -> C:
-        """All columns but these; unless strict, they need not be there."""
+        """Remove these columns; unless ``strict``, names of columns that do not exist are ignored."""
         dropped = column_names(self._where("drop"), self.schema, columns, strict=strict)
         kept = tuple(_copy(name) for name in self.schema if name not in dropped)
         return self._select("drop", kept, dropped) if dropped else self._itself
 
     def cast(self, dtypes: Any, *, strict: bool = True) -> C:
-        """Columns in other types: one for all, or by name, selector or type. Strict: a value that does not fit is refused."""
+        """Cast columns to other types: one type for all, or by name, selector or type.
+
+        With ``strict`` a value that does not fit is refused; otherwise it becomes null.
+        """
         where = self._where("cast")
         if isinstance(dtypes, Mapping):
             require_columns(where, self.schema, [name for name in dtypes if isinstance(name, str)])
         try:
-            wanted = self.schema.to_frame().cast(dtypes).schema
+            schema = self.schema.to_frame().cast(dtypes).schema
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
             raise PlanError(
                 f"{where}: {first_line(error)}; give polars types, as {{'a': pl.Int64}}"
             ) from error
         cast = [
-            pl.col(name).cast(to, strict=strict) for name, to in wanted.items() if to != self.schema[name]
+            pl.col(name).cast(to, strict=strict) for name, to in schema.items() if to != self.schema[name]
         ]
         return self._with_columns("cast", tuple(cast), {})
 
     def explode(self, *columns: ColumnNames) -> C:
-        """A row per element of these list columns; null gives a row with null and an empty list none, as in polars."""
+        """Return a row for each element of these list columns; as in polars, null gives one row and an empty list none."""
         where = self._where("explode")
         names = column_names(where, self.schema, columns)
         if plain := [name for name in names if not isinstance(self.schema[name], pl.List | pl.Array)]:
@@ -108,7 +111,7 @@ class RowCalls(CollectionBase, Generic[C]):
         return self._reshaped("explode", Explode(tuple(names)), pl.DataFrame.explode)
 
     def unnest(self, *columns: ColumnNames) -> C:
-        """These struct columns, or all of them, replaced by their fields."""
+        """Replace these struct columns, by default all of them, by their fields."""
         names = column_names(self._where("unnest"), self.schema, columns)
         structs = [name for name, dtype in self.schema.items() if isinstance(dtype, pl.Struct)]
         return self._reshaped("unnest", Unnest(tuple(names or structs)), pl.DataFrame.unnest)
@@ -120,18 +123,19 @@ class RowCalls(CollectionBase, Generic[C]):
         schema: Mapping[str, Any] | None = None,
         version: str | int | None = None,
     ) -> C:
-        """What a function makes of the rows; row by row by your declaration: f(A + B) = f(A) + f(B).
+        """Apply a function to frames of rows; it must treat each row by itself: f(A + B) = f(A) + f(B).
 
-        The function gets frames without ``_diff`` and may drop and multiply rows. It must be deterministic:
-        a retraction is the function applied to the old row again. ``schema`` declares its columns; without it
-        the function is applied to an empty frame once to find out.
-        A row that comes alone is given twice, and of what is made of it every second row is taken, as polars divides
-        the only row of a frame in another way than many. A function that takes a frame apart itself, as with
-        ``filter``, and divides the parts has to see to that: multiply by ``1 / 49`` in place of dividing by 49.
+        The function gets frames without ``_diff`` and may drop and multiply rows. It must be deterministic: to retract a
+        row, the function is applied to it again. ``schema`` declares the columns of the result; without it the function
+        is applied once to an empty frame to find them out.
 
-        A checkpoint knows the function by its code: with another one the view is another view. With ``version`` it counts
-        by its name and the version, so that a repaired function goes on with what the one before has computed, and with
-        another version the view is another one. It may be given to a function that is as it was.
+        A row that comes alone is passed twice, and every second row of the result is taken, since polars rounds a
+        division in a frame of one row in another way than in a longer one. A function that splits a frame itself, as with
+        ``filter``, and then divides has to avoid that: multiply by ``1 / 49`` instead of dividing by 49.
+
+        A checkpoint identifies the function by its code: with changed code the view counts as a new view. With ``version``
+        it is identified by its name and the version, so that a repaired function goes on with what was computed before,
+        and a new version makes it a new view. A version can be added later, while the function is unchanged.
         """
         where = self._where("map_batches")
         if schema is None:

@@ -1,4 +1,4 @@
-"""Where changes enter: a declared source, and the check of every frame that is pushed into it."""
+"""Declared sources, and the check of every frame that is pushed into one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Source(Collection):
         super().__init__(plan, place)
         self._declared = declared
         self.positions = Positions(declared.name, position_order)
-        """The order of its positions."""
+        """How positions of its input are compared."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Source(Collection):
 
     @property
     def kind(self) -> SourceKind:
-        """How rows are meant: "append", "diffs" or "upsert"."""
+        """What a row means: "append", "diffs" or "upsert"."""
         return self._declared.kind
 
     @property
@@ -61,7 +61,7 @@ class Source(Collection):
 
     @property
     def sequence_by(self) -> tuple[str, ...]:
-        """The columns that say which row of a key is the latest, of an upsert source; empty: the order in which they come."""
+        """The columns that order the changes of a key in an upsert source; empty: rows count in the order in which they come."""
         return self._declared.sequence
 
     @property
@@ -71,11 +71,11 @@ class Source(Collection):
 
     @property
     def stamps_rows(self) -> bool:
-        """Whether the column of event time is filled in with the processing time of the batch."""
+        """Whether the event time of a row is the processing time of its batch."""
         return isinstance(self._declared.watermark, IngressTime)
 
     def __repr__(self) -> str:
-        """Name, kind and columns."""
+        """Show name, kind and columns."""
         return f"Source {self.name!r} of kind {self.kind}: {self._described}"
 
 
@@ -98,7 +98,7 @@ def declare(
     """Check a source's declaration and add it to the plan.
 
     Raises:
-        PlanError: reserved or missing columns, options that do not go together.
+        PlanError: columns are reserved or missing, or options do not go together.
     """
     where = f"source {name!r}"
     types = declared_schema(where, schema)
@@ -134,7 +134,7 @@ def declare(
 
 
 def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:
-    """The same source in another plan, declared with other columns."""
+    """Return the same source in another plan, declared with other columns."""
     node = replace(source._plan[source._place], schema=types)
     return Source(plan, plan.add(node), source._declared)
 
@@ -144,16 +144,18 @@ def _sequence(
     types: pl.Schema,
     kind: SourceKind,
     keys: tuple[str, ...],
-    given: str | tuple[str, ...] | list[str] | None,
+    sequence_by: str | tuple[str, ...] | list[str] | None,
 ) -> tuple[str, ...]:
-    """The columns by which changes of a key are ordered; none: they are in the order in which they come.
+    """Check ``sequence_by``, and return the columns by which changes of a key are ordered; none: they come in order.
 
     Raises:
-        PlanError: they are not there, have no order that lasts, or the source is of another kind.
+        PlanError: a column does not exist or has no lasting order, or the source is of another kind.
     """
-    names = (given,) if isinstance(given, str) else given or ()
+    names = (sequence_by,) if isinstance(sequence_by, str) else sequence_by or ()
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
-        raise PlanError(f"{where}: sequence_by={given!r}; give the name of a column, or several in a list")
+        raise PlanError(
+            f"{where}: sequence_by={sequence_by!r}; give the name of a column, or several in a list"
+        )
     names = tuple(names)
     if names and kind != "upsert":
         raise PlanError(
@@ -164,7 +166,7 @@ def _sequence(
         raise PlanError(f"{where}: sequence_by= names {listed(twice)} twice; name it once")
     if both := [name for name in names if name in keys]:
         raise PlanError(
-            f"{where}: {listed(both)} is the key, and tells no change of it from another; leave it out of sequence_by="
+            f"{where}: {listed(both)} is the key, and equal in all changes of it; leave it out of sequence_by="
         )
     for name in names:
         dtype = types[name]
@@ -176,10 +178,10 @@ def _sequence(
 
 
 def accepted(source: Source, data: Any) -> Delta:
-    """The delta that a pushed frame means, its columns in the source's order.
+    """Return the delta that a pushed frame stands for, its columns in the order of the source.
 
     Raises:
-        InputError: the frame does not fit; names the column, what was found and the way out.
+        InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
     where = f"source {source.name!r}"
     pushed = pushed_frame(where, source.schema, data)
@@ -233,7 +235,7 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
 
 
 def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: Ints) -> pl.DataFrame:
-    """Deletions name the key and the sequence only: columns that are not there are null."""
+    """Add columns of nulls to a frame of deletions, which needs only the key and the sequence."""
     needed = (*source.key, *source.sequence_by)
     missing = [name for name in source.columns if name not in frame.columns and name not in needed]
     if missing and (diffs == -1).all():
@@ -242,7 +244,7 @@ def _with_deleted_columns(source: Source, frame: pl.DataFrame, diffs: Ints) -> p
 
 
 def _require_sequence(where: str, column: pl.Series) -> None:
-    """Check that a column says of every row where it stands in the sequence of its key."""
+    """Check that a column of ``sequence_by`` has neither null nor NaN, which have no place in the order."""
     bad, what = column.is_null(), "null"
     if not bad.any() and column.dtype.is_float():
         bad, what = column.is_nan(), "NaN"
@@ -264,15 +266,15 @@ def _require_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None
 
 
 def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: PushedFrame) -> pl.DataFrame:
-    """The frame with columns of exactly the declared types, every value what it was."""
-    found = frame.schema
-    mended: list[pl.Series] = []
+    """Return the frame with columns of exactly the declared types, and every value unchanged."""
+    types = frame.schema
+    columns: list[pl.Series] = []
     for name, dtype in schema.items():
-        if found[name] != dtype:
+        if types[name] != dtype:
             column = frame.get_column(name)
             try:
-                mended.append(exactly(column, dtype))
+                columns.append(exactly(column, dtype))
             except LossyValueError as lossy:
                 what = refusal(pushed.origin, name, pushed.type_of(name), column, dtype, lossy)
                 raise InputError(f"{where}: {what}") from None
-    return frame.with_columns(mended) if mended else frame
+    return frame.with_columns(columns) if columns else frame

@@ -1,4 +1,4 @@
-"""Triggers as users write them: when a window speaks. Composed by any, all, sequence, repeat and until."""
+"""Triggers as users write them: when a pane of a window is emitted. Composed by any, all, sequence, repeat and until."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ __all__ = [
 Length = str | timedelta
 
 KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
-"""Columns that the hooks of a user's trigger get beside its state."""
+"""The columns that the hooks of a user's trigger get beside its state."""
 
 
 @tagged("views.triggers:every_epoch")
 def every_epoch() -> Trigger:
-    """Speak at the end of every epoch that brought rows: what a view does without a trigger."""
+    """Fire at the end of every epoch that brought rows, as a view without a trigger does."""
     return EveryEpoch()
 
 
 @tagged("views.triggers:after_watermark")
 def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
-    """Speak once when the watermark passes the end of the window; ``early`` before that, ``late`` after it.
+    """Fire once when the watermark passes the end of the window; ``early`` before that, ``late`` after it.
 
-    ``early`` and ``late`` begin again when they have finished. Without ``late`` the trigger finishes on time, so
-    it goes with an allowed lateness of zero, or inside ``repeat``. (Dataflow Model, section 2.3.)
+    ``early`` and ``late`` begin again when they have finished. Without ``late`` the trigger finishes with the on-time
+    pane, so it needs an allowed lateness of zero, or has to be inside ``repeat``. (Dataflow Model, section 2.3.)
 
     >>> after_watermark(early=every("1m"), late=each_row())  # doctest: +ELLIPSIS
     AfterWatermark(early=Repeat(...), late=Repeat(...))
@@ -84,12 +84,12 @@ def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -
 
 @tagged("views.triggers:at_period")
 def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
-    """Speak once, when processing time reaches the first multiple of a period after rows came.
+    """Fire once, when processing time reaches the first multiple of a period after rows came.
 
     Multiples count from 1970-01-01 UTC, or from ``aligned_to``.
 
     Raises:
-        PlanError: a period that is not above zero.
+        PlanError: the period is not above zero.
     """
     length = microseconds("at_period: the period", period, zero=False)
     start = 0
@@ -102,16 +102,16 @@ def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
 
 @tagged("views.triggers:every")
 def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
-    """Speak at every multiple of a period of processing time, if rows came since the last one."""
+    """Fire at every multiple of a period of processing time, if rows came since the last one."""
     return Repeat(at_period(period, aligned_to=aligned_to))
 
 
 @tagged("views.triggers:after_count")
 def after_count(rows: int) -> Trigger:
-    """Speak once, after at least so many rows since the last time. Rows of one epoch count together.
+    """Fire once, when at least so many rows came since it last fired. Rows of one epoch count together.
 
     Raises:
-        PlanError: a number below 1.
+        PlanError: the number is below 1.
     """
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
         raise PlanError(f"after_count: the number of rows is {rows!r}; give a whole number from 1")
@@ -120,16 +120,16 @@ def after_count(rows: int) -> Trigger:
 
 @tagged("views.triggers:each_row")
 def each_row() -> Trigger:
-    """Speak whenever rows came: ``repeat(after_count(1))``."""
+    """Fire whenever rows came: ``repeat(after_count(1))``."""
     return Repeat(AfterCount(1))
 
 
 @tagged("views.triggers:after_bytes")
 def after_bytes(limit: int, column: str) -> Trigger:
-    """Speak once, when the bytes since the last time reach a limit: an integer column, or the length of a text.
+    """Fire once, when the bytes since it last fired reach a limit: the sum of an integer column, or the length of texts.
 
     Raises:
-        PlanError: a limit below 1.
+        PlanError: the limit is below 1.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise PlanError(f"after_bytes: the limit is {limit!r}; give a whole number from 1")
@@ -138,25 +138,25 @@ def after_bytes(limit: int, column: str) -> Trigger:
 
 @tagged("views.triggers:punctuation")
 def punctuation(column: str) -> Trigger:
-    """Speak once, when a row comes in which a Boolean column is true: a flush, the end of a file."""
+    """Fire once, when a row comes in which a Boolean column is true: a flush, the end of a file."""
     return Punctuation(_column("punctuation", column))
 
 
 @tagged("views.triggers:pattern")
 def pattern(start: str, stop: str) -> Trigger:
-    """Speak once, when a row with ``start`` true has come and after it one with ``stop`` true, as they arrive."""
+    """Fire once, when after a row with ``start`` true one with ``stop`` true has come, in order of arrival."""
     return Pattern(_column("pattern", start), _column("pattern", stop))
 
 
 @tagged("views.triggers:after_percentile")
 def after_percentile(share: float) -> Trigger:
-    """Speak once, when this share of a window's rows may be expected to be there; the others come late.
+    """Fire once, when this share of a window's rows can be expected to have come; the others come late.
 
     It waits for a watermark of its own: the highest event time less the lag that this share of the recent rows
-    stayed below. (Dataflow Model, section 3.3.)
+    did not exceed. (Dataflow Model, section 3.3.)
 
     Raises:
-        PlanError: a share that is not between 0 and 1.
+        PlanError: the share is not between 0 and 1.
     """
     if not isinstance(share, int | float) or not 0 < share <= 1:
         raise PlanError(
@@ -167,7 +167,7 @@ def after_percentile(share: float) -> Trigger:
 
 @tagged("views.triggers:signal")
 def signal() -> Trigger:
-    """Speak once, when told to from outside: ``view.fire(...)``."""
+    """Fire once, when ``view.fire(...)`` is called."""
     return Signal()
 
 
@@ -181,20 +181,21 @@ def custom_trigger(
     on_merge: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
     name: str = "custom",
 ) -> Trigger:
-    """A trigger of your own: four hooks over frames with a row for each window that something happened to.
+    """Return a trigger of your own: four hooks over frames with a row for each window that changed.
 
-    Frames have the columns of ``state`` (Int64, 0 for a new window), ``rows`` (that came or went in this epoch),
-    ``end``, ``watermark`` and ``processing_time`` (Int64, microseconds since 1970 UTC). The hooks must be
+    Frames have the columns of ``state`` (Int64, 0 for a new window), ``rows`` (how many were added or retracted in
+    this epoch), ``end``, ``watermark`` and ``processing_time`` (Int64, microseconds since 1970 UTC). The hooks must be
     deterministic.
 
     Args:
-        state: names of the columns that are kept for every window. With a column ``wake_at``, the window is
-            looked at again when processing time reaches it (0: not).
-        on_rows: rows came: returns the frame with new state.
-        should_fire: returns a Boolean column: the window speaks.
-        on_fire: it has spoken: returns the frame with new state. It then finishes: put it into ``repeat``.
-        on_merge: sessions became one, the state of the old ones is added up: returns the frame with new state.
-        name: what it is called in messages.
+        state: names of the columns that are kept for every window. With a column ``wake_at``, the hooks are called
+            for the window again when processing time reaches it (0: they are not).
+        on_rows: called when rows came; returns the frame with new state.
+        should_fire: returns a Boolean column: whether the trigger fires.
+        on_fire: called after it has fired; returns the frame with new state. The trigger then finishes: put it into
+            ``repeat`` to have it fire again.
+        on_merge: called when sessions have merged, with the sum of their states; returns the frame with new state.
+        name: the name in messages.
     """
     names = [state] if isinstance(state, str) else list(state)
     if isinstance(state, str) or not all(isinstance(name, str) for name in names):
@@ -214,47 +215,47 @@ def custom_trigger(
 
 @tagged("views.triggers:any_of")
 def any_of(*parts: Trigger) -> Trigger:
-    """Speak once, when one of the parts would."""
+    """Fire once, as soon as one of the parts would fire."""
     return AnyOf(_parts("any_of", parts))
 
 
 @tagged("views.triggers:all_of")
 def all_of(*parts: Trigger) -> Trigger:
-    """Speak once, when each of the parts would, or would have before."""
+    """Fire once, as soon as each of the parts would fire or would have fired before."""
     return AllOf(_parts("all_of", parts))
 
 
 @tagged("views.triggers:sequence")
 def sequence(*parts: Trigger) -> Trigger:
-    """The parts one after the other, each until it finishes.
+    """Fire as the parts do, one after the other, each until it finishes.
 
     Raises:
-        PlanError: a part that never finishes has others behind it.
+        PlanError: a part that is not the last never finishes.
     """
-    known = _parts("sequence", parts)
-    for number, part in enumerate(known[:-1]):
+    triggers = _parts("sequence", parts)
+    for number, part in enumerate(triggers[:-1]):
         if not finishes(part):
             raise PlanError(
-                f"sequence: part {number + 1}, {part}, never finishes, so that what stands behind it is never asked; "
+                f"sequence: part {number + 1}, {part}, never finishes, so that the parts after it never begin; "
                 "end it with until(...), or leave out repeat(...)"
             )
-    return Sequence(known)
+    return Sequence(triggers)
 
 
 @tagged("views.triggers:repeat")
 def repeat(part: Trigger) -> Trigger:
-    """The part again and again."""
+    """Fire as the part does, which begins again whenever it finishes."""
     return Repeat(_trigger("repeat", part))
 
 
 @tagged("views.triggers:until")
 def until(part: Trigger, end: Trigger) -> Trigger:
-    """The part until ``end`` would speak, which then does, and both are over."""
+    """Fire as the part does, until ``end`` fires once and finishes both."""
     return Until(_trigger("until", part), _trigger("until", end))
 
 
 def in_words(trigger: Trigger) -> str:
-    """A trigger as it is written, for plans.
+    """Return a trigger as it is written, for plans.
 
     >>> in_words(after_watermark(early=every("1m"), late=each_row()))
     'after_watermark(early=every 1m, late=each row)'

@@ -1,7 +1,7 @@
-"""How event time moves on: the watermarks that a source can have.
+"""The watermarks that a source can have.
 
-A watermark W says that no more rows with an event time below W are expected. It never moves back. A wrong one changes
-when results are spoken, and never the final results within the allowed lateness.
+A watermark W states that no more rows with an event time below W are expected. It never moves back. A wrong one changes
+when panes are emitted, and never the final results within the allowed lateness.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ BY_HAND = ByHand()
 
 @tagged("views.watermarks:ascending")
 def ascending(*, future_limit: Duration | None = None) -> Watermark:
-    """Rows come in order: the watermark is the highest event time so far. A row behind it is late.
+    """Return the watermark of rows that come in order: the highest event time so far. A row behind it is late.
 
         W = highest event time
 
     Args:
-        future_limit: rows dated more than this after the processing time of their batch do not move the watermark:
-            one wrong clock would otherwise make everything late. They are kept, and counted.
+        future_limit: rows dated more than this after the processing time of their batch do not move the watermark, as
+            one wrong clock would make all other rows late. Such rows are kept, and counted.
 
     >>> ascending() == bounded_delay("0s")
     True
@@ -57,7 +57,7 @@ def ascending(*, future_limit: Duration | None = None) -> Watermark:
 
 @tagged("views.watermarks:bounded_delay")
 def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> Watermark:
-    """Rows come at most ``delay`` out of order.
+    """Return the watermark of rows that come at most ``delay`` out of order.
 
         W = highest event time - delay
 
@@ -66,7 +66,7 @@ def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> W
         future_limit: see ``ascending``.
 
     Raises:
-        PlanError: a delay that is no length of time, or negative.
+        PlanError: the delay is no length of time, or negative.
     """
     return BoundedDelay(
         microseconds("bounded_delay()", delay), future_limit=_limit("bounded_delay", future_limit)
@@ -75,10 +75,10 @@ def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> W
 
 @tagged("views.watermarks:perfect")
 def perfect(*, future_limit: Duration | None = None) -> Watermark:
-    """Rows are known to come in order: as ``ascending``, but a batch with a row behind the watermark is refused whole.
+    """Return ``ascending`` as a guarantee: a batch with a row behind the watermark is refused as a whole.
 
-    Retractions may be behind it. Rows are held against the watermark before their batch, so inside a batch they may
-    stand in any order.
+    Retractions may be behind it. Rows are compared with the watermark before their batch, so that inside a batch they
+    may come in any order.
 
     Args:
         future_limit: see ``ascending``.
@@ -88,19 +88,19 @@ def perfect(*, future_limit: Duration | None = None) -> Watermark:
 
 @tagged("views.watermarks:behind_processing_time")
 def behind_processing_time(delay: Duration) -> Watermark:
-    """The watermark follows processing time, whatever the rows say; it moves in every epoch.
+    """Return a watermark that follows processing time, whatever the event times of rows; it moves in every epoch.
 
         W = processing time of the epoch - delay
 
     Raises:
-        PlanError: a delay that is no length of time, or negative.
+        PlanError: the delay is no length of time, or negative.
     """
     return BehindProcessingTime(microseconds("behind_processing_time()", delay))
 
 
 @tagged("views.watermarks:ingress_time")
 def ingress_time() -> Watermark:
-    """Event time is when a row was taken in: the column is stamped with the processing time of the batch.
+    """Return the watermark of rows dated by their arrival: event time is the processing time of the batch.
 
         W = processing time of the epoch, and no row is ever late
 
@@ -119,25 +119,25 @@ def by_partition(
     limit: int = 10_000,
     future_limit: Duration | None = None,
 ) -> Watermark:
-    """A watermark for each value of a column, and the least of them for the source.
+    """Return a watermark kept for each value of a column, of which the least is that of the source.
 
         W = least watermark of the partitions that are not idle
 
-    A partition is idle when no row of it came for ``idle_after`` of processing time; it is back with its next row,
-    and what it then has behind W is late. While all are idle, those seen last hold W.
+    A partition is idle when no row of it came for ``idle_after`` of processing time. It counts again from its next row
+    on, and rows of it that are then behind W are late. While all are idle, those that had rows last hold W back.
 
     Args:
         column: the column that names the partition; null is a partition too.
         inner: the watermark of each: ``bounded_delay(...)``, ``ascending()`` (by default) or ``punctuated(...)``.
-        idle_after: None: a partition is never idle, and one that stops holds W for ever.
-        at_least: W stands still until so many partitions have been seen. What is in the first batch is otherwise
-            all that is known, and a partition whose first rows come later may find them late.
+        idle_after: None: a partition is never idle, and one that stops holds W back for ever.
+        at_least: W stands still until rows of so many partitions have come. Otherwise W follows the partitions of the
+            first batch, and the first rows of other partitions may be late.
         limit: with more partitions that are not idle, the batch is refused. Cost of an epoch: its rows and all
             partitions.
-        future_limit: see ``ascending``. Such rows do not make their partition known or awake either.
+        future_limit: see ``ascending``. Such rows neither add a partition nor end its idleness.
 
     Raises:
-        PlanError: another inner watermark, an idle time or number that is not above 0.
+        PlanError: the inner watermark is of another kind, or an idle time or number is not above 0.
     """
     where = "by_partition()"
     if not isinstance(column, str):
@@ -164,23 +164,23 @@ def by_partition(
 def percentile_watermark(
     share: float, *, window: int = 1000, at_least: int = 1, future_limit: Duration | None = None
 ) -> Watermark:
-    """Stay behind so far that a share of the rows is on time, judged by the last ones; stragglers hold nothing back.
+    """Return a watermark with the least delay at which a share of the last rows is on time; stragglers are late.
 
         lag of a row = highest event time up to and with this row - its own event time
         W = highest event time - the least lag that ``share`` of the last ``window`` rows did not exceed
 
-    For abuse detection and the like, where an answer about 90 % of the rows beats one about all of them later
-    (Dataflow Model, section 2.3). Rows count in the order of their batch; the estimate is made once per epoch, so
-    small batches see more of its ups, and the watermark keeps them.
+    For abuse detection and the like, where an early answer about 90 % of the rows is better than a later one about all
+    (Dataflow Model, section 2.3). Rows count in the order of their batch. The estimate is made once per epoch and W never
+    moves back, so that with small batches W is further ahead.
 
     Args:
         share: above 0, at most 1; with 1.0 no row of the last ``window`` would have been late.
-        window: how many rows the estimate looks back.
-        at_least: W stands still until so many rows have come: the first few say little.
+        window: the number of last rows that the estimate is made from.
+        at_least: W stands still until so many rows have come, as an estimate from a few is poor.
         future_limit: see ``ascending``.
 
     Raises:
-        PlanError: a share or number out of range.
+        PlanError: the share or a number is out of range.
     """
     where = "percentile_watermark()"
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
@@ -188,7 +188,7 @@ def percentile_watermark(
     window, at_least = _count(f"{where}: window", window), _count(f"{where}: at_least", at_least)
     if at_least > window:
         raise PlanError(
-            f"{where}: at_least={at_least} rows never stand in a window of {window}; raise window="
+            f"{where}: at_least={at_least} is more than the {window} rows of the window; raise window="
         )
     return Percentile(
         float(share), window, at_least, future_limit=_limit("percentile_watermark", future_limit)
@@ -197,7 +197,7 @@ def percentile_watermark(
 
 @tagged("views.watermarks:punctuated")
 def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermark:
-    """Some rows are promises that nothing before them is missing: those in which a Boolean column is true.
+    """Return a watermark moved by marked rows, before which nothing is missing: those with true in a Boolean column.
 
         W = highest event time of the rows in which the column is true
 
@@ -214,22 +214,22 @@ def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermar
 def custom_watermark(
     function: WatermarkFunction, *, state: Any = None, future_limit: Duration | None = None
 ) -> Watermark:
-    """A function of yours says where the watermark stands.
+    """Return a watermark that a function of yours computes.
 
         function(state, rows, processing_time) -> (new state, watermark)
 
     It is called once in every epoch, with or without rows. ``rows`` are the rows added, without retractions and
-    without those beyond ``future_limit``; the watermark is a datetime, ``END_OF_TIME``, or None for "nothing new".
-    It must not move back, and must be a function of its arguments alone: no clock, no random number. A replay calls
-    it again.
+    without those beyond ``future_limit``; the watermark is a datetime, ``END_OF_TIME``, or None if it stays. It must
+    not move back, and the function must depend on its arguments alone, not on a clock or random numbers, as a replay
+    calls it again.
 
     Args:
-        function: what is called. Two such watermarks are never equal.
-        state: what it is given first. The state is copied before each call, so keep it small.
+        function: the function. Two such watermarks are never equal.
+        state: the state of the first call. The state is copied before each call, so keep it small.
         future_limit: see ``ascending``.
 
     Raises:
-        PlanError: not a function. ``InputError`` at push, if the function raises or moves back.
+        PlanError: it is not a function. At push ``InputError``, if the function raises or moves the watermark back.
     """
     if not callable(function):
         raise PlanError(
@@ -241,10 +241,10 @@ def custom_watermark(
 def declared_watermark(
     where: str, watermark: Any, schema: pl.Schema, event_time: str | None, *, appends: bool
 ) -> Watermark | None:
-    """What a source's ``watermark=`` means; None for a source without event time.
+    """Return the watermark that a source is declared with; None for a source without event time.
 
     Raises:
-        PlanError: it is no watermark, it needs a column of event time, or the columns do not suit it.
+        PlanError: it is no watermark, it needs a column of event time, or the columns do not fit it.
     """
     if watermark is None:
         return None if event_time is None else BY_HAND
@@ -252,10 +252,10 @@ def declared_watermark(
         hint = ""
         if isinstance(watermark, str | timedelta):
             hint = f"; for a delay: bounded_delay({watermark!r})"
-        raise PlanError(f"{where}: watermark={watermark!r} is none; there are {CONSTRUCTORS}{hint}")
+        raise PlanError(f"{where}: watermark={watermark!r} is no watermark; there are {CONSTRUCTORS}{hint}")
     if event_time is None:
         raise PlanError(
-            f"{where}: a watermark tells how far event time is complete, and the source has none; "
+            f"{where}: a watermark states how far event time is complete, and the source has no event time; "
             "name its column with event_time="
         )
     watermark.require(where, schema, appends=appends)

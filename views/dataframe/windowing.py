@@ -1,4 +1,4 @@
-"""The four questions of the Dataflow Model as calls on a collection: what is checked, and what they add to the plan."""
+"""The checks of windows, triggers, modes and lateness on a collection, and what these add to the plan."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ MODES: dict[str, Mode] = {
 
 
 def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: object) -> Windowing:
-    """The answer to "where": these windows, panes dated by ``stamp``.
+    """Return the windowing of ``collection.window(...)``, with panes dated by ``stamp``.
 
     Raises:
-        PlanError: no window, no event time, event time and ingress time mixed, an unknown stamp.
+        PlanError: it is no window, there is no event time or a mix with ingress time, or the stamp is unknown.
     """
     schema, event_time = plan[place].schema, plan[place].event_time
     if window is None:
@@ -77,7 +77,7 @@ def require_bounds(where: str, schema: pl.Schema) -> None:
     """Check that the columns of window bounds are there."""
     if missing := [name for name in BOUNDS if name not in schema]:
         raise PlanError(
-            f"{where}: column {listed(missing)} is not there, so there are no windows to go on with; "
+            f"{where}: column {listed(missing)} is missing, so there are no windows of panes to use again; "
             "group by windows upstream and keep their bounds, or give a window"
         )
     for name in BOUNDS:
@@ -101,17 +101,17 @@ def _forbid_mixed_times(where: str, plan: Plan, place: PlanId) -> None:
 
 def triggered(
     where: str,
-    known: Windowing,
+    declared: Windowing,
     schema: pl.Schema,
     trigger: object,
     early: object,
     late: object,
     always: bool,
 ) -> Windowing:
-    """The answer to "when".
+    """Return the windowing with the trigger of ``collection.trigger(...)``.
 
     Raises:
-        PlanError: no trigger, a column that is missing or of a wrong type, both forms at once.
+        PlanError: it is no trigger, a column is missing or of a wrong type, or both forms are given.
     """
     if trigger is not None and not (early is None and late is None):
         raise PlanError(f"{where}: give a trigger, or early= and late=, not both")
@@ -124,27 +124,27 @@ def triggered(
             f"{where}: {trigger!r} is no trigger; there are every, after_watermark, after_count and others"
         )
     trigger_inputs(where, schema, trigger)
-    return replace(known, trigger=trigger, always=bool(always))
+    return replace(declared, trigger=trigger, always=bool(always))
 
 
 def trigger_inputs(where: str, schema: pl.Schema, trigger: Trigger) -> tuple[Column, ...]:
-    """The columns that a trigger adds up, computed row by row.
+    """Return the columns that a trigger adds up, computed row by row.
 
     Raises:
-        PlanError: a column that is missing or of a wrong type.
+        PlanError: a column is missing or of a wrong type.
     """
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for part in every_part(trigger):
         match part:
             case AfterSum(input):
-                found[input] = _summed(where, schema, input)
+                columns[input] = _summed(where, schema, input)
             case Punctuation(input):
-                found[input] = _flag(where, schema, input)
+                columns[input] = _flag(where, schema, input)
             case Pattern(start, stop):
-                found |= {start: _flag(where, schema, start), stop: _flag(where, schema, stop)}
+                columns |= {start: _flag(where, schema, start), stop: _flag(where, schema, stop)}
             case _:
                 pass
-    return tuple(found.values())
+    return tuple(columns.values())
 
 
 def _summed(where: str, schema: pl.Schema, name: str) -> Column:
@@ -164,15 +164,15 @@ def _summed(where: str, schema: pl.Schema, name: str) -> Column:
 def _flag(where: str, schema: pl.Schema, name: str) -> Column:
     require_columns(where, schema, [name])
     if schema[name] != pl.Boolean:
-        raise PlanError(f"{where}: column {name!r} is {schema[name]}; a trigger wants a Boolean column there")
+        raise PlanError(f"{where}: column {name!r} is {schema[name]}; a trigger needs a Boolean column there")
     return Column(TRIGGER_INPUT + name, pl.col(name).fill_null(False).cast(pl.Int64))
 
 
-def refined(where: str, known: Windowing, mode: object, regroup: bool) -> Windowing:
-    """The answer to "how do refinements relate".
+def refined(where: str, declared: Windowing, mode: object, regroup: bool) -> Windowing:
+    """Return the windowing with the mode of ``collection.accumulate(...)``.
 
     Raises:
-        PlanError: an unknown mode.
+        PlanError: the mode is unknown.
     """
     if not isinstance(mode, str) or mode not in MODES:
         raise PlanError(f"{where}: unknown mode {mode!r}; there are {listed(MODES)}")
@@ -180,62 +180,62 @@ def refined(where: str, known: Windowing, mode: object, regroup: bool) -> Window
         raise PlanError(
             f"{where}: allow_regrouping= goes with accumulating panes; {mode} ones may be regrouped anyway"
         )
-    return replace(known, mode=MODES[mode], regroups=bool(regroup))
+    return replace(declared, mode=MODES[mode], regroups=bool(regroup))
 
 
 def windowed_group(
     where: str,
     plan: Plan,
     place: PlanId,
-    known: Windowing,
+    windowing: Windowing,
     keys: tuple[Column, ...],
     aggs: tuple[object, ...],
     named_aggs: Mapping[str, object],
 ) -> tuple[WindowedGroup, pl.Schema, EventTime | None]:
-    """The operation of ``group_by(keys).agg(...)`` over windows, its columns, and the event time of its panes.
+    """Return the operation of ``group_by(keys).agg(...)`` over windows, its columns, and the event time of its panes.
 
     Raises:
-        PlanError: a trigger that would lose rows or never speak, names that are taken, missing window bounds.
+        PlanError: the trigger would lose rows or never fire, names are taken, or window bounds are missing.
     """
     schema, event_time = plan[place].schema, plan[place].event_time
     keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
-    is_global = isinstance(known.window, Global)
+    is_global = isinstance(windowing.window, Global)
     if not is_global:
         require_bounds(where, schema)
-    check_trigger(where, plan, place, known)
-    if depends_on_key(known.window) and known.lateness is not None:
+    check_trigger(where, plan, place, windowing)
+    if depends_on_key(windowing.window) and windowing.lateness is not None:
         raise PlanError(
-            f"{where}: these windows depend on all rows of their key, so that none can be forgotten; leave out "
+            f"{where}: these windows depend on all rows of their key, so that none can be purged; leave out "
             ".lateness(...), or use fixed, sliding, calendar or session windows"
         )
-    _check_discarding(where, plan, place, known)
-    _forbid_counts_below_zero(where, plan, place, known)
-    stamped, dated = _stamped(where, schema, event_time, known)
+    _check_discarding(where, plan, place, windowing)
+    _forbid_counts_below_zero(where, plan, place, windowing)
+    stamped, dated = _stamped(where, schema, event_time, windowing)
     names = tuple(key.name for key in keys)
     bounds = () if is_global else BOUNDS
     if taken := [name for name in (*names, *named_aggs) if name in bounds]:
         raise PlanError(f"{where}: {listed(taken)} is the name of a window bound; choose another name")
     inside = schema
-    if known.stamp == "earliest" and not is_global:
+    if windowing.stamp == "earliest" and not is_global:
         inside = pl.Schema({**schema, HELD: schema["window_end"]})
     compiled = aggregation(
         where, inside, (*names, *bounds), aggs, {**named_aggs, **stamped},
         None if event_time is None else event_time.column,
     )  # fmt: skip
-    _check_differences(where, plan, place, known, compiled)
+    _check_differences(where, plan, place, windowing, compiled)
     key_types = output_schema(schema, keys, where) if keys else pl.Schema()
     columns = {**key_types, **{name: schema[name] for name in bounds}, **compiled.schema}
-    if known.stamp == "watermark":
+    if windowing.stamp == "watermark":
         columns |= {_dated_by(where, schema, event_time): pl.Datetime("us", _zone(schema, event_time))}
-    if known.info:
+    if windowing.info:
         if taken := [name for name in PANE_INFO if name in columns]:
             raise PlanError(f"{where}: {listed(taken)} is a column of the pane information; rename yours")
         columns |= PANE_INFO
-    inputs = trigger_inputs(where, schema, known.trigger)
+    inputs = trigger_inputs(where, schema, windowing.trigger)
     operation = WindowedGroup(
         names,
         identity(keys, compiled),
-        known,
+        windowing,
         event_time or EventTime("window_end", -1),
         tuple((column.name, Expression(column.expr)) for column in inputs),
         keys,
@@ -246,19 +246,19 @@ def windowed_group(
 
 
 def _stamped(
-    where: str, schema: pl.Schema, event_time: EventTime | None, known: Windowing
+    where: str, schema: pl.Schema, event_time: EventTime | None, windowing: Windowing
 ) -> tuple[dict[str, pl.Expr], EventTime | None]:
-    """The aggregate that dates a pane, if it takes one, and where its event time then stands."""
-    is_global = isinstance(known.window, Global)
-    if known.stamp == "end":
+    """Return the aggregate that dates a pane, if one is needed, and the column of the event time of panes."""
+    is_global = isinstance(windowing.window, Global)
+    if windowing.stamp == "end":
         return {}, None if is_global else EventTime("window_end", -1)
-    if known.stamp == "start":
+    if windowing.stamp == "start":
         return {}, None if is_global else EventTime("window_start")
     name = _dated_by(where, schema, event_time)
-    if known.stamp == "watermark":
+    if windowing.stamp == "watermark":
         return {}, EventTime(name)
     column = pl.col(name)
-    if known.stamp == "earliest":
+    if windowing.stamp == "earliest":
         stamped = column.min() if is_global else pl.col(HELD).min()
         return {name: stamped}, EventTime(name)
     return {name: column.max()}, EventTime(name)
@@ -277,32 +277,32 @@ def _zone(schema: pl.Schema, event_time: EventTime | None) -> str | None:
     return dtype.time_zone if isinstance(dtype, pl.Datetime) else None
 
 
-def check_trigger(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
-    """Check that the trigger will speak, and goes on as long as rows may come.
+def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
+    """Check that the trigger will fire, and will not finish while rows may still come.
 
     Raises:
-        PlanError: it would never speak, or finish while rows may still come.
+        PlanError: it would never fire, or finish while rows may still come.
     """
-    trigger = known.trigger
+    trigger = windowing.trigger
     sources = [source for source in plan.sources_of(place) if not source.bounded]
-    if isinstance(known.window, Global) and waits_for_watermark_only(trigger) and sources:
+    if isinstance(windowing.window, Global) and waits_for_watermark_only(trigger) and sources:
         raise PlanError(
             f"{where}: the trigger waits for the end of the global window, and {listed(source.name for source in sources)} "
-            "does not end, so it would never speak; give early=, another trigger, or declare the source bounded=True"
+            "does not end, so it would never fire; give early=, another trigger, or declare the source bounded=True"
         )
-    if finishes(trigger) and not (finishes_on_time(trigger) and known.lateness == 0):
+    if finishes(trigger) and not (finishes_on_time(trigger) and windowing.lateness == 0):
         way = (
             "give late= for the rows that come after the watermark, or .lateness('0s') to have none of them"
             if finishes_on_time(trigger)
             else "put it into repeat(...)"
         )
         raise PlanError(
-            f"{where}: the trigger finishes, and rows that come after that would never be spoken; {way}"
+            f"{where}: the trigger finishes, and rows that come after that would never be in a pane; {way}"
         )
 
 
-def _check_discarding(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
-    if known.mode != "discarding" or not isinstance(known.window, Sessions | Custom):
+def _check_discarding(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
+    if windowing.mode != "discarding" or not isinstance(windowing.window, Sessions | Custom):
         return
     if plan.may_retract(place):
         raise PlanError(
@@ -311,13 +311,13 @@ def _check_discarding(where: str, plan: Plan, place: PlanId, known: Windowing) -
         )
 
 
-def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, known: Windowing) -> None:
-    """Check that windows that are made of rows, or dated by them, are not asked of rows that stand less than zero times.
+def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
+    """Check that windows made of rows, or dated by them, are not declared over rows whose diffs may sum below zero.
 
-    Of a trusted source this is not known before such a row comes: the epoch is refused then.
+    For a trusted source this is not known before such a row comes: the epoch is refused then.
     """
-    is_dated_by_rows = known.stamp in ("earliest", "latest")
-    if not (isinstance(known.window, Sessions) or depends_on_key(known.window) or is_dated_by_rows):
+    is_dated_by_rows = windowing.stamp in ("earliest", "latest")
+    if not (isinstance(windowing.window, Sessions) or depends_on_key(windowing.window) or is_dated_by_rows):
         return
     certain = [at for at in plan.below_zero_by(place) if not isinstance(plan[at].operation, Input)]
     if not certain:
@@ -329,7 +329,7 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, known: Wind
     else:
         reason = f"late rows of {origin} may be retractions of rows that were in time"
     what = (
-        f"panes with timestamp={known.stamp!r} are dated by"
+        f"panes with timestamp={windowing.stamp!r} are dated by"
         if is_dated_by_rows
         else "these windows are made of"
     )
@@ -342,10 +342,10 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, known: Wind
 
 
 def _check_differences(
-    where: str, plan: Plan, place: PlanId, known: Windowing, compiled: Aggregation
+    where: str, plan: Plan, place: PlanId, windowing: Windowing, compiled: Aggregation
 ) -> None:
-    """Check that what went can be taken off a pane that has forgotten it."""
-    if known.mode != "discarding" or not plan.may_retract(place):
+    """Check that retractions can be expressed as differences, where panes discard their rows."""
+    if windowing.mode != "discarding" or not plan.may_retract(place):
         return
     linear = {
         aggregate.output
@@ -354,21 +354,21 @@ def _check_differences(
     }
     if others := [column.name for column in compiled.finished if column.copies not in linear]:
         raise PlanError(
-            f"{where}: {listed(others)}: discarding panes forget their rows, and of rows that may be taken back later they "
-            "can tell sums and counts only, as differences; use .accumulate('retracting')"
+            f"{where}: {listed(others)}: discarding panes forget their rows, so that for rows that may be retracted later "
+            "they can hold sums and counts only, as differences; use .accumulate('retracting')"
         )
 
 
 def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
-    """Check that no accumulating panes are grouped again: each of them holds what those before it held.
+    """Check that no accumulating panes are grouped again, since each of them holds what those before it held.
 
     Raises:
-        PlanError: they are.
+        PlanError: some are grouped again.
     """
     repeats = plan.counts_again(place)
     if repeats is not None:
         raise PlanError(
-            f"{where}: {plan.name_of(repeats)} speaks in accumulating panes, each of which holds what those before it "
+            f"{where}: {plan.name_of(repeats)} emits accumulating panes, each of which holds what those before it "
             "held: grouped again they would count twice. Use .latest(), the last pane of each window, or "
             ".accumulate('retracting'), or insist with .accumulate('accumulating', allow_regrouping=True)"
         )
@@ -380,13 +380,13 @@ def require_time(where: str, name: str, dtype: pl.DataType) -> None:
         raise PlanError(f"{where}: event_time column {name!r} is {dtype}; use pl.Datetime('us')")
 
 
-def forbid_unused_answers(where: str, known: Windowing | None) -> None:
-    """Check that a trigger, a mode or a lateness was followed by the grouping that it is for.
+def forbid_unused_answers(where: str, windowing: Windowing | None) -> None:
+    """Check that a trigger, a mode or a lateness is followed by the grouping that it is for.
 
     Raises:
-        PlanError: it was not, and would change nothing.
+        PlanError: it is not, so that it would have no effect.
     """
-    if known is not None and known != Windowing(known.window, known.stamp):
+    if windowing is not None and windowing != Windowing(windowing.window, windowing.stamp):
         raise PlanError(
             f"{where}: .trigger(...), .accumulate(...), .lateness(...) and .with_pane_info() are about the grouping that "
             "follows, and none follows; put them before .group_by(...).agg(...)"

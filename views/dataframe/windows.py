@@ -1,4 +1,4 @@
-"""Where in event time, as users say it: what goes into ``collection.window(...)``."""
+"""The windows that users give to ``collection.window(...)``."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Length = str | timedelta
 """A length of time: "2m", "1h30m", "500ms", or a timedelta."""
 
 MOST_COPIES = 1_000_000
-"""A row may be in so many sliding windows: more are a slip of the pen, and would fill the memory."""
+"""The most sliding windows that a row may be in: more are surely a mistake, and would fill the memory."""
 
 
 @tagged("views.windows:fixed")
 def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = False) -> Fixed:
-    """Windows of one size, side by side; also called tumbling.
+    """Return windows of one size, side by side; also called tumbling.
 
         start = t - (t - offset) mod size,   end = start + size
 
@@ -57,7 +57,7 @@ def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = 
             not all of them close at once. The shift is the same in every process.
 
     Raises:
-        PlanError: a size that is not above zero, or no length of time.
+        PlanError: the size is no length of time, or not above zero.
 
     >>> fixed("2m")
     Fixed(size=120000000, offset=0, shifted_by_key=False)
@@ -70,7 +70,7 @@ def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = 
 
 @tagged("views.windows:sliding")
 def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sliding:
-    """Windows of one size that start once a period: a row is in each of them that holds its event time.
+    """Return windows of one size that start once a period; also called hopping. A row is in each that covers its time.
 
         all [s, s + size) with s = offset mod every and s <= t < s + size
 
@@ -78,7 +78,7 @@ def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sli
     window. Each row costs ``size / every`` rows.
 
     Raises:
-        PlanError: a size or period that is not above zero, or no length of time; more than a million windows a row.
+        PlanError: the size or period is no length of time or not above zero, or a row would be in over a million windows.
 
     >>> described(sliding("10m", every="5m"))
     'sliding windows of 10m every 5m'
@@ -101,10 +101,12 @@ def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sli
 
 @tagged("views.windows:sessions")
 def sessions(gap: Length) -> Sessions:
-    """Rows of a key that are less than a gap apart: [first, last + gap). Rows exactly a gap apart are two sessions.
+    """Return session windows: rows of a key less than a gap apart are one session, [first, last + gap).
+
+    Rows exactly a gap apart are two sessions.
 
     Raises:
-        PlanError: a gap that is not above zero, or no length of time.
+        PlanError: the gap is no length of time, or not above zero.
 
     >>> described(sessions("30m"))
     'sessions with a gap of 30m'
@@ -114,15 +116,17 @@ def sessions(gap: Length) -> Sessions:
 
 @tagged("views.windows:calendar")
 def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
-    """Days, weeks from Monday, months, quarters or years, from midnight to midnight; a day may have 23 or 25 hours.
+    """Return calendar windows, from midnight to midnight: days, weeks from Monday, months, quarters or years.
+
+    A day has 23 or 25 hours where the clock is changed.
 
     Args:
         every: "1d", "1w", "1mo", "1q" or "1y", or several, which are counted from 1970-01-01 and weeks from
             1970-01-05, as ``dt.truncate`` of polars does.
-        time_zone: whose midnights; those of the column of event time where none is given, and UTC where it has none.
+        time_zone: the zone of the midnights; by default that of the column of event time, and UTC if it has none.
 
     Raises:
-        PlanError: no such step, an unknown time zone.
+        PlanError: there is no such step, or the time zone is unknown.
 
     >>> described(calendar("1d", time_zone="Europe/Berlin"))
     'calendar windows of 1d in Europe/Berlin'
@@ -145,7 +149,7 @@ def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
 
 @tagged("views.windows:global_window")
 def global_window() -> Global:
-    """One window for all of time: it ends with the last row. It adds no columns.
+    """Return the one window of all time, which ends with the input. It adds no columns.
 
     >>> described(global_window())
     'the global window'
@@ -155,15 +159,15 @@ def global_window() -> Global:
 
 @tagged("views.windows:count_window")
 def count_window(rows: int) -> Count:
-    """The rows of a key in order of event time, then of the whole row, so many at a time; the last may have less.
+    """Return windows of so many rows of a key, in order of event time and then of the whole row; the last may have fewer.
 
         window_start = first event time,   window_end = last event time + 1 us
 
-    A row that comes late or goes moves the rows after it by one place, and is corrected everywhere. Cost: all rows of
-    each key that changes.
+    A row that comes late or is retracted moves the rows after it by one place, and all windows are corrected. Cost: all
+    rows of each key that changes.
 
     Raises:
-        PlanError: not a whole number from 1.
+        PlanError: the number is no whole number from 1.
 
     >>> described(count_window(100))
     'windows of 100 rows'
@@ -173,12 +177,12 @@ def count_window(rows: int) -> Count:
 
 @tagged("views.windows:last_rows")
 def last_rows(rows: int) -> LastRows:
-    """The last rows of a key by event time, then by the whole row, so many of them; earlier ones are in no window.
+    """Return one window per key of its last rows by event time, then by the whole row; earlier rows are in no window.
 
         window_start = first event time of these,   window_end = last event time + 1 us
 
     Raises:
-        PlanError: not a whole number from 1.
+        PlanError: the number is no whole number from 1.
 
     >>> described(last_rows(10))
     'the last 10 rows'
@@ -188,20 +192,20 @@ def last_rows(rows: int) -> LastRows:
 
 @tagged("views.windows:custom_windows")
 def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custom:
-    """Windows of your own: which one each row is in, and which windows of a key become one.
+    """Return windows of your own: a function assigns rows to windows, and another one may merge windows of a key.
 
     Args:
         assign: gets a frame of rows and returns, row by row, a frame of the same height with the columns
             ``window_start`` and ``window_end``.
         merge: gets a frame of the different windows of keys, with the columns of the key, ``window_start`` and
-            ``window_end``; those of a key stand together, by start and then by end. It returns a frame of the same
-            height with the bounds of the window that each has become. ``merge_overlapping``
-            of ``evercurrent`` makes one of windows that have an instant in common.
+            ``window_end``, sorted by key, start and end. It returns a frame of the same height with the bounds of the
+            merged window that each belongs to. ``evercurrent.merge_overlapping`` merges windows that have an instant
+            in common.
 
-    Both must depend on nothing but the frame: what a row gave is taken back by calling them again.
+    Both must depend on nothing but the frame, as they are called again when a row is retracted.
 
     Raises:
-        PlanError: something that cannot be called.
+        PlanError: one of them is not a function.
 
     >>> window = custom_windows(lambda rows: rows.select(window_start="opens", window_end="closes"))
     >>> described(window)
@@ -217,7 +221,7 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
 
 
 def described(window: Window) -> str:
-    """The windows in words, for labels and messages."""
+    """Describe windows in words, for labels and messages."""
     match window:
         case Global():
             return "the global window"

@@ -1,4 +1,4 @@
-"""Views that are declared when a checkpoint has gone on for long: filled from what is kept, as if they had always been there."""
+"""Backfill of views that are new in a program with a checkpoint, from what is kept, as if they had always been there."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Filling:
         self._given: set[NodeId] = set()
 
     def _outputs_of_sources(self) -> dict[NodeId, str]:
-        """Where the rows of each source come out."""
+        """Return the nodes from which the rows of each source come."""
         return {
             self._compiled.outputs[PlanId(place)]: node.operation.name
             for place, node in enumerate(self._plan.nodes)
@@ -95,7 +95,7 @@ class _Filling:
         }
 
     def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, Kept]]:
-        """Sources whose rows are there, and those that have none yet."""
+        """Return the sources whose rows are kept, and those that have had none yet."""
         for node, name in self._sources.items():
             if name in self._match.new_sources:
                 yield node, partial(Delta.empty, self._circuit.nodes[node].operator.schema)
@@ -103,7 +103,7 @@ class _Filling:
                 yield node, retained[name].changes
 
     def _kept_nodes(self) -> Iterator[tuple[NodeId, Kept]]:
-        """Nodes whose rows can be read from what is there."""
+        """Return the nodes whose rows can be read from kept states."""
         for number, node in enumerate(self._circuit.nodes):
             operator = node.operator
             if not all(map(self._is_unchanged, node.states)):
@@ -147,7 +147,7 @@ class _Filling:
         return [self._names[id(state)] for state in self._circuit.nodes[node].states]
 
     def _recompute(self, number: NodeId, what: str) -> list[str]:
-        """Find what has to be computed for a state that is lost; say why it cannot be."""
+        """Find what has to be computed for a state that is lost; return why it cannot be."""
         node, reasons = self._circuit.nodes[number], dict[str, None]()
         if not node.inputs:
             reasons["it is made of rows as they came, and these are gone"] = None
@@ -163,7 +163,7 @@ class _Filling:
         """Check that what was computed anew gives the rows that are kept, where these are.
 
         Raises:
-            CheckpointError: it gives others: names the view.
+            CheckpointError: they differ; names the view.
         """
         for name, place in self._plan.views.items():
             output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
@@ -175,7 +175,7 @@ class _Filling:
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
     def _need(self, wanted: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
-        """Take note of a node that has to be computed, and of all upstream that it takes; of reasons why it cannot be."""
+        """Collect a node that has to be computed, with all that it needs upstream, and the reasons why it cannot be."""
         waiting, seen = [wanted], set()
         while waiting:
             number = waiting.pop()

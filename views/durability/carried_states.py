@@ -1,4 +1,4 @@
-"""States of a checkpoint under sources with other columns: what is as it was, and what is made anew of what it holds."""
+"""States of a checkpoint after the columns of sources changed: which stay as they are, and which are converted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .evolution import EarlierPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CarriedState:
-    """A state of now and the state of a checkpoint that it is made of; by which operators they are written."""
+    """A state of now, the state of a checkpoint that it is made of, and the operators of both."""
 
     node: Node
     state: State
@@ -42,7 +42,7 @@ class CarriedState:
 
 
 def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iterator[CarriedState]:
-    """All states that hold what they would hold had the columns always been those of now."""
+    """Return the states that can be carried over: they hold what they would hold had the columns always been those of now."""
     steady = steady_nodes(plan, earlier.plan, earlier.places)
     nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
     seen: set[int] = set()
@@ -83,7 +83,7 @@ def _of_nodes(node: Node, before: Node) -> Iterator[CarriedState]:
 
 
 def _is_same(operator: Operator, state: Spine, other: Operator, then: Spine) -> bool:
-    """Whether the entries of a state are, word by word, what they were."""
+    """Return whether the entries of a state are unchanged, word by word."""
     if type(operator) is not type(other) or not _has_same_words(operator, other):
         return False
     is_laid_out = list(state.layout.payload.items()) == list(then.layout.payload.items())
@@ -99,7 +99,7 @@ def _has_same_words(operator: Operator, other: Operator) -> bool:
 
 
 def _key_types(operator: Operator) -> pl.Schema:
-    """The columns whose words the entries of an operator's state are kept by."""
+    """Return the columns that key the entries of an operator's state."""
     match operator:
         case GroupBy():
             return operator.key_types
@@ -110,7 +110,7 @@ def _key_types(operator: Operator) -> pl.Schema:
 
 
 def _can_be_made(operator: Operator, state: Spine, other: Operator, then: Spine) -> bool:
-    """Whether all that a state is made of stands in another one."""
+    """Return whether a state can be made of another one."""
     if isinstance(operator, CheckRetractions) and isinstance(other, Materialize):
         return True
     if type(operator) is not type(other) or operator.kept_sums != other.kept_sums:
@@ -127,7 +127,7 @@ def _can_be_made(operator: Operator, state: Spine, other: Operator, then: Spine)
 
 
 def converted(carried: CarriedState, where: str) -> Saved:
-    """A state made of what the one before holds, which is restored. Cost: that state.
+    """Return a state made of the earlier one, which is restored for it. Cost: that state.
 
     Raises:
         CheckpointError: a value does not fit the type of now.

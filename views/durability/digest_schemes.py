@@ -1,4 +1,4 @@
-"""Commits whose identities were made by an earlier scheme of digests, as they would be with those of today.
+"""Commits with identities of an earlier scheme of digests, read with those of the present scheme.
 
 What it names by an earlier scheme is found again by computing its names for the plan that there is now: those of the first
 where the versions that have written a checkpoint are the same. The next commit has the new names, and no version matters any more.
@@ -23,14 +23,14 @@ Record = Mapping[str, Any]
 
 
 class EarlierNames:
-    """Knows what the views, sources, states and nodes of a plan are called in commits of an earlier scheme."""
+    """The names of a plan's views, sources, states and nodes in commits of an earlier scheme."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._names: dict[int, _Names] = {}
 
     def renewed(self, commit: Commit) -> Commit:
-        """The commit with the names of today; what is not of this plan keeps its own."""
+        """Return the commit with the present names; what is not of this plan keeps its own."""
         scheme = commit.plan.get("digests", FIRST)
         if scheme == SCHEME:
             return commit

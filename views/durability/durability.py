@@ -1,4 +1,4 @@
-"""What makes an epoch outlive the process: states and deltas written first, then one record that makes them real.
+"""The durability of epochs: states and deltas are written first, then one record that commits them.
 
     evaluate (states staged) -> write -> append -> commit in memory
 
@@ -52,7 +52,7 @@ from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
 
 SWEEP_EVERY = 64
-"""After so many commits, what no retained one names is deleted."""
+"""The number of commits after which files that no retained commit names are deleted."""
 
 MOST_WAITING, MOST_SECONDS = 512, 0.5
 """So many epochs at most, and for so long, only their input is on disk: what comes then is committed, and they with it."""
@@ -60,7 +60,7 @@ MOST_WAITING, MOST_SECONDS = 512, 0.5
 
 @dataclass(slots=True)
 class _Open:
-    """A checkpoint that we have the lock of."""
+    """A checkpoint whose lock this engine holds."""
 
     store: Store
     log: CommitLog
@@ -72,9 +72,9 @@ class _Open:
     states: Mapping[str, State]
     versions: Mapping[str, str] = field(default_factory=versions)
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What other drivers have on record, which is carried on."""
+    """Facts that other drivers have recorded, which are carried on."""
     writer: str | None = None
-    """Who wrote the last commit that we know of: we, or the one that we have gone on from."""
+    """The writer of the last known commit: this engine, or the one that it has gone on from."""
     commits: int = 0
     committed_at: float = field(default_factory=time.monotonic)
     inputs: InputLog | None = None
@@ -89,7 +89,7 @@ class _Open:
 
 
 def _let_go(lock: ExitStack) -> None:
-    """End a lock, at the end of the process or in the middle of anything."""
+    """Release a lock, at the end of the process or in the middle of anything."""
     if is_ending():
         lock.close()
     else:
@@ -99,8 +99,8 @@ def _let_go(lock: ExitStack) -> None:
 class Durability:
     """The checkpoint of one engine: opened with a circuit, written epoch by epoch, closed.
 
-    ``write`` and ``append`` are the two halves of making an epoch real; both may fail, and then ``discard`` forgets
-    what was begun. While it is open, nobody else on this machine can write to the same place.
+    ``write`` and ``append`` are the two halves of a commit; both may fail, and then ``discard`` drops what was begun.
+    While it is open, no other process on this machine can write to the same place.
     """
 
     def __init__(self, checkpoint: Checkpoint, plan: Plan) -> None:
@@ -146,7 +146,9 @@ class Durability:
         _require_arrow(compiled)
         self._process = os.getpid()
         store = self._checkpoint.store
-        is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
+        is_checkpoint(
+            store
+        )  # Before anything is written, so that no lock file is put into a folder of other data.
         self._take_lock(store)
         try:
             pieces = Pieces.of(store)
@@ -216,7 +218,7 @@ class Durability:
     def log(
         self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], heard: Mapping[str, int]
     ) -> None:
-        """Begin to have the input of an epoch on disk, if that is to make it durable; ``append`` waits for it."""
+        """Begin to write the input of an epoch to disk, if that makes it durable; ``append`` waits for it."""
         opened = self._now()
         with interrupts_deferred():  # What is begun has to be known, or it could not be taken back.
             opened.is_logging = opened.waits = (
@@ -228,7 +230,7 @@ class Durability:
             )
 
     def logged_before(self) -> None:
-        """The next epoch is evaluated again: its input is on disk."""
+        """Note that the next epoch is evaluated again, so that its input is on disk already."""
         self._now().waits = True
 
     def write(self, passed: EvaluatedEpoch, standing: CommitMetadata) -> None:
@@ -245,7 +247,7 @@ class Durability:
         opened.staged = waiting, self._commit_of(opened, waiting, standing) if is_due else None
 
     def append(self) -> None:
-        """Make real what was written.
+        """Commit what was written.
 
         Raises:
             CheckpointError: it is not; or it is not known whether it is, and then nothing can be written any more.
@@ -273,7 +275,7 @@ class Durability:
         opened.residence.committed(commit.states)
 
     def discard(self) -> None:
-        """Forget what was begun."""
+        """Drop what was begun."""
         opened = self._open
         if opened is None:
             return
@@ -283,7 +285,7 @@ class Durability:
             self._take_back(opened)
 
     def tidy(self) -> None:
-        """See to the limit of memory, and now and then to files that nothing names. Between epochs.
+        """Keep to the limit of memory, and now and then delete files that nothing names. Called between epochs.
 
         What goes wrong with the files is a warning: the epoch is done, and it will be tried again.
         """
@@ -299,7 +301,7 @@ class Durability:
             warnings.warn(f"files that are no longer needed stay where they are: {error}", stacklevel=4)
 
     def flush(self, standing: CommitMetadata) -> None:
-        """Commit the epochs that wait for that, and how far readers have heard. Between epochs.
+        """Commit the epochs that wait, and the last epochs delivered to readers. Called between epochs.
 
         Raises:
             CheckpointError: it could not be written; what waits goes on waiting.
@@ -314,7 +316,7 @@ class Durability:
             write_note(opened.store, last.epoch, standing.readers)
 
     def close(self, standing: CommitMetadata) -> None:
-        """Flush, and let others have the checkpoint. Closing twice is no error.
+        """Flush, and release the checkpoint. Closing twice is no error.
 
         Raises:
             CheckpointError: what was not committed yet could not be.
@@ -331,7 +333,7 @@ class Durability:
             self._lock.close()
 
     def release(self) -> None:
-        """It could not be opened: others may try."""
+        """Release the lock of a checkpoint that could not be opened."""
         self._open = None
         self._lock.close()
 
@@ -347,11 +349,11 @@ class Durability:
 
     @property
     def past(self) -> PastReader:
-        """What the retained commits know of earlier epochs, for any thread."""
+        """The reader of earlier epochs from the retained commits, for any thread."""
         return self._now().readers
 
     def bear(self, views: Iterable[str], epoch: int) -> None:
-        """Note that these views come to be in this epoch."""
+        """Record that these views begin in this epoch."""
         past, readers = self._now().past, self._now().readers
         past.born = readers.born = {**past.born, **dict.fromkeys(views, epoch)}
 
@@ -384,7 +386,7 @@ class Durability:
         opened.is_logging = opened.waits = False
 
     def _take_back(self, opened: _Open) -> None:
-        """Have the input of an epoch that is none not come back. If that cannot be, this engine is at its end."""
+        """Remove the logged input of an epoch that was discarded. If that fails, this engine cannot go on."""
         assert opened.inputs is not None, "it was begun there"
         try:
             opened.inputs.take_back()
@@ -427,9 +429,9 @@ class Durability:
         return commit, begun
 
     def _is_there(self, opened: _Open, commit: Commit, error: Exception) -> bool:
-        """Whether a record of which nothing good was heard is there all the same.
+        """Return whether a record is there although writing it seemed to fail.
 
-        If that cannot be told, or somebody else has gone on from our last commit, this engine is at its end.
+        If that cannot be known, or another writer has gone on from our last commit, this engine cannot go on.
         """
         try:
             last = opened.log.refresh()

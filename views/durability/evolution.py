@@ -1,4 +1,4 @@
-"""Sources that are declared with other columns than in a checkpoint: what the views were over the columns of then.
+"""Sources whose columns differ from those in a checkpoint, and the plan as it was over the earlier columns.
 
 A column that is new is null in all rows that came before, one that is gone takes nothing along that nobody used, one of a
 wider type holds what it held. So a view that is declared by the same calls is the same view, and the states of its nodes
@@ -35,7 +35,7 @@ MOST_TRIED = 2000
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """The columns of a source then and now: some are new, some are gone, some are of a wider type."""
+    """The columns of a source before and now: some are new, some are gone, some are of a wider type."""
 
     name: str
     before: pl.Schema
@@ -58,9 +58,9 @@ class SourceChange:
 
 @dataclass(frozen=True, slots=True)
 class EarlierPlan:
-    """The plan as the same calls make it over the columns of then.
+    """The plan that the same calls make over the earlier columns.
 
-    ``places`` are the nodes that nodes of the plan of now were, ``failed`` says by view why there is none of it.
+    ``places`` maps nodes of the present plan to its nodes, ``failed`` gives by view the reason why it has none.
     """
 
     changes: Mapping[str, SourceChange]
@@ -119,7 +119,7 @@ def _identity_of(node: PlanNode, schema: pl.Schema) -> str:
 
 
 def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan:
-    """The plan over the columns of then, and which of its nodes are which of now."""
+    """Return the plan over the earlier columns, with the pairs of its nodes and the present ones."""
     earlier = Plan()
     begun: dict[int, Source] = {}
     for name, source in plan.sources.items():

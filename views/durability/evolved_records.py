@@ -27,7 +27,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evolution:
-    """What other columns of sources mean for a checkpoint.
+    """The effect of changed columns of sources on a checkpoint.
 
     ``carried`` are states of now, by name, with the names of those of the checkpoint that they are made of. ``reshaped``
     are views whose rows are others, or have other columns: they begin anew, with all rows that they hold.

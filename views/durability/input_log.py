@@ -44,7 +44,7 @@ def logged(entry: memoryview) -> Logged:
 
 
 class InputLog:
-    """What ``logged`` reads, epoch by epoch, until ``restart``: all that was logged is committed."""
+    """Writes the entries that ``logged`` reads, epoch by epoch; ``restart`` empties it when all epochs are committed."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -83,7 +83,7 @@ class InputLog:
         self._log.wait()
 
     def take_back(self) -> None:
-        """The epoch is none: its input must not come back.
+        """Remove the input of an epoch that was discarded, so that it is not evaluated again.
 
         Raises:
             OSError: it may come back.
@@ -91,11 +91,11 @@ class InputLog:
         self._log.take_back()
 
     def restart(self) -> None:
-        """All epochs are committed."""
+        """Empty the log when all epochs are committed."""
         self._log.restart()
 
     def remove(self) -> None:
-        """All epochs are committed, and there will be no more of this engine."""
+        """Remove the log when all epochs are committed and this engine writes no more."""
         self._log.remove()
 
 

@@ -48,15 +48,15 @@ class PlanMatch:
 
     @property
     def to_fill(self) -> tuple[str, ...]:
-        """The views that have to be filled: those that nobody could read so far, or not with these columns."""
+        """The views that have to be filled: those that could not be read so far, or not with these columns."""
         reshaped = () if self.evolution is None else self.evolution.reshaped
         return (*self.new_views, *self.changed_views, *reshaped)
 
     def readers(self, heard: Mapping[str, int], views: Iterable[str], last: int) -> dict[str, int]:
-        """How far named subscriptions have heard, of those ``views`` that are what they heard of.
+        """Return the last epochs delivered to named subscriptions of those ``views`` that are what they were.
 
-        Of views that have other columns: who has heard all up to the ``last`` epoch knows their rows, with which they begin
-        anew in the next one; whoever has not finds that the deltas that are missing are gone.
+        For views with other columns: a subscription to which all epochs up to the ``last`` one were delivered goes on with
+        the next one, in which the view begins anew with all rows; for any other the missing deltas are gone.
         """
         gone = (*self.new_views, *self.changed_views)
         kept = tuple(f"{name}/" for name in views if name not in gone)
@@ -68,7 +68,7 @@ class PlanMatch:
         }
 
     def positions(self, taken: Mapping[str, Any]) -> dict[str, Any]:
-        """How far the sources were taken that are still there."""
+        """Return the positions of the sources that are still declared."""
         return {name: position for name, position in taken.items() if name not in self.gone_sources}
 
     @property
@@ -139,7 +139,7 @@ def clock_id(source: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What expressions and functions are written down by."""
+    """Return the versions on which the written form of expressions and functions depends."""
     return {"polars": pl.__version__, "python": platform.python_version()}
 
 
@@ -258,7 +258,7 @@ def _about_functions(view: str, record: Record, now: Record) -> str:
 
 
 def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]:
-    """Windows whose watermark somebody asks for now and nobody did: of those that are open it is not known."""
+    """Report windows whose watermark is needed now and was not tracked before: for open ones it is not known."""
     known = {name.partition(":")[0] for name in record["states"]}
     if (set(now["holds"]) - set(record["holds"])) & known:
         yield (

@@ -143,7 +143,7 @@ def check_plan(
 def _evolution(
     record: Mapping[str, Any], now: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str]
 ) -> Evolution | None:
-    """What it means that sources have other columns than they had, or functions versions; None if nothing has changed so."""
+    """Return the effect of changed columns of sources and of new versions of functions; None if there are none."""
     changes = source_changes(record, now, plan)
     changes = {name: change for name, change in changes.items() if name not in drop}
     return evolved(
@@ -189,7 +189,7 @@ def _columns(schema: pl.Schema) -> dict[str, str]:
 
 
 def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | None) -> dict[str, Any]:
-    """What is known of a source, aspect by aspect, so that it can be said which of them is another one.
+    """Return the record of a source, aspect by aspect, so that a changed one can be named.
 
     ``rows`` is the state that its rows are, if they are retained.
     """
@@ -217,7 +217,7 @@ def _sorted_by(spine: Spine) -> list[list[Any]] | None:
 
 
 def _holds(compiled: Compiled) -> Iterator[str]:
-    """The nodes that keep track of how far the watermark behind their windows is held back, as somebody asks for it."""
+    """Return the nodes that track how far the watermark behind their windows is held back, as windows downstream need it."""
     wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
     for node in compiled.circuit.nodes:
         if any(id(state) in wanted for state in node.states):

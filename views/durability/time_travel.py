@@ -1,4 +1,4 @@
-"""What a checkpoint knows of earlier epochs: deltas from their files, contents from old commits, times and watermarks."""
+"""Earlier epochs of a checkpoint: deltas from their files, contents from old commits, times and watermarks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Past:
         self._allow_pickle = allow_pickle
 
     def begins(self, view: str) -> int:
-        """Deltas of a view of all epochs after this one are there."""
+        """Return the epoch after which all deltas of a view are retained."""
         first = min(self._log.epochs(), default=0) or BEFORE_ALL
         return max(first, self.born.get(view, 0) - 1)
 
@@ -77,7 +77,7 @@ class Past:
         yield from (deltas[view] for deltas in waiting if view in deltas)
 
     def passed(self) -> Iterator[Noted]:
-        """Times and watermarks of all epochs that the retained commits know, the latest first."""
+        """Yield times and watermarks of all epochs of the retained commits, the latest first."""
         for epoch in reversed(self._log.epochs()):
             yield from reversed(self._log.at(epoch).epochs)
 

@@ -1,4 +1,4 @@
-"""What a checkpoint knows of earlier epochs, for any thread, while one of them commits."""
+"""Reading earlier epochs of a checkpoint in any thread, while another one commits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Read = TypeVar("Read")
 
 
 class PastReader:
-    """Answers as ``Past`` does, from a log of its own, read as another process would read it.
+    """Reads what ``Past`` reads, through a log of its own, as another process would.
 
-    Who commits is not waited for; who asks at the same time is. ``waiting`` comes with a question: the epochs that were
-    on no file yet at the epoch that is asked about. What has been written of them since is not taken twice.
+    A reader does not wait for a commit, but for other readers. ``waiting`` is passed with a call: the epochs that were in
+    no file yet at the epoch that is read. One that has been written since is not returned twice.
     """
 
     def __init__(

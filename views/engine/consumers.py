@@ -1,4 +1,4 @@
-"""What a reader does with the rows of a view, and whether the panes of the view go with that."""
+"""The ways in which readers use the rows of a view, and the check that the panes of the view fit them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ MISFITS = {
 
 
 def check_reader(where: str, plan: Plan, place: PlanId, reader: object) -> None:
-    """Check that a reader and the panes of a view go together.
+    """Check that a reader and the panes of a view fit each other.
 
     Raises:
-        PlanError: an unknown reader, or one that would get wrong results.
+        PlanError: the reader is unknown, or would get wrong results.
     """
     if not isinstance(reader, str) or reader not in READERS:
         raise PlanError(f"{where}: unknown reader={reader!r}; there are {listed(READERS)}")
@@ -50,13 +50,13 @@ def check_reader(where: str, plan: Plan, place: PlanId, reader: object) -> None:
         return
     operation = plan[grouping].operation
     assert isinstance(operation, WindowedGroup)
-    known = operation.windowing
+    windowing = operation.windowing
     if shows_last_panes(plan, place):
         return
-    misfit = MISFITS.get((reader, known.mode))
-    if misfit is not None and not (reader == "log" and known.info):
+    misfit = MISFITS.get((reader, windowing.mode))
+    if misfit is not None and not (reader == "log" and windowing.info):
         reason, instead = misfit
         raise PlanError(
-            f"{where}: the reader {READERS[reader]}, and the view speaks in {known.mode} panes: {reason}; "
+            f"{where}: the reader {READERS[reader]}, and the view emits {windowing.mode} panes: {reason}; "
             f"declare the view with {instead}"
         )

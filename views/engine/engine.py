@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 @tagged("views.engine:Engine")
 class Engine:
-    """Declares sources and views, takes batches of changes, keeps every view current.
+    """Declares sources and views, takes batches of changes, and keeps every view current.
 
-    One batch is one epoch: its changes are carried through every view before anyone sees anything, or, if
-    anything fails, nothing has changed and the same batch can be offered again.
+    One batch is one epoch: its changes go through every view before any reader sees them, or, if anything fails, nothing
+    has changed and the same batch can be pushed again.
 
     >>> engine = Engine()
     >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
@@ -77,7 +77,7 @@ class Engine:
     subscriptions, positions of the input. It is opened when it is first needed, and only one engine at a time may
     have it open: ``close()``, the end of a ``with`` block or of the process release it.
 
-    Any thread may call anything: who writes waits for its turn, who reads waits for nobody (``docs/concurrency.md``).
+    Any thread may call anything: writers wait for their turn, readers wait for nobody (``docs/concurrency.md``).
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Engine:
         sequence_by: str | list[str] | tuple[str, ...] | None = None,
         position_order: PositionOrder | None = None,
     ) -> Source:
-        """Declare where changes enter, with the columns and polars types of the rows.
+        """Declare a source, into which changes are pushed, with the columns and polars types of its rows.
 
         Args:
             name: the name under which rows are pushed.
@@ -129,12 +129,12 @@ class Engine:
             event_time: the column of event time: what windows and ``first()`` and ``last()`` go by.
             watermark: how far event time is complete: ``ascending``, ``bounded_delay``, ``ingress_time`` and others;
                 without, it is moved by hand (``push(..., watermark=...)``, ``advance``).
-            bounded: the input comes to an end, which its watermark says.
+            bounded: the input ends, which ``END_OF_TIME`` as its watermark states.
             strict: for "diffs": a retraction of a row that is not there raises ``RetractionError``.
             trusted: for "diffs": retractions are not checked and no state is kept to check them. Only where windows are
                 made of rows (sessions, for one) a batch is refused that takes a row below zero.
-            retained: keep the rows, so that views that are declared when a checkpoint has gone on for long can be
-                filled from them; costs their bytes. An "upsert" source always keeps its rows.
+            retained: keep the rows, so that views that are added to a program with an existing checkpoint can be filled
+                from them; costs their bytes. An "upsert" source always keeps its rows.
             sequence_by: for "upsert": a column, or several, by which the changes of a key are ordered, deletions
                 included. The greatest stands, whatever came first: an older row changes nothing, and is no mistake. Of
                 equal ones a deletion stands before rows, and of rows the first by their columns, so that the same
@@ -157,7 +157,7 @@ class Engine:
                 lists of them are compared as they are.
 
         Raises:
-            PlanError: a name that is taken, reserved columns, options that do not go together.
+            PlanError: the name is taken, columns are reserved, or options do not go together.
         """
         options = {
             "kind": kind, "key": key, "event_time": event_time, "watermark": watermark, "bounded": bounded,
@@ -172,11 +172,11 @@ class Engine:
     def view(self, name: str, collection: Collection) -> View:
         """Declare a named result that is kept current, and can be read, followed and built on.
 
-        A view equals its definition over all input so far. A view of discarding or accumulating panes is the log of them:
-        every pane that was emitted, none taken back; ``collection.latest()`` is the last one of each key and window.
+        A view equals its definition over all input so far. A view of discarding or accumulating panes is their log: every
+        pane that was emitted, none retracted; ``collection.latest()`` is the last one of each key and window.
 
         Raises:
-            PlanError: a name that is taken, a collection of another engine, a declaration after the first epoch.
+            PlanError: the name is taken, the collection is of another engine, or the first epoch has gone by.
         """
         with self._turn:
             self._require_free("view", name, self.views)
@@ -202,12 +202,12 @@ class Engine:
 
         Args:
             source: the name of the source.
-            data: a polars frame, anything that speaks Arrow's C stream, a dict of columns, or a list of rows:
+            data: a polars frame, anything with Arrow's C stream interface, a dict of columns, or a list of rows:
                 dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there. What
-                becomes of it afterwards does not matter: values in memory that somebody could write are copied. A
+                becomes of it afterwards does not matter: values in memory that can be written to are copied. A
                 column may be of another type where the declared one holds its values exactly: Int32 for Int64,
                 ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
-            at: processing time of the batch, with time zone; by default the clock is read, here and only here.
+            at: processing time of the batch, with time zone; by default that of the clock, which is read nowhere else.
             watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME``: it was the last.
             position: where the batch stands in its source, a whole number that grows. A batch whose position was
                 reached before is skipped: it can be offered again after a crash, and counts once. Also a text that grows,
@@ -216,15 +216,15 @@ class Engine:
                 are compared. What goes on in one partition and back in another is refused.
 
         Returns:
-            The number of the epoch; of a batch that was skipped, that of the last one. Where an epoch is open: the number
-            that it has if nobody else pushes meanwhile.
+            The number of the epoch, or of the last one if the batch was skipped. Where an epoch is open: the number that
+            it will have if nobody else pushes meanwhile.
 
         Raises:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
             CheckpointError: the epoch could not be written; nothing has changed, unless it says otherwise.
         """
         declared, block = self._source(source), self._block(at)
-        # Looked at before the rows are: what is skipped need not fit.
+        # Checked before the rows are, as a batch that is skipped need not fit.
         batch = Batch(source, positions=declared.positions)
         if position is not None:
             batch = replace(batch, position=declared.positions.kept(position))
@@ -238,15 +238,15 @@ class Engine:
             return self._take(block, replace(batch, delta=delta, watermark=moved), at)
 
     def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
-        """An epoch without rows that moves the watermark of a source by hand, or part of the epoch that is open.
+        """Move the watermark of a source by hand, in an epoch without rows or in the one that is open.
 
         Raises:
-            InputError: no event time, or the watermark would move back; nothing has changed.
+            InputError: the source has no event time, or the watermark would move back; nothing has changed.
         """
         return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
 
     def tick(self, *, at: datetime | None = None) -> int:
-        """An epoch without rows: processing time moves on, and what waits for it has its turn."""
+        """Run an epoch without rows, which moves processing time on and fires the triggers that wait for it."""
         if open_epoch(self) is not None:
             raise InputError(
                 "an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says"
@@ -254,14 +254,14 @@ class Engine:
         return self._run(EpochInput(), at)
 
     def _block(self, at: datetime | None) -> OpenEpoch | None:
-        """The epoch that is open here."""
+        """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)
         if block is not None and at is not None:
             raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
         return block
 
     def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
-        """A batch into the epoch that is open, or as one."""
+        """Add a batch to the epoch that is open, or run it as an epoch of its own."""
         if block is not None and (taken := block.take(batch, self.positions)) is not None:
             return self.epoch_number + taken
         offered = EpochInput()
@@ -269,19 +269,19 @@ class Engine:
         return self._run(offered, at)
 
     def _run(self, offered: EpochInput, at: datetime | None) -> int:
-        """An epoch, when it is our turn; none, if all of it has been taken meanwhile. Returns the number of the last one."""
+        """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
             offered = offered.without(self.positions)
             return self.epoch_number if offered.is_repeated else self._running.run(offered, at)
 
     @property
     def epoch_number(self) -> int:
-        """The number of the last epoch; 0: there was none."""
+        """The number of the last epoch; 0 before the first."""
         return self._shown()[0]
 
     @property
     def positions(self) -> dict[str, Any]:
-        """How far each source was taken: the last ``position`` that was pushed. The input goes on after it.
+        """The last ``position`` pushed to each source, after which its input goes on.
 
         Partitions are named by texts, as in JSON.
         """
@@ -294,10 +294,10 @@ class Engine:
 
     @contextmanager
     def epoch(self, *, at: datetime | None = None) -> Iterator[OpenEpoch]:
-        """Everything pushed inside is one epoch: all of it happens, or, if anything raises, none of it.
+        """Gather everything pushed inside the ``with`` block into one epoch: all of it happens, or none if anything raises.
 
         If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
-        their own, one after the other as they end; what is yielded says in ``number`` which one it was.
+        their own, one after the other as they end; ``number`` of the yielded object is the epoch's number afterwards.
         """
         self._shown()
         with gathered(self) as block:
@@ -308,14 +308,14 @@ class Engine:
                 before = self.epoch_number
                 try:
                     self._run(offered, at)
-                finally:  # It may be done, and a subscriber have raised.
+                finally:  # The epoch may be done even so, if only a subscriber has raised.
                     block.number = before + 1 if self.epoch_number > before else None
 
     def use_checkpoint(self, checkpoint: str | Path | Checkpoint) -> None:
-        """Have a checkpoint from now on: what ``Engine(checkpoint=...)`` does, for an engine that somebody else made.
+        """Set the checkpoint, as ``Engine(checkpoint=...)`` does, for an engine that was made elsewhere.
 
         Raises:
-            PlanError: it has one, or rows that the checkpoint would not know of.
+            PlanError: it has one already, or rows that would not be in the checkpoint.
         """
         with self._turn:
             if self.is_durable or self._running.epoch:
@@ -334,7 +334,7 @@ class Engine:
         return self._running.durability is not None
 
     def checkpoint(self) -> int:
-        """Write all that is not yet on disk (``Checkpoint(every=n)``). Returns the epoch up to which it is.
+        """Commit all epochs that are not committed yet, and return the number of the last one.
 
         Raises:
             InputError: the engine has no checkpoint, or an epoch is open.
@@ -351,7 +351,7 @@ class Engine:
             return self.epoch_number
 
     def close(self) -> None:
-        """Write what is not yet on disk, and let another engine have the checkpoint. Closing twice is no error.
+        """Commit what is not committed yet, and release the checkpoint for other engines. Closing twice is no error.
 
         Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close.
 
@@ -372,7 +372,7 @@ class Engine:
         self.close()
 
     def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
-        """Every refused row and why: of all sources with the row as JSON, or of one with its own columns.
+        """Return every refused row and why: of all sources with the row as JSON, or of one source with its own columns.
 
         The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
         source has a ``reason`` of its own) and, into a source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
@@ -388,11 +388,11 @@ class Engine:
         return source_ledger_frame(refused, source, self._source(source).schema, each_window=each_window)
 
     def explain(self, format: Literal["text", "mermaid"] = "text", *, circuit: bool = False) -> str:
-        """The plan with rows, bytes and time of every node, as text or as a Mermaid flowchart.
+        """Return the plan with rows, bytes and time of every node, as text or as a Mermaid flowchart.
 
-        With ``circuit`` what the plan was compiled to: every operator that runs, in its stage, with the operators whose rows
-        it takes and those whose state it reads, the columns by which its rows have to meet, and what was measured.
-        As of one epoch; where epochs follow each other faster than this can be written, the end of one is waited for.
+        With ``circuit`` the circuit that the plan was compiled to: every operator that runs, in its stage, with its inputs,
+        the operators whose state it reads, the columns by which its rows are brought together, and its measures. All of it
+        is of one epoch; where epochs follow each other faster than this can be written, it waits for the end of one.
         """
         if format == "text":
             return self._running.steadily(self._circuit_explained if circuit else self._explained)
@@ -411,7 +411,7 @@ class Engine:
 
     @property
     def plan(self) -> nx.DiGraph[int]:
-        """The declared plan as a graph of networkx, along whose edges deltas flow."""
+        """Return the declared plan as a graph of networkx, along whose edges deltas flow."""
         return self._plan.graph()
 
     @property
@@ -434,7 +434,7 @@ class Engine:
         return self.sources[name]
 
     def _require_free(self, kind: str, name: str, taken: Mapping[str, object]) -> None:
-        """Check that a source or view may be declared now, under this name."""
+        """Check that a source or view may still be declared, under this name."""
         require_name(kind, name)
         durability = self._running.durability
         if epoch := self._running.epoch:
@@ -451,17 +451,17 @@ class Engine:
             raise PlanError(f"{kind} {name!r} is declared twice; choose another name")
 
     def _current(self) -> Compiled:
-        """The circuit of the plan as it stands."""
+        """Return the circuit of the plan as declared so far."""
         return self.published().compiled
 
     def _shown(self) -> tuple[int, Mapping[str, Position]]:
-        """The last epoch and the positions: of the checkpoint, if there is one and the views that it is about are declared."""
+        """Return the last epoch and the positions, of the checkpoint if there is one and its views are declared."""
         if self._running.durability is not None and self.views:
             self.published()
         return self._running.shown()
 
     def _instant(self, source: str, watermark: datetime | int) -> int:
-        """A watermark by hand as an instant."""
+        """Return a watermark by hand as an instant."""
         event_time = self._source(source).event_time
         if event_time is None:
             raise InputError(
@@ -469,10 +469,10 @@ class Engine:
             )
         return instant(f"source {source!r}", watermark, self._source(source).schema[event_time])
 
-    # What views ask of whoever keeps them
+    # The interface that views use
 
     def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
-        """An epoch without rows in which windows of a view are told to speak; the same as ``View.fire``."""
+        """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""
         with self._turn:
             tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)
             tracker.signal(windows.keys)
@@ -482,7 +482,7 @@ class Engine:
                 tracker.forget_signals()
 
     def why(self, view: str, key: object, window: object) -> list[str]:
-        """Why windows of a view do not speak; the same as ``View.why``."""
+        """Explain why windows of a view emit no panes; see ``View.why``."""
 
         def lines(compiled: Compiled) -> list[str]:
             return WindowQueries(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
@@ -495,39 +495,39 @@ class Engine:
         return None if last is None else Now(Epoch(last[0]), last[1]).instant
 
     def watermark_of(self, view: str) -> datetime | int | None:
-        """How far the event time of a view's rows is complete; the same as ``View.watermark``."""
+        """Return how far the event time of a view's rows is complete; see ``View.watermark``."""
         now = self.published()
         return WindowQueries(self._plan, now.compiled, view).watermark(now.watermarks)
 
     def published(self) -> Published:
-        """What there is to be read, of one epoch: no later one changes it."""
+        """Return what is published of the last epoch, which later epochs do not change."""
         return self._running.published()
 
     def reading(self, view: str) -> AbstractContextManager[Published]:
-        """The same, for somebody who reads this view inside of it."""
+        """Yield what is published, for a reader of this view inside of the block."""
         return self._running.reading(view)
 
     def ready(self) -> None:
-        """See to it that views hold what they hold before any input, or held when the engine was last open."""
+        """Compile the plan or open the checkpoint, so that views hold what they held last, or hold before any input."""
         self.published()
 
     def refused(self) -> Iterable[Refused]:
-        """The entries of the ledger, as they are."""
+        """The entries of the ledger."""
         return self.published().refused
 
     @property
     def turn(self) -> Turn:
-        """Who has it writes; all others wait."""
+        """The lock that a writer holds while all others wait."""
         return self._turn
 
     @property
     def readers(self) -> Readers:
-        """Who is told of changes, and how far those with a name have heard."""
+        """The subscriptions, and the last epochs delivered to those with a name."""
         return self._running.readers
 
     @property
     def run_log(self) -> RunLog:
-        """When the last epochs were, how far the watermarks, and which rows came."""
+        """The times of the last epochs, the watermarks after them, and the recorded rows."""
         return self.published().log
 
     def record_rows(self) -> None:
@@ -536,5 +536,5 @@ class Engine:
             self._running.log.records_rows = True
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
-        """All rows of a view now, or after an epoch; the same as ``View.read``."""
+        """Return all rows of a view now, or after an epoch; see ``View.read``."""
         return self._running.contents(view, epoch)

@@ -1,4 +1,4 @@
-"""A plan that runs: its circuit, epoch by epoch, with a checkpoint or without."""
+"""The runner of a plan: it evaluates the circuit epoch by epoch, with a checkpoint or without."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .view import View
 Answer = TypeVar("Answer")
 
 ATTEMPTS = 8
-"""How often something is read that epochs may change meanwhile, before it is read between two of them."""
+"""How often a read that epochs may disturb is tried, before it waits for its turn between two epochs."""
 
 LEDGER_ROWS = 1_000_000
 """How many refused rows are kept; ``explain`` says how many had to go."""
@@ -46,10 +46,10 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 
 
 class Running:
-    """The circuit of an engine's plan, the epoch that it is at, and who is told.
+    """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
-    An epoch is evaluated, written if there is a checkpoint, and then real in memory, or it is discarded. Whoever calls
-    what changes anything has the ``turn``. All others read what is ``published``: of the last epoch, and at once.
+    An epoch is evaluated, written if there is a checkpoint, and then committed in memory, or it is discarded. A caller of a
+    method that changes anything has to hold the ``turn``. All others read what is ``published`` of the last epoch, at once.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Running:
         """How often a commit has begun or ended: odd while there is one."""
 
     def published(self) -> Published:
-        """What is there to be read. Who comes first compiles the plan, or opens the checkpoint.
+        """Return what is published. The first call compiles the plan, or opens the checkpoint.
 
         Raises:
             CheckpointError: the checkpoint cannot be opened; nothing has changed.
@@ -94,17 +94,17 @@ class Running:
 
     @contextmanager
     def reading(self, view: str) -> Iterator[Published]:
-        """What is there to be read, for somebody who reads this view inside of it. Who polls makes room for epochs."""
+        """Yield what is published, for a reader of this view inside of the block. A reader that polls gives way to epochs."""
         with self.giving_way.reading(view):
             yield self.published()
 
     def shown(self) -> tuple[int, Mapping[str, Position]]:
-        """The last epoch and the positions, without compiling or opening anything."""
+        """Return the last epoch and the positions, without compiling or opening anything."""
         known = self._published
         return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
-        """What a function reads of the states as they are. If epochs come in between again and again, after one of them."""
+        """Return what a function reads of the states; if epochs disturb it again and again, it is called between two."""
         for _ in range(ATTEMPTS):
             begun, compiled = self._commits, self.published().compiled
             if begun % 2 == 0:
@@ -121,12 +121,12 @@ class Running:
 
     @property
     def _is_outdated(self) -> bool:
-        """Whether more was declared since the plan was compiled."""
+        """Return whether more was declared since the plan was compiled."""
         size = (len(self._plan.nodes), len(self._plan.views))
         return self.durability is None and self.epoch == 0 and size != self._compiled_size
 
     def current(self) -> Compiled:
-        """The circuit of the plan as it stands; it is final from the first epoch on, or when a checkpoint is opened.
+        """Return the circuit of the plan declared so far; it is final from the first epoch or the opening of a checkpoint on.
 
         Raises:
             CheckpointError: the checkpoint cannot be opened; nothing has changed.
@@ -151,7 +151,7 @@ class Running:
         return self._compiled
 
     def run(self, offered: EpochInput, at: datetime | None) -> int:
-        """One epoch, and everybody hears of it. Returns its number.
+        """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
             InputError: processing time without a zone, or what was offered is refused; nothing has changed.
@@ -169,7 +169,7 @@ class Running:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
         changed = self._step(compiled, now, offered)
-        self.readers.tell(now.epoch, changed)
+        self.readers.notify(now.epoch, changed)
         if self.durability is not None:
             self.durability.tidy()
             if self.durability.maps_states:
@@ -177,7 +177,7 @@ class Running:
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
-        """All rows of a view now, or after an epoch.
+        """Return all rows of a view now, or after an epoch.
 
         Raises:
             EpochGoneError: the checkpoint has no commit of that epoch.
@@ -211,7 +211,7 @@ class Running:
                 self.durability.close(self._standing(self.positions, {}))
 
     def _resumed(self, durability: Durability) -> Compiled:
-        """The circuit as the checkpoint has it. Where that cannot be had, nothing has changed."""
+        """Return the circuit with the states of the checkpoint; if that fails, nothing has changed."""
         compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=durability.allow_pickle)
         resumed = durability.open(compiled)
         try:
@@ -239,10 +239,10 @@ class Running:
     def _evaluated_again(
         self, durability: Durability, compiled: Compiled, resumed: RestorePoint
     ) -> RestorePoint:
-        """Go on to the last epoch whose input is on disk, and commit. Nobody is told: who has a name will catch up."""
+        """Evaluate the epochs again whose input is on disk, and commit; named subscriptions will catch up by themselves."""
         for logged in resumed.logged:
-            heard = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
-            self.readers.remember(heard)
+            delivered = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
+            self.readers.remember(delivered)
             durability.logged_before()
             try:
                 self._step(
@@ -254,7 +254,7 @@ class Running:
             except EvercurrentError as error:
                 is_last = logged is resumed.logged[-1] and logged.epoch > resumed.acknowledged
                 if resumed.is_same_plan and is_last:
-                    break  # It was refused before, and there was no time to say so.
+                    break  # It was refused before, and the process ended before it could raise the error.
                 raise CheckpointError(
                     f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "
                     f"fails: {error}"
@@ -280,9 +280,9 @@ class Running:
     def _step(
         self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None = None
     ) -> dict[str, pl.DataFrame]:
-        """One epoch: evaluated, written if there is a checkpoint, then real; or discarded.
+        """Run one epoch: evaluate it, write it if there is a checkpoint, and commit it in memory; or discard it.
 
-        ``silent``: the epoch is evaluated again, and of these views nothing is said.
+        ``silent``: the epoch is evaluated again, and the deltas of these views are not published.
         """
         if self._is_stepping:
             raise InputError(
@@ -339,7 +339,7 @@ class Running:
         return changed
 
     def _marks_after(self, compiled: Compiled, visited: Deltas) -> Mapping[str, int]:
-        """The watermarks of the sources after an epoch. Cost: the clocks that it visits, where more is known."""
+        """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits, once others are known."""
         known = self._published
         if known is None or known.compiled is not compiled:
             return {name: clock.now for name, clock in compiled.clocks.items()}
@@ -348,7 +348,7 @@ class Running:
 
     @contextmanager
     def _committing(self) -> Iterator[None]:
-        """Let who reads states as they are find out that they change."""
+        """Mark the states as changing inside the block, so that readers of them notice it."""
         self._commits += 1
         try:
             yield
@@ -362,7 +362,7 @@ class Running:
         visited: Deltas | None = None,
         marks: Mapping[str, int] | None = None,
     ) -> None:
-        """Show what there is now, in which these views have changed: whoever asks from now on gets that.
+        """Publish the current contents, in which these views have changed, to all readers from now on.
 
         ``visited``: the nodes of the epoch, as no state of others has changed; ``marks``: the watermarks after it.
         """
@@ -394,11 +394,11 @@ class Running:
     def _standing(
         self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]
     ) -> CommitMetadata:
-        """What a commit says beside the states: with these positions, and these rows that have come since."""
+        """Return the metadata of a commit with these positions and these rows that have come since."""
         return CommitMetadata(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
 
     def _make_real(self, durability: Durability, resumed: RestorePoint) -> None:
-        """An epoch in which views that are new in the program, and are filled already, say what they hold."""
+        """Run an epoch that publishes the rows of views that are new in the program and already filled."""
         epoch, (_, instant, marks) = Epoch(resumed.epoch + 1), resumed.last
         changed: dict[str, pl.DataFrame] = {}
         for name, delta in resumed.filled.items():

@@ -17,10 +17,10 @@ _open: ContextVar[tuple[OpenEpoch, ...]] = ContextVar("evercurrent_open_epochs",
 
 
 class OpenEpoch:
-    """What is pushed in a block, until the block ends; ``number`` is that of its epoch, once there is one.
+    """The input pushed in a block, until the block ends; ``number`` is that of its epoch, once there is one.
 
-    A context is that of a thread, or of an asyncio task. Who begins a task or a thread in a copy of it, as asyncio does,
-    has what that pushes in the block too, until the block ends.
+    The context is that of a thread, or of an asyncio task. What a task or thread pushes that was begun in a copy of the
+    context, as asyncio does, is part of the block too, until the block ends.
     """
 
     def __init__(self, engine: object) -> None:
@@ -30,7 +30,7 @@ class OpenEpoch:
         self._guard = Guard()
 
     def take(self, batch: Batch, taken: Mapping[str, Position]) -> bool | None:
-        """Take a batch. False: it was taken before. None: the block has ended meanwhile.
+        """Take a batch and return True; False: it was taken before; None: the block has ended meanwhile.
 
         Raises:
             InputError: a position that goes back, or a watermark that would move back.
@@ -45,7 +45,7 @@ class OpenEpoch:
             return is_new
 
     def close(self) -> EpochInput:
-        """End the block: what was taken."""
+        """End the block and return its input."""
         with self._guard.lock:
             offered, self._offered = self._offered, None
         assert offered is not None, "a block ends once"
@@ -57,12 +57,12 @@ class OpenEpoch:
         return self._offered is not None
 
     def is_of(self, engine: object) -> bool:
-        """Whether it is a block of this engine."""
+        """Return whether it is a block of this engine."""
         return self._engine is engine
 
 
 def open_epoch(engine: object) -> OpenEpoch | None:
-    """The block of an engine that this context is in."""
+    """Return the block of an engine that this context is in, or None."""
     for block in _open.get():
         if block.is_of(engine) and block.is_open:
             return block
@@ -71,10 +71,10 @@ def open_epoch(engine: object) -> OpenEpoch | None:
 
 @contextmanager
 def gathered(engine: object) -> Iterator[OpenEpoch]:
-    """Begin a block, and leave it at the end; who asks for it closes it.
+    """Begin a block, and leave it at the end; the caller closes it.
 
     Raises:
-        InputError: this context is in one of this engine.
+        InputError: this context is already in a block of this engine.
     """
     if open_epoch(engine) is not None:
         raise InputError("an epoch is open already; epochs do not nest")

@@ -1,4 +1,4 @@
-"""What an engine shows at the end of an epoch: one object that no later epoch changes."""
+"""What an engine publishes at the end of an epoch: one object that later epochs do not change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..epochs.run_log import RunLog
 
 
 class _Rows:
-    """The rows of a view, made when they are first asked for: others who ask meanwhile wait for whoever makes them."""
+    """The rows of a view, made when they are first read; other readers wait meanwhile."""
 
     __slots__ = ("_guard", "made")
 
@@ -67,9 +67,9 @@ class PublishedView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """What is read between two epochs, in any thread: of one epoch, all of it.
+    """What readers in any thread see between two epochs: all views as of one epoch.
 
-    ``waiting`` are the epochs that were not on files yet, if there is a checkpoint.
+    ``waiting`` are the epochs that were in no file yet, if there is a checkpoint.
     """
 
     compiled: Compiled
@@ -86,7 +86,7 @@ class Published:
         return self.views[view].rows()
 
     def require(self, view: str, since: int) -> None:
-        """Check that the deltas of a view after this epoch can be had.
+        """Check that the deltas of a view after this epoch are retained.
 
         Raises:
             EpochGoneError: they are no longer retained.
@@ -102,5 +102,5 @@ class Published:
         return self.views[view].history.since(since, self.waiting)
 
     def begins(self, view: str) -> int:
-        """The deltas of a view of all epochs after this one can be had."""
+        """Return the epoch after which all deltas of a view are retained."""
         return self.views[view].history.begins

@@ -1,4 +1,4 @@
-"""A named, kept result: what it holds now, how it changed, and who wants to know."""
+"""Views: named results with their contents, deltas and subscriptions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ViewKeeper(Protocol):
-    """Who keeps the contents of views: the engine."""
+    """The engine, as far as views use it."""
 
     @property
     def epoch_number(self) -> int:
@@ -50,20 +50,20 @@ class ViewKeeper(Protocol):
 
     @property
     def readers(self) -> Readers:
-        """Who is told of changes, and how far those with a name have heard."""
+        """The subscriptions, and the last epochs delivered to those with a name."""
         ...
 
     def published(self) -> Published:
-        """What there is to be read, of one epoch: no later one changes it."""
+        """Return what is published of the last epoch, which later epochs do not change."""
         ...
 
     def reading(self, view: str) -> AbstractContextManager[Published]:
-        """The same, for somebody who reads this view inside of it."""
+        """Yield what is published, for a reader of this view inside of the block."""
         ...
 
     @property
     def turn(self) -> Turn:
-        """Who has it writes; all others wait."""
+        """The lock that a writer holds while all others wait."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -71,11 +71,11 @@ class ViewKeeper(Protocol):
         ...
 
     def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
-        """An epoch without rows in which windows of a view are told to speak."""
+        """Run an epoch without rows in which windows of a view are fired."""
         ...
 
     def why(self, view: str, key: object, window: object) -> list[str]:
-        """Why windows of a view do not speak."""
+        """Explain why windows of a view emit no panes."""
         ...
 
     def watermark_of(self, view: str) -> datetime | int | None:
@@ -95,8 +95,8 @@ class Snapshot:
 class Deltas:
     """The deltas of a view after an epoch: iterate for one frame per epoch, or hand it on as one Arrow stream.
 
-    Every iteration starts anew at ``since`` and ends at the present; to go on, ask again from ``last_epoch``. The frames
-    are the caller's own. For one thread at a time: of ``view.deltas()`` each has one of its own.
+    Every iteration starts again at ``since`` and ends at the last epoch; to go on, call ``view.deltas(since=last_epoch)``.
+    The caller owns the frames. One object is for one thread at a time: each thread calls ``view.deltas()`` for its own.
     """
 
     def __init__(self, view: View, since: int, now: Published) -> None:
@@ -164,32 +164,32 @@ class View(Collection):
         return self._engine.epoch_number
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
-        """The contents now: a row with diff n stands n times. Order is not specified, but deterministic.
+        """Return the contents: a row with diff n is repeated n times. Order is not specified, but deterministic.
 
-        Of discarding and accumulating panes these are all panes so far, as none takes back the one before. For the
-        last pane of each key and window declare ``engine.view(name, view.latest())``.
+        A view of discarding or accumulating panes holds all panes so far, as none retracts the one before. For the last
+        pane of each key and window declare ``engine.view(name, view.latest())``.
 
-        ``epoch``: the contents after that epoch, of which the checkpoint still has the commit.
+        ``epoch``: return the contents after that epoch, if the checkpoint still has its commit.
 
         Raises:
-            EpochGoneError: there is no commit of that epoch any more; names those that there are.
+            EpochGoneError: there is no commit of that epoch any more; names those that remain.
             InputError: the epoch is still to come, or the engine has no checkpoint.
         """
         return self._engine.contents(self.name, epoch)
 
     def snapshot(self) -> Snapshot:
-        """The contents and the epoch they are of."""
+        """Return the contents and the epoch they are of."""
         with self._engine.reading(self.name) as now:
             return Snapshot(now.epoch, now.rows(self.name))
 
     def deltas(self, since: int | None = None) -> Deltas:
-        """The changes after epoch ``since``; None: from the very beginning.
+        """Return the changes after epoch ``since``; None: from the very beginning.
 
-        Those of long ago are read from the delta files, if the engine has a checkpoint.
+        Older ones are read from the delta files, if the engine has a checkpoint.
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
-            InputError: it is no number, or the epoch is still to come, as one remembered from another engine is.
+            InputError: ``since`` is no number, or the epoch is still to come, as one of another engine may be.
         """
         if since is not None:
             require_epoch(self.name, "since", since)
@@ -209,7 +209,7 @@ class View(Collection):
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
     ) -> Iterator[pl.DataFrame]:
-        """The deltas as change rows: insert, delete, and update as the row before and the row after.
+        """Return the deltas as change rows: insert, delete, and update as the row before and the row after.
 
         ``_change`` is "insert", "delete", "update_preimage" or "update_postimage". An update is a deletion and
         an insertion with equal ``key``. Without ``key`` that is the key of a view that is a grouping or an
@@ -233,23 +233,22 @@ class View(Collection):
     ) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
 
-        ``since``: first hear all retained changes after that epoch; None: only what is to come. ``reader`` says what
-        is done with the rows, so that it can be checked whether the panes of the view go with that: "deltas", they
-        are applied with their diffs; "summing", their values are added up (a row with a negative diff is
-        subtracted); "overwriting", the last row of a key stands; "log", they are appended.
+        ``since``: first deliver all retained changes after that epoch; None: only those to come. ``reader`` states what is
+        done with the rows, so that it can be checked whether the panes of the view fit: "deltas", they are applied with
+        their diffs; "summing", their values are added up (a row with a negative diff is subtracted); "overwriting", the
+        last row of a key is kept; "log", they are appended.
 
-        ``name``: a subscription that is made again under its name goes on after the last epoch that it heard, also in
-        another process on the same checkpoint; ``since`` is then about the first time only. How far it has heard is
-        part of the next commit, so after a crash the last epochs may be told once more: a sink that keeps the
-        ``_epoch`` of what it has written, together with that, has everything exactly once.
+        ``name``: a subscription that is made again under its name goes on after the last epoch delivered to it, also in
+        another process on the same checkpoint; ``since`` then counts only the first time. The last delivered epoch is
+        part of the next commit, so after a crash the last epochs may be delivered once more: a sink that stores the
+        ``_epoch`` of what it has written, in the same transaction, has everything exactly once.
 
-        It is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its own. It may
-        read and push. It must not wait for another thread that pushes, as that one waits for the end of this epoch.
+        The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
+        own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.
 
         Raises:
-            EpochGoneError: deltas that are to be heard are no longer all retained.
-            PlanError: the callback is no function, the panes of the view do not go with the reader, or the name
-                is in use.
+            EpochGoneError: deltas that are to be delivered are no longer all retained.
+            PlanError: the callback is no function, the panes of the view do not fit the reader, or the name is in use.
         """
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
         if not callable(callback):
@@ -261,7 +260,7 @@ class View(Collection):
         with self._engine.turn:
             if name is not None:
                 return self._subscribe_again(callback, since, name)
-            # More than once where the callback itself pushes.
+            # Repeated where the callback itself pushes.
             while since is not None and since < self.epoch:
                 missed = self.deltas(since)
                 for frame in missed:
@@ -275,8 +274,8 @@ class View(Collection):
     def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
-        heard = self._engine.readers.heard().get(key, now if since is None else since)
-        subscription = Subscription(self, callback, heard, name)
+        delivered = self._engine.readers.heard().get(key, now if since is None else since)
+        subscription = Subscription(self, callback, delivered, name)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
         self._subscriptions = with_another(self, subscription)
@@ -284,11 +283,11 @@ class View(Collection):
 
     @property
     def watermark(self) -> datetime | int | None:
-        """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more will come."""
+        """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more rows will come."""
         return self._engine.watermark_of(self.name)
 
     def fire(self, key: object = None, window: object = None, *, at: datetime | None = None) -> int:
-        """Tell windows to speak, in an epoch of its own: those whose trigger waits for ``signal()``.
+        """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
         Args:
             key: of which key: a value, a tuple or a dictionary; None: of all.
@@ -297,12 +296,12 @@ class View(Collection):
 
         Raises:
             InputError: the view has no trigger, or the key does not go with its columns. Where no window waits for a
-                signal, the epoch goes by and nothing is said.
+                signal, the epoch is run and emits nothing.
         """
         return self._engine.fire(self.name, key, window, at)
 
     def why(self, key: object = None, window: object = None) -> str:
-        """Why windows have not spoken: what they wait for, who holds the watermark, when they may speak.
+        """Explain why windows have emitted no pane: what they wait for, what holds the watermark, when they may fire.
 
         Args:
             key: of which key: a value, a tuple or a dictionary; None: of all.
@@ -314,7 +313,7 @@ class View(Collection):
         return "\n".join(self._engine.why(self.name, key, window))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The contents as an Arrow C stream."""
+        """Return the contents as an Arrow C stream."""
         return self.read().__arrow_c_stream__(requested_schema)
 
     def timeline(
@@ -332,7 +331,7 @@ class View(Collection):
         keys: int = 6,
         legend: bool = True,
     ) -> Timeline:
-        """The run so far, drawn: event time across, processing time up, rows as dots, panes as rectangles.
+        """Draw the run so far: event time across, processing time up, rows as dots, panes as rectangles.
 
         Rows are there if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
         what it says of itself (``with_pane_info()``), else it follows from the watermarks.
@@ -349,16 +348,16 @@ class View(Collection):
             rows: the most rows that are drawn.
             panes: the most panes that are drawn.
             keys: the most keys that are drawn, each with axes of its own.
-            legend: whether to say what the marks mean.
+            legend: whether to explain the marks.
 
         Returns:
-            What can be saved with ``save("run.svg")`` or ``save("run.html")``, and shows itself in notebooks.
+            A drawing to be saved with ``save("run.svg")`` or ``save("run.html")``; notebooks display it.
 
         Raises:
             PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing.
-            InputError: a key of which the view has said nothing.
+            InputError: the view has emitted nothing for the key.
         """
-        from ..timeline.drawing import Look  # a part that is only loaded by who draws
+        from ..timeline.drawing import Look  # Imported here, as only drawings need it.
         from ..timeline.of_view import timeline_of_view
 
         now = self._engine.published()

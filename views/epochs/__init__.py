@@ -1,1 +1,1 @@
-"""What happened: records of epochs, deltas by epoch, subscriptions, and the log of a run."""
+"""Records of epochs, deltas by epoch, subscriptions, refused rows, and the log of a run."""

@@ -7,11 +7,11 @@ import polars as pl
 from evercurrent.core.data.schema import DIFF
 
 CHANGE = "_change"
-"""Column of change rows: what happened."""
+"""The column of change rows that holds the kind of change."""
 
 
 def change_rows(frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """One delta as change rows: ``_change`` in place of ``_diff``, a row with diff n standing n times.
+    """Return a delta as change rows: ``_change`` in place of ``_diff``, and a row with diff n repeated n times.
 
     The k-th deletion and the k-th insertion of a key are one update, pre-image first.
     """

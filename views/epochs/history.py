@@ -1,4 +1,4 @@
-"""The deltas of a view by epoch: what was published, in memory as far as that goes, then from where it was written."""
+"""The published deltas of a view by epoch: the newest in memory, older ones from a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evercurrent.core.data.tags import tagged
 from .records import EvaluatedEpoch
 
 BEFORE_ALL = -1
-"""Before epoch 0, in which a group of nothing gets its row."""
+"""The epoch before epoch 0, in which a grouping by nothing gets its row."""
 
 
 @tagged("views.history:Retain")
@@ -38,29 +38,29 @@ class Retain:
 
 
 class Older(Protocol):
-    """Where deltas are that are no longer in memory: a checkpoint."""
+    """The store of the deltas that are no longer in memory: a checkpoint."""
 
     def begins(self, view: str) -> int:
-        """Deltas of a view of all epochs after this one are there."""
+        """Return the epoch after which all deltas of a view are retained."""
         ...
 
     def deltas(
         self, view: str, since: int, until: int, waiting: Sequence[EvaluatedEpoch]
     ) -> Iterator[pl.DataFrame]:
-        """The deltas of a view after one epoch and up to another; ``waiting`` are those that are not on files yet.
+        """Return the deltas of a view after one epoch and up to another; ``waiting`` are those not yet in files.
 
         Raises:
-            EpochGoneError: they are no longer retained; at once, not when they are read.
+            EpochGoneError: they are no longer retained; raised at once, not on iteration.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retained:
-    """The deltas of one view that can be had at the end of an epoch; no later one changes that.
+    """The deltas of one view that are retained at the end of an epoch; later epochs do not change this object.
 
-    ``frames`` are those in memory, of all epochs after ``complete_since``. ``waiting`` are the epochs that are on no
-    file yet, as they were then or later: what is on files meanwhile is in neither twice.
+    ``frames`` are those in memory, of all epochs after ``complete_since``. ``waiting`` are the epochs that were in no file
+    yet, then or later; an epoch that has been written meanwhile is not returned twice.
     """
 
     view: str
@@ -70,13 +70,13 @@ class Retained:
 
     @property
     def begins(self) -> int:
-        """Deltas of all epochs after this one can be had."""
+        """The epoch after which all deltas are retained."""
         if self.older is None:
             return self.complete_since
         return min(self.complete_since, self.older.begins(self.view))
 
     def require(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> None:
-        """Check that the deltas of all epochs after this one can be had.
+        """Check that the deltas of all epochs after this one are retained.
 
         Raises:
             EpochGoneError: they are no longer retained.
@@ -91,7 +91,7 @@ class Retained:
         self.older.deltas(self.view, epoch, self.complete_since, waiting)
 
     def since(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> Iterator[pl.DataFrame]:
-        """The deltas of all epochs after this one: frames of the caller's own.
+        """Return the deltas of all epochs after this one, in frames that the caller owns.
 
         Raises:
             EpochGoneError: they are no longer retained.
@@ -116,14 +116,14 @@ class History:
         self._complete_since = BEFORE_ALL
 
     def append(self, epoch: int, frame: pl.DataFrame) -> None:
-        """Add the delta of an epoch; the oldest go when there are too many."""
+        """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
         self._frames.append((epoch, frame))
         self._rows += frame.height
         while len(self._frames) and (
             len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
         ):
-            self._complete_since, gone = self._frames.popleft()
-            self._rows -= gone.height
+            self._complete_since, dropped = self._frames.popleft()
+            self._rows -= dropped.height
 
     def clear(self) -> None:
         """Forget everything: the plan was compiled anew before any input."""
@@ -131,10 +131,10 @@ class History:
         self._rows = 0
 
     def go_on(self, after: int, older: Older) -> None:
-        """Begin after this epoch; what was before, and what memory has no room for, is asked of ``older``."""
+        """Begin after this epoch; earlier deltas, and those beyond the limits, are read from ``older``."""
         self.clear()
         self._complete_since, self._older = after, older
 
     def now(self) -> Retained:
-        """What can be had now."""
+        """Return the deltas that are retained now."""
         return Retained(self._view, self._frames.now(), self._complete_since, self._older)

@@ -1,4 +1,4 @@
-"""An epoch before and after: what it is given, what is written of it, and where a checkpoint leaves off."""
+"""Records of an epoch: its input, what is written of it, and where a checkpoint ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from evercurrent.core.data.instants import shown
 from ..connectors.positions import Position, Positions, joined
 
 Noted = tuple[int, int, Mapping[str, int]]
-"""An epoch that has gone by: its number, its processing time in microseconds, the watermarks after it."""
+"""A finished epoch: its number, its processing time in microseconds, the watermarks after it."""
 
 
 def require_epoch(view: str, name: str, epoch: object) -> None:
-    """Check that this is the number of an epoch.
+    """Check that an argument is the number of an epoch.
 
     Raises:
         InputError: it is something else.
@@ -32,17 +32,17 @@ def require_epoch(view: str, name: str, epoch: object) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What one push brings: changes of a source, a watermark by hand, or both; and its place in the source."""
+    """The input of one push: changes of a source, a watermark by hand, or both; and its position in the source."""
 
     source: str
     delta: Delta | None = None
     watermark: int | None = None
     position: Position | None = None
     positions: Positions = field(default=Positions(""), repr=False)
-    """What the order of these positions is."""
+    """How positions of the source are compared."""
 
     def is_taken(self, taken: Mapping[str, Position]) -> bool:
-        """Whether it was taken before, if sources were taken so far.
+        """Return whether the batch was taken before, where sources were taken up to these positions.
 
         Raises:
             InputError: it has no order to what was taken; names the source.
@@ -55,8 +55,7 @@ class EpochInput:
     """The input of an epoch: gathered push by push while it is open, and then taken as a whole or not at all.
 
     ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before,
-    ``batches`` are all that it is made of. ``is_all``: nothing else bears on the epoch, such as a window that was told to
-    speak.
+    ``batches`` are all batches in it. ``is_all``: nothing else is part of the epoch, such as windows that are fired.
     """
 
     deltas: dict[str, list[Delta]] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class EpochInput:
     batches: list[Batch] = field(default_factory=list)
 
     def take(self, batch: Batch) -> None:
-        """Take what a push brings.
+        """Add the input of a push.
 
         Raises:
             InputError: the watermark would move back within the epoch.
@@ -79,7 +78,7 @@ class EpochInput:
         self.batches.append(batch)
 
     def without(self, taken: Mapping[str, Position]) -> EpochInput:
-        """What of it was not taken by other epochs meanwhile, by these positions of the sources.
+        """Return the input without what other epochs have taken meanwhile, by these positions of the sources.
 
         Raises:
             InputError: a position has no order to what was taken meanwhile.
@@ -93,26 +92,26 @@ class EpochInput:
         return offered
 
     def add(self, source: str, delta: Delta, position: Position | None) -> None:
-        """Take the changes of one push, and how far the source is taken with it."""
+        """Add the changes of one push, and the position up to which the source is taken with it."""
         self.deltas.setdefault(source, []).append(delta)
         if position is not None:
             self.positions = joined(self.positions, {source: position})
 
     def promise(self, source: str, watermark: int) -> None:
-        """Take a watermark by hand.
+        """Add a watermark by hand.
 
         Raises:
             InputError: it would move back within the epoch.
         """
-        if watermark < (known := self.watermarks.get(source, watermark)):
+        if watermark < (current := self.watermarks.get(source, watermark)):
             raise InputError(
-                f"source {source!r}: the watermark cannot move back from {shown(known)} to {shown(watermark)} "
+                f"source {source!r}: the watermark cannot move back from {shown(current)} to {shown(watermark)} "
                 "within an epoch"
             )
         self.watermarks[source] = watermark
 
     def skips(self, batch: Batch, taken: Mapping[str, Position]) -> bool:
-        """Whether a batch was taken before, in this epoch or an earlier one.
+        """Return whether a batch was taken before, in this epoch or an earlier one, and count it if so.
 
         Raises:
             InputError: its position has no order to what was taken.
@@ -123,11 +122,11 @@ class EpochInput:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether all of it was taken before: then there is no epoch."""
+        """Whether all of it was taken before, so that there is no epoch."""
         return bool(self.skipped) and not (self.deltas or self.watermarks)
 
     def among(self, sources: Container[str], timed: Container[str]) -> EpochInput:
-        """What is for these sources, and the watermarks for those of them that have event time."""
+        """Return the input of these sources, and the watermarks of those that have event time."""
         return replace(
             self,
             deltas={name: deltas for name, deltas in self.deltas.items() if name in sources},
@@ -136,7 +135,7 @@ class EpochInput:
         )
 
     def arrived(self) -> dict[str, Delta]:
-        """The changes of each source as one delta."""
+        """Return the changes of each source as one delta."""
         return {
             name: deltas[0] if len(deltas) == 1 else Delta(pl.concat([delta.frame for delta in deltas]))
             for name, deltas in self.deltas.items()
@@ -147,7 +146,7 @@ class EpochInput:
 class Logged:
     """An epoch that is to be evaluated again: its number, processing time in microseconds, and input.
 
-    ``heard``: the last epochs that named subscriptions had heard when it came.
+    ``heard``: the last epochs that had been delivered to named subscriptions when it came.
     """
 
     epoch: int
@@ -156,7 +155,7 @@ class Logged:
     heard: Mapping[str, int]
 
     def conformed(self, arrived: Callable[[str, Delta], Delta]) -> Logged:
-        """The same with the rows of each source as a function gives them."""
+        """Return the same epoch with a function applied to the rows of each source."""
         deltas = {
             name: [arrived(name, delta) for delta in deltas] for name, deltas in self.offered.deltas.items()
         }
@@ -180,9 +179,9 @@ class EvaluatedEpoch:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What a commit says beside states and deltas.
+    """What a commit records beside states and deltas.
 
-    ``positions`` of the sources, last epochs that ``readers`` have heard, and how many ``rows`` of each source with
+    ``positions`` of the sources, the last epochs delivered to ``readers``, and how many ``rows`` of each source with
     event time have come.
     """
 
@@ -195,10 +194,11 @@ class CommitMetadata:
 class RestorePoint:
     """Where a checkpoint ends.
 
-    ``last`` is the last epoch that it knows the time and watermarks of; ``filled`` are views that are new in the
-    program: they hold what they would if they had been there, and nobody has been told yet. ``logged`` are epochs after
-    the last commit, which are to be evaluated again; ``is_same_plan``: by the program that has done it before. Up to
-    ``acknowledged`` they were done. ``is_computed``: states that were not there were computed, and are to be written.
+    ``last`` is the last epoch whose time and watermarks are recorded. ``filled`` are views that are new in the program:
+    they hold what they would hold had they always been there, and these rows have not been delivered to readers yet.
+    ``logged`` are epochs after the last commit, which are to be evaluated again; ``is_same_plan``: by the program that
+    evaluated them before; those up to ``acknowledged`` were done. ``is_computed``: missing states were computed, and have
+    to be written.
     """
 
     epoch: int

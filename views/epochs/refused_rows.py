@@ -1,4 +1,4 @@
-"""Refused rows as frames."""
+"""The ledger of refused rows as frames."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ others, and where there is no such instant."""
 
 
 def ledger_frame(refused: Iterable[Refused], *, each_window: bool = False) -> pl.DataFrame:
-    """All refused rows, each as JSON, in the order of their refusals. Cost: the rows, and little for each refusal.
+    """Return all refused rows, each as JSON, in the order of their refusals. Cost: the rows, and little for each refusal.
 
-    A row that missed some of its windows is there for each of these, and with ``each_window`` so is one that missed all;
-    else that one is there once, with its last window.
+    A row that missed some of its windows is returned for each of these. One that missed all of them is returned once,
+    with its last window, or with ``each_window`` for each of them.
     """
     parts = (_by_window(of, frame, each_window) for of, frame in _alike(refused))
     return _in_order(LEDGER_SCHEMA, [(of, _as_json(of, frame)) for of, frame in parts])
@@ -51,17 +51,17 @@ def ledger_frame(refused: Iterable[Refused], *, each_window: bool = False) -> pl
 def source_ledger_frame(
     refused: Iterable[Refused], source: str, schema: pl.Schema, *, each_window: bool = False
 ) -> pl.DataFrame:
-    """The refused rows of one source, with its columns: they can be mended and pushed again.
+    """Return the refused rows of one source, with its columns: they can be mended and pushed again.
 
-    Not those that missed some of their windows and are in others: pushed again, they would be there twice.
+    Rows that missed some of their windows and are in others are left out: pushed again, they would count twice there.
 
     Raises:
-        InputError: ``each_window`` is asked for, by which a row would be pushed once for each of its windows.
+        InputError: ``each_window`` is given, with which a row would be pushed once for each of its windows.
     """
     if each_window:
         raise InputError(
             f"ledger of source {source!r}: each_window= would give a row once for each window that it missed, and this frame "
-            "is to be pushed again; ask ledger(each_window=True), without a source"
+            "is to be pushed again; use ledger(each_window=True), without a source"
         )
     reason = "reason"
     while reason in schema:
@@ -71,7 +71,12 @@ def source_ledger_frame(
     return _in_order(
         columns,
         [
-            (of, _said(of).select(EPOCH, pl.col("reason").alias(reason)).hstack(frame.select(*schema, DIFF)))
+            (
+                of,
+                _described(of)
+                .select(EPOCH, pl.col("reason").alias(reason))
+                .hstack(frame.select(*schema, DIFF)),
+            )
             for of, frame in _alike(lost)
             if schema.items() <= frame.schema.items()
         ],
@@ -80,7 +85,7 @@ def source_ledger_frame(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Alike:
-    """Refusals of a source and a kind that have the same columns; ``at`` has, for each of their rows, whose it is."""
+    """Refusals of one source and kind with the same columns; ``at`` has, for each row, the refusal that it belongs to."""
 
     entries: list[Refused]
     places: Index
@@ -88,7 +93,7 @@ class _Alike:
 
 
 def _alike(refused: Iterable[Refused]) -> Iterator[tuple[_Alike, pl.DataFrame]]:
-    """All refusals, by what they have in common, each with their rows."""
+    """Gather refusals of the same source, kind and columns."""
     groups: dict[Hashable, list[tuple[int, Refused]]] = {}
     for place, entry in enumerate(refused):
         kind = (entry.source, entry.watermark is not None, entry.elsewhere, *entry.frame.schema.items())
@@ -101,7 +106,7 @@ def _alike(refused: Iterable[Refused]) -> Iterator[tuple[_Alike, pl.DataFrame]]:
 
 
 def _by_window(of: _Alike, frame: pl.DataFrame, each_window: bool) -> tuple[_Alike, pl.DataFrame]:
-    """Rows that may have missed several windows, with the bounds of each of these."""
+    """Return rows that may have missed several windows, with the bounds of each of these."""
     if MISSED not in frame.columns or not (each_window or of.entries[0].elsewhere):
         return of, frame
     counts = frame.get_column(MISSED).list.len().to_numpy()
@@ -112,8 +117,8 @@ def _by_window(of: _Alike, frame: pl.DataFrame, each_window: bool) -> tuple[_Ali
     )
 
 
-def _said(of: _Alike) -> pl.DataFrame:
-    """What is said of refusals, for each of their rows."""
+def _described(of: _Alike) -> pl.DataFrame:
+    """Return the columns that describe a refusal, for each of its rows."""
     watermarks = [None if entry.watermark is None else time_of(entry.watermark) for entry in of.entries]
     said = pl.DataFrame(
         {
@@ -132,11 +137,11 @@ def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:
     own = [name for name in frame.columns if name != DIFF and name not in missed]
     bounds = [_bound(frame, name, is_late) for name in BOUNDS]
     rows = frame.select(*bounds, DIFF).with_columns(json_rows(frame.select(own)))
-    return _said(of).hstack(rows).select(*LEDGER_SCHEMA)
+    return _described(of).hstack(rows).select(*LEDGER_SCHEMA)
 
 
 def _in_order(schema: pl.Schema, parts: Sequence[tuple[_Alike, pl.DataFrame]]) -> pl.DataFrame:
-    """The rows of all parts, in the order of their refusals."""
+    """Return the rows of all parts, in the order of their refusals."""
     if not parts:
         return schema.to_frame()
     order = np.argsort(np.concatenate([of.places for of, _ in parts]), kind="stable")

@@ -1,4 +1,4 @@
-"""What happened in a run, beside the views: when epochs were, how far the watermarks, and the rows if asked for."""
+"""The log of a run beside the views: the times of epochs, the watermarks after them, and rows where they are recorded."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _Epoch = tuple[int, datetime, Mapping[str, int]]
 
 
 class _Earlier:
-    """The epochs of before this process, the latest first: fetched once, when somebody wants to see them."""
+    """The epochs before this process, the latest first, which are read once, when they are first needed."""
 
     def __init__(self, fetch: Callable[[], Iterable[Noted]] | None) -> None:
         self._fetch = fetch
         self._found: list[_Epoch] | None = None
 
     def last(self, count: int, before: int | None) -> list[_Epoch]:
-        """So many of the last of them before an epoch, the oldest first."""
+        """Return the last so many of them before an epoch, the oldest first."""
         if count <= 0 or self._fetch is None:
             return []
         if self._found is None:
@@ -42,9 +42,9 @@ class _Earlier:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunLog:
-    """The last epochs as of one of them: processing time and watermarks, and the rows of sources if they are recorded.
+    """The last epochs up to one of them: processing times, watermarks, and the rows of sources if they are recorded.
 
-    ``unrecorded`` counts rows, by source, that came and are not here.
+    ``unrecorded`` counts, by source, the rows that came and were not recorded.
     """
 
     records_rows: bool
@@ -60,14 +60,14 @@ class RunLog:
         return self._epochs[-1][:2] if len(self._epochs) else None
 
     def epochs(self) -> pl.DataFrame:
-        """``_epoch`` and ``processing_time`` of the last epochs."""
+        """Return ``_epoch`` and ``processing_time`` of the last epochs."""
         known = self._known()
         numbers = pl.Series(EPOCH, [epoch for epoch, _, _ in known], pl.UInt64)
         times = pl.Series("processing_time", [at for _, at, _ in known], TIME)
         return pl.DataFrame([numbers, times])
 
     def watermarks(self) -> pl.DataFrame:
-        """``_epoch``, ``source``, ``watermark``: from the end of that epoch on; null where nothing was known."""
+        """Return ``_epoch``, ``source`` and ``watermark`` from the end of that epoch on; null while there was none."""
         entries = [(epoch, name, at) for epoch, _, marks in self._known() for name, at in marks.items()]
         instants = np.array([at for _, _, at in entries], np.int64)
         known = pl.Series("watermark", instants).cast(TIME)
@@ -80,7 +80,7 @@ class RunLog:
         )
 
     def rows(self, source: str, schema: pl.Schema) -> pl.DataFrame:
-        """The recorded rows of a source: its columns, ``_diff`` and ``_epoch``."""
+        """Return the recorded rows of a source, with its columns, ``_diff`` and ``_epoch``."""
         found = [frame for name, frame in self._rows if name == source]
         columns = pl.Schema({**schema, DIFF: pl.Int64(), EPOCH: pl.UInt64()})
         return pl.concat([columns.to_frame(), *found])
@@ -92,9 +92,9 @@ class RunLog:
 
 
 class RunRecorder:
-    """Takes note of what happens: the last epochs and their rows, as many as ``retain`` says.
+    """Records the last epochs and their rows, within the limits of ``retain``.
 
-    ``now`` is what is known at the end of an epoch, which no later one changes.
+    ``now`` returns the log at the end of an epoch, which later epochs do not change.
     """
 
     def __init__(self, retain: Retain, *, records_rows: bool) -> None:
@@ -107,7 +107,7 @@ class RunRecorder:
         self._earlier = _Earlier(None)
 
     def now(self) -> RunLog:
-        """What is known now."""
+        """Return the log up to now."""
         unrecorded = dict(self._unrecorded)
         return RunLog(
             self.records_rows, unrecorded, self._retain, self._epochs.now(), self._rows.now(), self._earlier
@@ -116,7 +116,7 @@ class RunRecorder:
     def note(
         self, epoch: int, at: datetime, watermarks: Mapping[str, int], rows: Mapping[str, pl.DataFrame]
     ) -> None:
-        """An epoch is done: its processing time, the watermarks after it, and the rows that came, with diffs."""
+        """Record an epoch: its processing time, the watermarks after it, and the rows that came, with diffs."""
         self._epochs.append((epoch, at, watermarks))
         while len(self._epochs) > max(1, self._retain.epochs):
             self._epochs.popleft()
@@ -129,9 +129,9 @@ class RunRecorder:
     def go_on(
         self, after: Noted, unrecorded: Mapping[str, int], older: Callable[[], Iterable[Noted]]
     ) -> None:
-        """Begin after this epoch; those before it are asked for when somebody wants to see them.
+        """Begin after this epoch; those before it are read from ``older`` when they are needed.
 
-        ``unrecorded``: how many rows of each source came before, none of which are here.
+        ``unrecorded``: how many rows of each source came before, none of which are recorded here.
         """
         self.clear()
         epoch, instant, marks = after
@@ -141,7 +141,7 @@ class RunRecorder:
         self._earlier = _Earlier(older)
 
     def rows_with(self, arrived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-        """How many rows of each source have come, recorded or not, these included."""
+        """Return how many rows of each source have come, recorded or not, with these included."""
         counts = dict(self._unrecorded)
         for source, frame in (*self._rows, *arrived.items()):
             counts[source] = counts.get(source, 0) + frame.height
@@ -168,7 +168,7 @@ class RunRecorder:
 
 
 def _time_of(instant: int) -> datetime:
-    """A recorded processing time: it was a datetime before."""
+    """Return a recorded processing time as the datetime that it was."""
     time = time_of(instant)
     assert time is not None
     return time

@@ -1,4 +1,4 @@
-"""Who wants to hear of changes: callbacks, and how far those with a name have heard."""
+"""Subscriptions: callbacks that get the deltas of views, and the last epoch delivered to those with a name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Callback = Callable[[pl.DataFrame], Any]
 
 
 class Followed(Protocol):
-    """What is subscribed to: a view."""
+    """A view, as far as subscriptions use it."""
 
     name: str
     _subscriptions: tuple[Subscription, ...]
@@ -28,15 +28,15 @@ class Followed(Protocol):
         ...
 
     def deltas(self, since: int | None = None) -> Iterable[pl.DataFrame]:
-        """The changes after an epoch."""
+        """Return the changes after an epoch."""
         ...
 
 
 class Subscription:
-    """A callback that hears of every epoch that changes a view, until it is closed.
+    """A callback that gets the delta of every epoch that changes a view, until the subscription is closed.
 
-    With a name, what it could not be told (as it raised) comes first the next time, and how far it has heard is
-    part of the engine's next commit. ``heard`` is the last epoch of which nothing is left to be told.
+    With a name, a delta at which the callback raised is delivered again before the next one, and the last delivered epoch
+    is part of the engine's next commit. ``heard`` is the epoch up to which everything was delivered.
     """
 
     def __init__(self, view: Followed, callback: Callback, heard: int, name: str | None = None) -> None:
@@ -44,16 +44,16 @@ class Subscription:
         self.heard = heard
         self._view = view
         self._callback = callback
-        self._is_telling = False
+        self._is_delivering = False
         self.is_closed = False
 
     @property
     def is_open(self) -> bool:
-        """Whether it still hears."""
+        """Whether deltas are still delivered."""
         return not self.is_closed and self in self._view._subscriptions
 
     def hear(self, epoch: int, frame: pl.DataFrame) -> None:
-        """Call back with the delta of an epoch, unless it was heard already or this is closed."""
+        """Call back with the delta of an epoch, unless it was delivered already or the subscription is closed."""
         if epoch <= self.heard or not self.is_open:
             return
         if self.name is not None:
@@ -64,10 +64,12 @@ class Subscription:
             self._callback(frame.clone())
 
     def catch_up(self) -> None:
-        """Call back with every delta that was not heard yet, in order; what raises is told again the next time."""
-        if self._is_telling:  # the callback itself pushes: the loop below goes on with that
+        """Call back with every delta not delivered yet, in order; one at which it raises is delivered again next time."""
+        if (
+            self._is_delivering
+        ):  # The callback itself has pushed: the loop further out delivers that epoch too.
             return
-        self._is_telling = True
+        self._is_delivering = True
         try:
             while self.heard < self._view.epoch:
                 until = self._view.epoch
@@ -77,20 +79,20 @@ class Subscription:
                     self.heard = int(frame["_epoch"][0])
                 self.heard = max(self.heard, until)
         finally:
-            self._is_telling = False
+            self._is_delivering = False
 
     def close(self) -> None:
-        """Hear no more; a call that is under way in another thread comes to its end. Closing twice is no error."""
+        """End the deliveries; a call under way in another thread runs to its end. Closing twice is no error."""
         self.is_closed = True
 
     def __repr__(self) -> str:
-        """The view, the name, and whether it is closed."""
+        """Show the view, the name, and whether it is closed."""
         named = "" if self.name is None else f", name {self.name!r}"
         return f"Subscription(view {self._view.name!r}{named}{'' if self.is_open else ', closed'})"
 
 
 def reader_key(view: str, name: str) -> str:
-    """How a named subscription is called in a commit."""
+    """Return the key of a named subscription in a commit."""
     return f"{view}/{name}"
 
 
@@ -98,7 +100,7 @@ def require_free_name(view: Followed, name: object) -> None:
     """Check that a subscription of the view may have this name.
 
     Raises:
-        PlanError: no name, or one in use.
+        PlanError: it is no name, or it is in use.
     """
     if not isinstance(name, str) or not name:
         raise PlanError(f"subscription to view {view.name!r}: name={name!r}; a name is text and not empty")
@@ -111,51 +113,51 @@ def require_free_name(view: Followed, name: object) -> None:
 
 
 def with_another(view: Followed, subscription: Subscription) -> tuple[Subscription, ...]:
-    """The subscriptions of a view that are open, and this one."""
-    return (*(known for known in view._subscriptions if not known.is_closed), subscription)
+    """Return the open subscriptions of a view, with this one added."""
+    return (*(other for other in view._subscriptions if not other.is_closed), subscription)
 
 
 class Readers:
-    """Tells the subscriptions of all views of each epoch, in order, and knows how far the named ones have heard."""
+    """Delivers each epoch to the subscriptions of all views, in order, and keeps how far the named ones are."""
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._unheard: deque[tuple[int, dict[str, pl.DataFrame]]] = deque()
+        self._undelivered: deque[tuple[int, dict[str, pl.DataFrame]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
-        """Subscriptions by key, or how far they had heard when the engine was last open."""
+        """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
 
     def remember(self, heard: Mapping[str, int]) -> None:
-        """How far named subscriptions had heard when the engine was last open."""
+        """Set the last epochs delivered to named subscriptions when the engine was last open."""
         self._named |= heard
 
     def enter(self, subscription: Subscription, key: str) -> None:
-        """From now on this is the subscription of that name; another one of the name has been closed."""
+        """Register the subscription of a name; an earlier one of the name has been closed."""
         self._named[key] = subscription
 
     def heard(self) -> dict[str, int]:
-        """How far every named subscription has heard, also one that is closed."""
+        """Return the last epoch delivered to each named subscription, closed ones included."""
         return {
-            key: known if isinstance(known, int) else known.heard
-            for key, known in sorted(self._named.items())
+            key: named if isinstance(named, int) else named.heard
+            for key, named in sorted(self._named.items())
         }
 
-    def tell(self, epoch: int, published: dict[str, pl.DataFrame]) -> None:
-        """Tell of an epoch. What subscribers push themselves is told when this is told: all hear epochs in order.
+    def notify(self, epoch: int, published: dict[str, pl.DataFrame]) -> None:
+        """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         Raises:
-            SubscriberError: one of them raised; all others have heard.
-            BaseException: one of them was interrupted, or has ended the program; all others have heard.
+            SubscriberError: one of them raised; the epoch was delivered to all others.
+            BaseException: one of them was interrupted, or has ended the program; the epoch was delivered to all others.
         """
-        self._unheard.append((epoch, published))
+        self._undelivered.append((epoch, published))
         if self._is_calling_back:
             return
         failed: list[tuple[int, str, BaseException]] = []
         self._is_calling_back = True
         try:
-            while self._unheard:
-                epoch, published = self._unheard.popleft()
-                failed += self._told(epoch, published)
+            while self._undelivered:
+                epoch, published = self._undelivered.popleft()
+                failed += self._delivered(epoch, published)
         finally:
             self._is_calling_back = False
         for _, _, error in failed:
@@ -168,7 +170,7 @@ class Readers:
                 f"raised {type(error).__name__}: {error}"
             ) from error
 
-    def _told(
+    def _delivered(
         self, epoch: int, published: Mapping[str, pl.DataFrame]
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
@@ -182,8 +184,12 @@ class Readers:
                 ) as raised:  # Nobody else misses the epoch; it is raised when all have it.
                     failed.append((epoch, name, raised))
                     behind.append(subscription)
-        for known in self._named.values():
-            # An epoch that left the view as it was is heard, too: nothing of it will ever be asked for.
-            if isinstance(known, Subscription) and known.is_open and known.heard == epoch - 1:
-                known.heard += known not in behind
+        for subscription_of_name in self._named.values():
+            # An epoch that did not change the view counts as delivered, as there is nothing of it to deliver.
+            if (
+                isinstance(subscription_of_name, Subscription)
+                and subscription_of_name.is_open
+                and subscription_of_name.heard == epoch - 1
+            ):
+                subscription_of_name.heard += subscription_of_name not in behind
         return failed

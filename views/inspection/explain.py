@@ -1,4 +1,4 @@
-"""The plan in words and as a drawing, with what was measured at every node."""
+"""The plan in words and as a drawing, with rows, entries, bytes and seconds of every node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from evercurrent.core.circuit.circuit import Node
-from evercurrent.core.data.instants import shown, spelled
+from evercurrent.core.data.instants import shown, spelled, spelled_briefly
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.operators.sequenced import SUPERSEDED, SequencedUpsert
@@ -23,7 +23,7 @@ from .tables import aligned, escaped
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured at a plan node, over all circuit nodes that it became."""
+    """The measures of a plan node, added up over all circuit nodes that it was compiled to."""
 
     rows_out: int
     entries: int
@@ -32,7 +32,7 @@ class Measured:
 
 
 def measured(compiled: Compiled, place: PlanId) -> Measured:
-    """Totals of one plan node since the first epoch; states shared with others count where they were made."""
+    """Return the measures of a plan node since the first epoch; a shared state counts at the node that made it."""
     nodes: list[Node] = [compiled.circuit.nodes[part] for part in compiled.parts.get(place, [])]
     states = list({id(state): state for node in nodes for state in node.states}.values())
     return Measured(
@@ -46,9 +46,9 @@ def measured(compiled: Compiled, place: PlanId) -> Measured:
 def explain_text(
     plan: Plan, compiled: Compiled, epoch: int, instant: int | None, residence: Residence | None = None
 ) -> str:
-    """A line per node, inputs by number, then totals, the ledger, and the limit of memory if there is one.
+    """Return a table with a line per node, then windows, watermarks, the ledger, and the memory limit if there is one.
 
-    ``instant`` is the processing time of the epoch; None: there was none yet.
+    ``instant`` is the processing time of the epoch; None: there was no epoch yet.
     """
     places = plan.needed()
     lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
@@ -67,14 +67,16 @@ def explain_text(
         rows.append((str(place), node.label, inputs, views, *figures_text))
     rows.append(("", "total", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
     lines += aligned(rows, right={4, 5, 6, 7})
-    lines += [_spoken(place, plan[place].operation) for place in places if place in compiled.trackers]
-    lines += [_clock(name, clock, instant) for name, clock in compiled.clocks.items()]
+    lines += [_windows_line(place, plan[place].operation) for place in places if place in compiled.trackers]
+    lines += [_watermark_line(name, clock, instant) for name, clock in compiled.clocks.items()]
     operations = [plan[place].operation for place in places]
     sources = [source for source in operations if isinstance(source, Input)]
-    lines += [_sequenced(source, compiled.sequenced[source.name]) for source in sources if source.sequence]
+    lines += [
+        _sequence_line(source, compiled.sequenced[source.name]) for source in sources if source.sequence
+    ]
     refused, forgotten = compiled.ledger.entries, compiled.ledger.forgotten
-    let_go = f", {forgotten:,} older ones let go" if forgotten else ""
-    lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{let_go}")
+    dropped = f", {forgotten:,} older ones no longer kept" if forgotten else ""
+    lines.append(f"ledger: {refused:,} refused row{'' if refused == 1 else 's'}{dropped}")
     if residence is not None and residence.limit is not None:
         lines.append(
             f"states in memory after the last commit: {residence.held:,} bytes, at most {residence.limit:,} (resident_bytes); "
@@ -83,17 +85,21 @@ def explain_text(
     return "\n".join(lines)
 
 
-def _spoken(place: PlanId, operation: object) -> str:
-    """When and how the windows of a node speak, and when they close."""
+def _windows_line(place: PlanId, operation: object) -> str:
+    """Describe when the windows of a node emit panes, in which mode, and when they close."""
     assert isinstance(operation, WindowedGroup)
-    known = operation.windowing
-    closes = "never close" if known.lateness is None else f"close {spelled(known.lateness)} after their end"
-    always = ", also if nothing has changed" if known.always else ""
-    return f"windows of {place}: {in_words(known.trigger)}{always}; {known.mode}; {closes}"
+    windowing = operation.windowing
+    closes = (
+        "never close"
+        if windowing.lateness is None
+        else f"close {spelled(windowing.lateness)} after their end"
+    )
+    always = ", also if nothing has changed" if windowing.always else ""
+    return f"windows of {place}: {in_words(windowing.trigger)}{always}; {windowing.mode}; {closes}"
 
 
-def _sequenced(source: Input, rows: SequencedUpsert) -> str:
-    """How many deletions a source by key has to remember, and how many changes did not stand when they came."""
+def _sequence_line(source: Input, rows: SequencedUpsert) -> str:
+    """Describe how many deletions an upsert source remembers, and how many rows were superseded when they came."""
     deletions, superseded = rows.deletions.total(DIFF), rows.superseded.total(SUPERSEDED)
     by = f"rows of {source.name} by {', '.join(source.keys)}, the greatest {', '.join(source.sequence)} standing"
     return (
@@ -102,18 +108,18 @@ def _sequenced(source: Input, rows: SequencedUpsert) -> str:
     )
 
 
-def _clock(name: str, clock: SourceClock, instant: int | None) -> str:
+def _watermark_line(name: str, clock: SourceClock, instant: int | None) -> str:
     behind = None if instant is None else clock.skew(instant)
     by = (
         ""
         if behind is None
-        else f", {spelled(abs(behind))} {'behind' if behind >= 0 else 'ahead of'} processing time"
+        else f", {spelled_briefly(abs(behind))} {'behind' if behind >= 0 else 'ahead of'} processing time"
     )
     return f"watermark of {name}: {shown(clock.before)}{by}"
 
 
 def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
-    """A Mermaid flowchart: sources as cylinders, views in bold, what was measured in each node, rows along the edges."""
+    """Return a Mermaid flowchart: sources as cylinders, views in bold, measures in each node, rows along the edges."""
     nodes, edges = [], []
     for place in plan.needed():
         node, figures = plan[place], measured(compiled, place)
@@ -130,11 +136,11 @@ def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
 
 
 def engine_html(epoch: int, sources: Mapping[str, Collection], views: Mapping[str, Collection]) -> str:
-    """The sources and views of an engine as a table."""
+    """Return the sources and views of an engine as an HTML table."""
     rows = [
-        f"<tr><td>{kind}</td><td><b>{escape(name)}</b></td><td>{escape(', '.join(found.columns))}</td></tr>"
+        f"<tr><td>{kind}</td><td><b>{escape(name)}</b></td><td>{escape(', '.join(declared.columns))}</td></tr>"
         for kind, of_kind in (("source", sources), ("view", views))
-        for name, found in list(of_kind.items())
+        for name, declared in list(of_kind.items())
     ]
     head = "<tr><th></th><th>name</th><th>columns</th></tr>"
     return f"<p><b>Engine</b> at epoch {epoch}</p><table>{head}{''.join(rows)}</table>"

@@ -1,4 +1,4 @@
-"""The open windows of a view, as a frame: to find those that somebody asks about, or tells to speak."""
+"""The open windows of a view as a frame, to find those that ``why`` and ``fire`` are called for."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from ..plan.plan import Plan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenWindows:
-    """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` what is known of each."""
+    """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` the columns of state of each window."""
 
     keys: Keys
     frame: pl.DataFrame
     state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
 
     def of(self, where: str, key: object, window: object) -> OpenWindows:
-        """Those with this key (None: any) and this window (None: any).
+        """Return those with this key (None: any) and this window (None: any).
 
         Raises:
-            InputError: a key or a window that does not go with the columns.
+            InputError: the key or the window does not fit the columns.
         """
         names = [name for name in self.frame.columns if name not in BOUNDS]
-        wanted = pl.Series(np.ones(len(self.keys), np.bool_))
+        is_chosen = pl.Series(np.ones(len(self.keys), np.bool_))
         for name, value in key_values(where, names, key).items():
             column = self.frame.get_column(name)
-            wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
+            is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
         for name, value in zip(BOUNDS, _bounds(where, window), strict=False):
             if name not in self.frame.columns:
                 raise InputError(f"{where}: there is one window over all of time here; leave out window=")
             column = self.frame.get_column(name)
-            wanted &= column.eq_missing(_literal(where, name, value, column.dtype))
-        places = np.flatnonzero(wanted.to_numpy())
+            is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
+        places = np.flatnonzero(is_chosen.to_numpy())
         state = {name: column[places] for name, column in self.state.items()}
         return OpenWindows(self.keys.take(places), gather(self.frame, places), state)
 
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
-    """All open windows of the grouping at this place. Cost: all of them."""
+    """Return all open windows of the grouping at this place. Cost: all of them."""
     tracker, group = compiled.trackers[place], _group(compiled, place)
     run = tracker.spine.merged()
     is_open = np.flatnonzero(run.sums.get(OPEN, np.zeros(len(run), np.int64)))
@@ -64,7 +64,7 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
 
 
 def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
-    """A key as users give it - a value, a tuple or a dictionary - by column."""
+    """Return the values of a key by column, from a value, a tuple or a dictionary."""
     if key is None:
         return {}
     if isinstance(key, dict):
@@ -87,12 +87,12 @@ def _bounds(where: str, window: object) -> tuple[object, ...]:
 
 
 def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
-    """A value as one of the column, if the column can have it: not 1.5 among whole numbers, nor "1"."""
+    """Return a value as a literal of the column's type; 1.5 or "1" for a column of whole numbers is refused."""
     try:
-        given = pl.Series(name, [value], dtype if value is None else None)
-        literal = given.cast(dtype)
-        is_same = dtype.is_float() or literal.cast(given.dtype).eq_missing(given).all()
-        is_same = is_same and _kind(given.dtype) == _kind(dtype)
+        column = pl.Series(name, [value], dtype if value is None else None)
+        literal = column.cast(dtype)
+        is_same = dtype.is_float() or literal.cast(column.dtype).eq_missing(column).all()
+        is_same = is_same and _kind(column.dtype) == _kind(dtype)
     except (pl.exceptions.PolarsError, TypeError, ValueError):
         is_same = False
     if not is_same:
@@ -101,7 +101,7 @@ def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Ser
 
 
 def _kind(dtype: pl.DataType) -> object:
-    """What types have in common whose values can be meant for each other."""
+    """Return the kind of a type: values of one kind can be compared with each other."""
     if dtype.is_numeric():
         return "number"
     if dtype.is_temporal():

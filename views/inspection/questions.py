@@ -1,4 +1,4 @@
-"""What can be asked of a windowed view: why it has not spoken, how far its event time is, which windows are open."""
+"""Queries on a windowed view: why it has not emitted panes, how far its event time is complete, which windows are open."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .why import Circumstances, why_lines
 
 
 def shown_watermark(instant: int) -> datetime | int | None:
-    """A watermark as users see it: None: nothing is known, ``END_OF_TIME``: no more will come."""
+    """Return a watermark as users see it: None while nothing is known, ``END_OF_TIME`` when no more rows will come."""
     return END_OF_TIME if instant >= END_OF_TIME else time_of(instant)
 
 
 class WindowQueries:
-    """Answers about one view of a circuit. Makes no copy of anything: it is made for each question."""
+    """Queries on one view of a circuit. It copies no state and is made anew for each query."""
 
     def __init__(self, plan: Plan, compiled: Compiled, view: str) -> None:
         self._plan = plan
@@ -33,57 +33,59 @@ class WindowQueries:
         self._place = plan.views[view]
 
     def watermark(self, watermarks: Mapping[str, int]) -> datetime | int | None:
-        """How far the event time of the view's rows is complete, by the watermarks of the sources."""
+        """Return how far the event time of the view's rows is complete, by the watermarks of the sources."""
         return shown_watermark(
             min((watermarks[name] for name in self._sources(self._place)), default=START_OF_TIME)
         )
 
     def windows(self, key: object, window: object) -> tuple[TrackWindows, OpenWindows]:
-        """The open windows of a key (None: all) with these bounds (None: all), and what keeps them.
+        """Return the open windows of a key (None: all) with these bounds (None: all), and the operator that tracks them.
 
         Raises:
-            InputError: the view has no windows, none that wait, or not such a key.
+            InputError: the view has no windows, none that wait for a trigger, or no such key.
         """
         tracker = self.tracker()
         windows = open_windows(self._compiled, self._plan, self._grouping())
         return tracker, windows.of(f"view {self._view!r}", key, window)
 
     def tracker(self) -> TrackWindows:
-        """What keeps the windows of the view.
+        """Return the operator that tracks the windows of the view.
 
         Raises:
-            InputError: the view has no windows, or none that wait.
+            InputError: the view has no windows, or none that wait for a trigger.
         """
         place = self._grouping()
         if place not in self._compiled.trackers:
             raise InputError(
-                f"view {self._view!r} speaks at every epoch; give it a trigger to have it wait for a word"
+                f"view {self._view!r} emits panes at every epoch; declare it with .trigger(...) to have it wait"
             )
         return self._compiled.trackers[place]
 
     def why(self, key: object, window: object, instant: int) -> list[str]:
-        """Why windows do not speak, line by line; ``instant`` is the last processing time.
+        """Explain line by line why windows emit no pane; ``instant`` is the last processing time.
 
         Raises:
-            InputError: the view has no windows, or not such a key.
+            InputError: the view has no windows, or no such key.
         """
         place = self._grouping()
         operation = self._plan[place].operation
         assert isinstance(operation, WindowedGroup)
         if place not in self._compiled.trackers:
-            return ["nothing is held back: every epoch that brings rows is spoken at once"]
+            return ["nothing is held back: every epoch that brings rows emits its panes at once"]
         tracker, windows = self.windows(key, window)
-        known = Circumstances(
+        circumstances = Circumstances(
             watermark=tracker.clock.before,
             processing_time=instant,
             lateness=operation.windowing.lateness,
             held_by=self._held_by(place, instant),
             percentiles=tracker.percentiles,
         )
-        return why_lines(operation, windows, known, asked=key is not None or window is not None)
+        return why_lines(
+            operation, windows, circumstances, is_selection=key is not None or window is not None
+        )
 
     def _held_by(self, place: PlanId, instant: int) -> tuple[str, ...]:
-        """What holds the watermark of a node, in words: that of its sources that is the least."""
+        """Explain what holds the watermark of a node back: the source whose watermark is the least."""
         clocks, sources = self._compiled.clocks, self._sources(place)
         if not sources:
             return ("no source of it has event time, so that there is no watermark",)
@@ -99,6 +101,6 @@ class WindowQueries:
         place = grouping_of(self._plan, self._place)
         if place is None:
             raise InputError(
-                f"view {self._view!r} is not grouped by windows, so that it has none; ask the view upstream that is"
+                f"view {self._view!r} is not grouped by windows, so that it has no open ones; use the view upstream that is"
             )
         return place

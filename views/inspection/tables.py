@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """A line per row, its cells as wide as the widest of their column; those of ``right`` stand at the right."""
+    """Return a line per row with columns of equal width; the columns of ``right`` are aligned at the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
@@ -18,6 +18,6 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Text between quotes of Mermaid, where ``#`` and ``&`` begin entities."""
+    """Escape text between quotes of Mermaid, where ``#`` and ``&`` begin entities."""
     entities = {"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}
     return "".join(entities.get(letter, letter) for letter in text)

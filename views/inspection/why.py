@@ -1,4 +1,4 @@
-"""Why a window has not spoken: what its trigger waits for, who holds the watermark, when at the earliest it speaks."""
+"""Why a window has not emitted a pane: what its trigger waits for, what holds the watermark, when it may fire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from evercurrent.core.columns.json_texts import shown_values
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Clock
-from evercurrent.core.data.instants import shown, spelled
+from evercurrent.core.data.instants import shown, spelled_briefly
 from evercurrent.core.eventtime.triggers.kinds import (
     AfterCount,
     AfterPercentile,
@@ -37,7 +37,7 @@ from .open_windows import OpenWindows
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known beside the state of a window: how far time is, and what holds the watermark."""
+    """What an explanation needs beside the state of a window: both times, and what holds the watermark back."""
 
     watermark: int
     processing_time: int
@@ -47,23 +47,23 @@ class Circumstances:
 
 
 MOST = 5
-"""So many windows are explained at once; of the others it is said how many there are."""
+"""The most windows that are explained at once; the others are counted."""
 
 
 def why_lines(
-    operation: WindowedGroup, windows: OpenWindows, known: Circumstances, *, asked: bool
+    operation: WindowedGroup, windows: OpenWindows, circumstances: Circumstances, *, is_selection: bool
 ) -> list[str]:
-    """Why these open windows say nothing now; or that there are none."""
+    """Explain why these open windows emit no pane now, or that there are none."""
     if not len(windows.keys):
-        none = "there is no open window" + (" of that key and those bounds" if asked else "")
-        closes = " or it was closed" if known.lateness is not None else ""
+        none = "there is no open window" + (" of that key and those bounds" if is_selection else "")
+        closes = " or it was closed" if circumstances.lateness is not None else ""
         forgotten = (
-            " or what came for it was spoken and forgotten"
+            " or what came for it was emitted and discarded"
             if operation.windowing.mode == "discarding"
             else ""
         )
         return [
-            f"{none}: no row has come for it{closes}{forgotten}; the watermark is at {shown(known.watermark)}"
+            f"{none}: no row has come for it{closes}{forgotten}; the watermark is at {shown(circumstances.watermark)}"
         ]
     lines = []
     bounds = [name for name in BOUNDS if name in windows.frame.columns]
@@ -72,46 +72,46 @@ def why_lines(
         state = {name: int(column[number]) for name, column in windows.state.items()}
         row = shown_values(windows.frame, number)
         lines.append(", ".join(f"{name} {value}" for name, value in row.items()) or "all rows")
-        lines += [f"  {line}" for line in why_open(operation.windowing.trigger, state, known)]
+        lines += [f"  {line}" for line in why_open(operation.windowing.trigger, state, circumstances)]
     if len(windows.keys) > MOST:
         lines.append(f"and {len(windows.keys) - MOST:,} more open windows; give key= and window=")
     return lines
 
 
-def why_open(trigger: Trigger, state: Mapping[str, int], known: Circumstances) -> list[str]:
-    """Why an open window says nothing now, line by line."""
+def why_open(trigger: Trigger, state: Mapping[str, int], circumstances: Circumstances) -> list[str]:
+    """Explain line by line why an open window emits no pane now."""
     end = state[END]
-    lines = [_where_it_stands(end, known)]
+    lines = [_where_it_stands(end, circumstances)]
     if not state.get(PENDING, 0):
-        spoken = "and has spoken on time" if state.get(PAST, 0) else ""
+        on_time = " and has emitted its on-time pane" if state.get(PAST, 0) else ""
         lines.append(
-            f"it has {_count(state.get(ROWS, 0), 'row')} {spoken}; nothing has changed since it last spoke, so there is "
-            "nothing to say until rows come".replace("  ", " ").replace(" ;", ";")
+            f"it has {_count(state.get(ROWS, 0), 'row')}{on_time}; nothing has changed since its last pane, so there is "
+            "nothing to emit until rows come"
         )
-        return lines + _closing(end, known)
-    lines.append(f"it has something to say: {_count(state.get(ROWS, 0), 'row')} in all. It waits")
-    lines += [f"  {line}" for line in _waits(trigger, "t", state, known)]
-    if _asks_for_watermark(trigger, "t", state) and known.watermark < end:
-        lines += known.held_by
-    return lines + _closing(end, known)
+        return lines + _closing(end, circumstances)
+    lines.append(f"it has a pane to emit, of {_count(state.get(ROWS, 0), 'row')} in all. It waits")
+    lines += [f"  {line}" for line in _waits(trigger, "t", state, circumstances)]
+    if _waits_for_watermark(trigger, "t", state) and circumstances.watermark < end:
+        lines += circumstances.held_by
+    return lines + _closing(end, circumstances)
 
 
-def _where_it_stands(end: int, known: Circumstances) -> str:
-    if known.watermark >= end:
-        return f"the watermark, {_at(known.watermark)}, has passed the end of the window, {_at(end)}"
-    far = known.watermark > START_OF_TIME and end < END_OF_TIME
-    away = f", {spelled(end - known.watermark)} before it" if far else ""
-    return f"the window ends at {_at(end)}, and the watermark is at {_at(known.watermark)}{away}"
+def _where_it_stands(end: int, circumstances: Circumstances) -> str:
+    if circumstances.watermark >= end:
+        return f"the watermark, {_at(circumstances.watermark)}, has passed the end of the window, {_at(end)}"
+    far = circumstances.watermark > START_OF_TIME and end < END_OF_TIME
+    away = f", {spelled_briefly(end - circumstances.watermark)} before it" if far else ""
+    return f"the window ends at {_at(end)}, and the watermark is at {_at(circumstances.watermark)}{away}"
 
 
-def _closing(end: int, known: Circumstances) -> list[str]:
-    if known.lateness is None:
+def _closing(end: int, circumstances: Circumstances) -> list[str]:
+    if circumstances.lateness is None:
         return ["it never closes: there is no .lateness(...)"]
-    return [f"it closes when the watermark reaches {_at(min(end + known.lateness, END_OF_TIME))}"]
+    return [f"it closes when the watermark reaches {_at(min(end + circumstances.lateness, END_OF_TIME))}"]
 
 
-def _waits(trigger: Trigger, place: str, state: Mapping[str, int], known: Circumstances) -> list[str]:
-    """What a trigger waits for: one thing a line, a composed one with its parts below it."""
+def _waits(trigger: Trigger, place: str, state: Mapping[str, int], circumstances: Circumstances) -> list[str]:
+    """List what a trigger waits for, a line each; the parts of a composed trigger are indented below it."""
     parts = [(part, f"{place}.{number}") for number, part in enumerate(parts_of(trigger))]
     if state.get(f"{place}done"):
         return ["for nothing more: this part has finished"]
@@ -119,7 +119,7 @@ def _waits(trigger: Trigger, place: str, state: Mapping[str, int], known: Circum
         case EveryEpoch():
             return ["for the end of an epoch that brings rows"]
         case AtPeriod():
-            return [_timer(state.get(f"{place}at", 0), known)]
+            return [_timer(state.get(f"{place}at", 0), circumstances)]
         case AfterCount(count):
             return [_counted(state.get(f"{place}sum", 0), count, "rows")]
         case AfterSum(input, limit):
@@ -134,26 +134,26 @@ def _waits(trigger: Trigger, place: str, state: Mapping[str, int], known: Circum
                 else f"for a row with {start!r} and after it one with {stop!r}"
             ]
         case AfterPercentile(share):
-            at = known.percentiles[share].before
+            at = circumstances.percentiles[share].before
             return [f"for the watermark of {share:.0%} of the rows, which is at {_at(at)}, to pass the end"]
         case Signal():
-            return ["for a word from outside: view.fire(...)"]
+            return ["for a call of view.fire(...)"]
         case Custom(name):
             own = f"{place}state "
-            held = {part.removeprefix(own): value for part, value in state.items() if part.startswith(own)}
-            return [f"for trigger {name!r}, whose state is {held}"]
+            columns = {part.removeprefix(own): value for part, value in state.items() if part.startswith(own)}
+            return [f"for trigger {name!r}, whose state is {columns}"]
         case AfterWatermark(early, late):
-            return _around_watermark(early, late, place, state, known)
+            return _around_watermark(early, late, place, state, circumstances)
         case Repeat(part):
-            return _waits(part, f"{place}.0", state, known)
+            return _waits(part, f"{place}.0", state, circumstances)
         case Sequence():
             turn = next(((part, at) for part, at in parts if not state.get(f"{at}over")), parts[-1])
-            return _waits(*turn, state, known)
+            return _waits(*turn, state, circumstances)
         case AllOf():
-            left = [(part, at) for part, at in parts if not state.get(f"{at}was ready")]
-            return ["for all of", *_below(left, state, known)]
+            unready = [(part, at) for part, at in parts if not state.get(f"{at}was ready")]
+            return ["for all of", *_below(unready, state, circumstances)]
         case AnyOf() | Until():
-            return ["for the first of", *_below(parts, state, known)]
+            return ["for the first of", *_below(parts, state, circumstances)]
         case _:
             columns = {
                 name.removeprefix(place): value for name, value in state.items() if name.startswith(place)
@@ -166,43 +166,46 @@ def _around_watermark(
     late: Trigger | None,
     place: str,
     state: Mapping[str, int],
-    known: Circumstances,
+    circumstances: Circumstances,
 ) -> list[str]:
     on_time = f"for the watermark to reach {_at(state[END])}"
     if state.get(f"{place}late") and late is not None:
         number = 1 if early is not None else 0
-        return _waits(late, f"{place}.{number}", state, known)
+        return _waits(late, f"{place}.{number}", state, circumstances)
     if early is None:
         return [on_time]
-    return ["for the first of", f"  {on_time}", *_below([(early, f"{place}.0")], state, known)]
+    return ["for the first of", f"  {on_time}", *_below([(early, f"{place}.0")], state, circumstances)]
 
 
-def _below(parts: list[tuple[Trigger, str]], state: Mapping[str, int], known: Circumstances) -> list[str]:
-    return [f"  {line}" for part, at in parts for line in _waits(part, at, state, known)]
+def _below(
+    parts: list[tuple[Trigger, str]], state: Mapping[str, int], circumstances: Circumstances
+) -> list[str]:
+    return [f"  {line}" for part, at in parts for line in _waits(part, at, state, circumstances)]
 
 
-def _asks_for_watermark(trigger: Trigger, place: str, state: Mapping[str, int]) -> bool:
-    """Whether the passing of the watermark is among what is waited for."""
+def _waits_for_watermark(trigger: Trigger, place: str, state: Mapping[str, int]) -> bool:
+    """Return whether the trigger waits for the watermark to pass the end of the window."""
     if isinstance(trigger, AfterWatermark) and not state.get(f"{place}late"):
         return True
     return any(
-        _asks_for_watermark(part, f"{place}.{number}", state) for number, part in enumerate(parts_of(trigger))
+        _waits_for_watermark(part, f"{place}.{number}", state)
+        for number, part in enumerate(parts_of(trigger))
     )
 
 
-def _timer(at: int, known: Circumstances) -> str:
+def _timer(at: int, circumstances: Circumstances) -> str:
     if not at:
         return "for rows, which set its timer"
     instant = at + START_OF_TIME
     return (
-        f"for processing time to reach {_at(instant)}: it was {_at(known.processing_time)} in the last epoch; "
+        f"for processing time to reach {_at(instant)}: it was {_at(circumstances.processing_time)} in the last epoch; "
         "an epoch has to come, with rows or by engine.tick()"
     )
 
 
-def _counted(so_far: int, wanted: int, what: str) -> str:
-    left = wanted - so_far
-    return f"for {left:,} more {what.removesuffix('s') if left == 1 else what}: {so_far:,} of {wanted:,} are there"
+def _counted(so_far: int, needed: int, what: str) -> str:
+    missing = needed - so_far
+    return f"for {missing:,} more {what.removesuffix('s') if missing == 1 else what}: {so_far:,} of {needed:,} are there"
 
 
 def _count(number: int, what: str) -> str:

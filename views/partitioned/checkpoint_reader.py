@@ -1,4 +1,4 @@
-"""Views of a checkpoint, read while somebody else keeps them current: no lock is taken, and nothing is written."""
+"""Reading views of a checkpoint while another process keeps them current: no lock is taken, and nothing is written."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Read = TypeVar("Read")
 
 
 class CheckpointReader:
-    """The commits of a checkpoint in any number of buckets, as far as they are of a plan, and as they come.
+    """Reads the commits of a checkpoint of a plan, in any number of buckets, including those that come later.
 
-    Each question is answered from what is committed by then. May be asked by several threads. ``keeps`` is what has to
-    live as long as somebody can ask: a temporary folder.
+    Each call reads what is committed by then. Several threads may call it. ``keeps`` is an object that has to live as long
+    as the reader: a temporary folder.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CheckpointReader:
         self._look()
 
     def last(self) -> Commit:
-        """The last commit that there is now. Cost: the records that others have written since the last question.
+        """Return the last commit up to now. Cost: the records that others have written since the last call.
 
         Raises:
             CheckpointError: there is none, or it is of another plan.
@@ -59,7 +59,7 @@ class CheckpointReader:
         return self._steadily(self._last)
 
     def commit(self, view: str, epoch: int | None = None) -> Commit:
-        """The commit of an epoch, by default the last, in which the view is what it is now.
+        """Return the commit of an epoch, by default the last, in which the view is declared as it is now.
 
         Raises:
             InputError: that is no epoch, or it is still to come.
@@ -68,7 +68,7 @@ class CheckpointReader:
         return self._steadily(lambda: self._commit(view, epoch))
 
     def snapshot(self, view: str, epoch: int | None = None) -> Snapshot:
-        """The contents of a view after an epoch, by default the last, and which epoch that is.
+        """Return the contents of a view after an epoch, by default the last, and the number of that epoch.
 
         Raises:
             InputError, EpochGoneError: as ``commit``.
@@ -81,7 +81,7 @@ class CheckpointReader:
         return self._steadily(read)
 
     def delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
-        """Where a view's deltas are in files, after an epoch, in the order of their epochs; None: from the very beginning.
+        """Return the files of a view's deltas after an epoch, in the order of epochs; None: from the very beginning.
 
         Raises:
             InputError: that is no epoch, or it is still to come.
@@ -95,7 +95,7 @@ class CheckpointReader:
         return self._steadily(read)
 
     def deltas(self, view: str, since: int | None) -> list[tuple[int, pl.DataFrame]]:
-        """The same, read: epochs and frames.
+        """Return the epochs and frames of the files that ``delta_files`` returns.
 
         Raises:
             InputError, EpochGoneError: as ``delta_files``.
@@ -108,7 +108,7 @@ class CheckpointReader:
         return self._steadily(read)
 
     def begins(self, view: str) -> int:
-        """The deltas of all epochs after this one are there; -1: of all epochs, with what the view held before any."""
+        """Return the epoch after which all deltas are retained; -1: all are, with the rows before any input."""
 
         def read() -> int:
             self._look()  # No record that comes says what was swept.
@@ -164,7 +164,7 @@ class CheckpointReader:
         require_all_states(self.store.url, match)
 
     def _steadily(self, read: Callable[[], Read]) -> Read:
-        """What a function reads; once more, if what it was about to read is gone, as it may have been swept since."""
+        """Return what a function reads, and call it once more if a file is missing, as it may have been deleted since."""
         with self._guard:
             try:
                 return read()
@@ -173,6 +173,6 @@ class CheckpointReader:
                 return read()
 
     def _look(self) -> None:
-        """Begin anew with what there is."""
+        """Look at the checkpoint anew."""
         self._log = CommitLog(self.store)
         self._past = Past(self._plan, self._record, self._log, self.pieces, allow_pickle=self._allow_pickle)

@@ -1,4 +1,4 @@
-"""What rows say about the clock of their source, where the clock itself is elsewhere."""
+"""The rows that may move the clock of their source, collected where the clock itself is in another process."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ClockEvidence:
 
     @staticmethod
     def together(parts: list[ClockEvidence]) -> ClockEvidence:
-        """What several say, one after the other."""
+        """Join the evidence of several parts, one after the other."""
         return ClockEvidence(
             pl.concat([part.frame for part in parts]), np.concatenate([part.times for part in parts])
         )
 
 
 class EvidenceCollector:
-    """Stands in for a source's clock where rows arrive: keeps what they say, for whoever has the clock."""
+    """Replaces a source's clock where rows arrive: it keeps the rows that may move the clock, for the driver."""
 
     def __init__(self, clock: SourceClock) -> None:
         self.clock = clock
@@ -48,16 +48,16 @@ class EvidenceCollector:
 
     @property
     def now(self) -> int:
-        """The watermark after the rows of this epoch, once it is known."""
+        """The watermark after the rows of this epoch, once the driver has computed it."""
         return self.clock.now
 
     def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
-        """Keep what these rows say."""
+        """Keep the rows that may move the clock."""
         self.told = _telling(self.specification, now, delta, times) if len(times) else None
 
 
 def _telling(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:
-    """The rows that may move the clock: of most specifications the one with the highest event time tells all."""
+    """Return the rows that may move the clock: for most watermarks the one with the highest event time is enough."""
     frame = delta.frame
     if isinstance(specification, Custom):
         return ClockEvidence(frame, times)

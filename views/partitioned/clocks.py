@@ -1,4 +1,4 @@
-"""The clocks and the ledger of a plan in buckets: there is one of each, with the driver, which tells tasks what they say."""
+"""The clocks and the ledger of a plan in buckets: the driver has one of each, and passes their watermarks to tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .tasks import TaskResult
 
 
 class Clocks:
-    """The clocks of a plan, which are moved here and told to tasks."""
+    """The clocks of a plan, which are moved in the driver and whose watermarks are passed to tasks."""
 
     def __init__(self, plan: Plan) -> None:
         self.ledger = Ledger(LEDGER_ROWS)
@@ -46,7 +46,7 @@ class Clocks:
                 self.holds[names[id(operator.moved_clock)]] = stage, operator.moved_clock
 
     def said(self) -> dict[str, tuple[int, int]]:
-        """What every clock says: as of the epoch before, and as far as this one is known."""
+        """Return the watermarks of every clock: after the epoch before, and after this one as far as it is known."""
         clocks: dict[str, SourceClock | HeldWatermark] = {
             name: one.clock for name, (_, one) in self.sources.items()
         }
@@ -72,20 +72,20 @@ class Clocks:
         arrive.clock.advance(now, Delta(witness.frame), witness.times, arrive.time_type)
 
     def commit(self) -> None:
-        """What was staged is so."""
+        """Commit what was staged."""
         for state in self.states.values():
             state.commit()
         self._held_before = dict(self.held_at)
 
     def discard(self, last: Commit) -> None:
-        """Nothing was: all is as the last commit says."""
+        """Discard what was staged, and return to the last commit."""
         for state in self.states.values():
             state.discard()
         self._recall(last)
         self.held_at = dict(self._held_before)
 
     def restore(self, saver: Saver, commit: Commit) -> None:
-        """Be as a commit says."""
+        """Restore the clocks and the ledger of a commit."""
         saver.restore({f"{name}/0": state for name, state in self.states.items()}, commit.states)
         self._recall(commit)
 
@@ -99,7 +99,7 @@ class Clocks:
         self._held_before = dict(self.held_at)
 
     def to_keep(self) -> ChangedStates:
-        """What is to be written of all clocks, with the first bucket."""
+        """Return the states of all clocks, which are written with the first bucket."""
         return {f"{name}/0": (state, state.saved()) for name, state in self.states.items()}
 
     def mend(self, states: dict[str, StateRecord]) -> None:
@@ -109,5 +109,5 @@ class Clocks:
             states[f"{name}/0"] = replace(record, facts={**record.facts, "held_at": held_at})
 
     def watermarks(self) -> dict[str, int]:
-        """The watermark of each source after this epoch, whether it is committed or not."""
+        """Return the watermark of each source after this epoch, whether it is committed or not."""
         return {name: clock.now for name, clock in self.compiled.clocks.items()}

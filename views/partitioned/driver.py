@@ -1,4 +1,4 @@
-"""One epoch after the other over states cut into buckets: which tasks there are, what the clocks say, what is committed."""
+"""The driver of epochs over states cut into buckets: it makes the tasks, moves the clocks, and commits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
 
 class Executors(Protocol):
-    """Who runs the tasks of a stage somewhere else."""
+    """Runs the tasks of a stage in other processes."""
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Run the tasks, of one stage and one epoch."""
@@ -38,7 +38,7 @@ class Executors(Protocol):
 
 
 ARRIVED = "arrived"
-"""Fact of a commit: how many rows came in its epoch. Of epoch 0, in which none can come, it is not said."""
+"""The fact of a commit with the number of rows in its epoch. Epoch 0, in which no rows can come, is without it."""
 
 Arrival = Callable[[Instant], list[TaskResult]]
 """Runs the first stage over the rows of an epoch, given the time."""
@@ -46,7 +46,7 @@ Arrival = Callable[[Instant], list[TaskResult]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionedDeltas:
-    """What an epoch changed: for each view that it changed, its delta in parts, with ``_diff`` and without ``_epoch``."""
+    """The changes of an epoch: for each view that it changed, its delta in parts, with ``_diff`` and without ``_epoch``."""
 
     epoch: int
     parts: Mapping[str, tuple[RowBatch, ...]]
@@ -108,7 +108,7 @@ class Epochs:
         return last
 
     def refresh(self) -> None:
-        """Take note of what others have committed, as another process does that ran the query."""
+        """Load what others have committed, such as another process that has run the query."""
         last = self.log.refresh()
         if last is not None and last.epoch != self.last.epoch:
             last = self._earlier.renewed(last)
@@ -116,7 +116,7 @@ class Epochs:
             self.last, self._looks_at_all = last, True
 
     def _of_this_plan(self, last: Commit) -> Commit:
-        """The commit without the views and sources that are dropped, with how far its readers have heard since.
+        """Return the commit without dropped views and sources, with the last epochs delivered to its readers since.
 
         Raises:
             CheckpointError: it is of another plan, or views are new in this one, which are not filled here; or there are
@@ -125,7 +125,7 @@ class Epochs:
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
         match = check_plan(last.plan, self._given_plan, self.runner.compiled, self._drop)
-        # One that is only called otherwise has all its states, but not the deltas that add up to them.
+        # A view that is only renamed has all its states, but not the deltas that add up to them.
         if match.to_fill:
             raise CheckpointError(
                 f"view {listed(match.to_fill)} is new to the checkpoint, and what has gone by is filled in by the embedded "
@@ -149,7 +149,7 @@ class Epochs:
 
     @property
     def arrived(self) -> int | None:
-        """How many rows came in the last epoch that was run this way; None: there was none."""
+        """The number of rows in the last epoch of this driver; None: there was none."""
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
 
@@ -164,11 +164,11 @@ class Epochs:
         promised: Mapping[str, int] | None = None,
         fires: Sequence[FireRequest] = (),
     ) -> Commit:
-        """One epoch: all stages, then the commit.
+        """Run one epoch: all stages, then the commit.
 
-        ``arrive`` runs the first stage, ``at`` is the processing time in microseconds, ``tell`` hears of the deltas
-        before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are told to speak. If
-        anything raises, nothing has happened.
+        ``arrive`` runs the first stage, ``at`` is the processing time in microseconds, ``tell`` is called with the deltas
+        before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are fired. If anything
+        raises, nothing has changed.
 
         Raises:
             CheckpointError: another writer was faster, or the store failed.
@@ -217,7 +217,7 @@ class Epochs:
         return self.executors.run(self._on_files(tasks))
 
     def _signals(self, fires: Sequence[FireRequest]) -> dict[int, dict[NodeId, Keys]]:
-        """The windows that are told to speak, by bucket and by the node that tracks them."""
+        """Return the windows that are fired, by bucket and by the node that tracks them."""
         signals: dict[int, dict[NodeId, Keys]] = {}
         for fire in fires:
             for bucket in range(self._buckets):
@@ -228,7 +228,7 @@ class Epochs:
         return signals
 
     def _is_due(self, stage: Stage, bucket: int, instant: Instant) -> bool:
-        """Whether a bucket without rows has something to do all the same."""
+        """Return whether a bucket without rows has work to do all the same."""
         if instant.epoch == 0:
             return bucket == 0
         if not stage.has_timers:
@@ -240,7 +240,7 @@ class Epochs:
         return {name: self.last.states[name] for name in names if name in self.last.states}
 
     def _on_files(self, tasks: Sequence[Task]) -> list[Task]:
-        """The same tasks with all their rows in files, for whoever is not in this process."""
+        """Return the same tasks with all their rows in files, for other processes."""
         held = [part for task in tasks for parts in task.rows.values() for part in parts]
         frames = [part.held for part in held if isinstance(part.held, pl.DataFrame)]
         refs = iter(self.pieces.write(frames, folder="exchange"))
@@ -314,7 +314,7 @@ class Epochs:
 
 @dataclass(slots=True)
 class _Epoch:
-    """What has come of an epoch so far; ``kept`` are states that are still to be written."""
+    """The results of an epoch so far; ``kept`` are states that are still to be written."""
 
     states: dict[str, StateRecord]
     arrived: int = 0
@@ -327,13 +327,13 @@ class _Epoch:
 def _given(
     stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
 ) -> dict[Exchange, tuple[RowBatch, ...]]:
-    """What the stages before have for this bucket."""
+    """Return the rows that the stages before have for this bucket."""
     given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
     return {exchange: tuple(parts) for exchange, parts in given.items() if parts}
 
 
 def require_next(last: int | None, batch: int) -> bool:
-    """Whether a batch is to be run: not if it was committed already.
+    """Return whether a batch is to be run, which it is not if it was committed already.
 
     Raises:
         CheckpointError: batches are missing between the last committed one and this.

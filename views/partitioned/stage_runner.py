@@ -1,4 +1,4 @@
-"""Runs the stages of a plan, bucket by bucket, in whatever process it is: the same operators on the same states."""
+"""The runner of stages of a plan, bucket by bucket, in any process: the same operators on the same states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 LEDGER_ROWS = 1 << 62
-"""No limit in a task: what one epoch refuses goes to the ledger whole, which has a limit of its own."""
+"""Tasks have no limit of refused rows: all go to the ledger, which has a limit of its own."""
 
 
 ChangedStates = dict[str, tuple[State, Saved]]
@@ -48,9 +48,9 @@ Written = tuple[dict[str, StateRecord], list[DeltaRef]]
 class StageRunner:
     """The circuit of a plan, into which the states of one bucket after the other are put.
 
-    Nothing is remembered between tasks but files that were mapped, which never change: so it does not matter in which
-    process a task runs, whether it runs twice, or what became of the one before. ``inline_rows``: so many rows are
-    handed on as they are; more are written to a file, for each later stage one record batch per bucket.
+    Nothing is kept between tasks but mapped files, which never change: so it does not matter in which process a task runs,
+    whether it runs twice, or whether the one before failed. ``inline_rows``: up to so many rows are passed on in memory;
+    more are written to a file, with one record batch per bucket for each later stage.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class StageRunner:
         return done
 
     def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
-        """Tasks of a stage, one after the other. What they leave is put into ``kept``, and not written yet."""
+        """Run tasks of a stage, one after the other. Their states are put into ``kept``, and not written yet."""
         return [self._run(task, kept) for task in tasks]
 
     def write(self, kept: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
-        """Write what tasks have left, and deltas of views, all in one go."""
+        """Write the states in ``kept``, and deltas of views, together."""
         return self._saver.write_all(kept, deltas)
 
     def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
-        """Whether time alone makes something happen in this bucket."""
+        """Return whether time alone makes operators work in this bucket."""
         now = self._begin(instant)
         self._put(stage, bucket, states)
         operators = (self.circuit.nodes[node].operator for node in stage.in_bucket(bucket))
@@ -132,10 +132,10 @@ class StageRunner:
         clocks: Mapping[str, tuple[int, int]],
         states: Mapping[str, StateRecord],
     ) -> tuple[NodeId, Keys]:
-        """The open windows of a bucket that are meant, and the node that tracks them.
+        """Return the open windows of a bucket that are to be fired, and the node that tracks them.
 
         Raises:
-            InputError: the view has no windows that wait, or no such key.
+            InputError: the view has no windows that wait for a trigger, or no such key.
         """
         self._begin(Instant(0, 0, clocks))
         places = {id(node.operator): NodeId(place) for place, node in enumerate(self.circuit.nodes)}
@@ -153,7 +153,7 @@ class StageRunner:
         before = {name: state.saved() for name, state in states.items()}
         for node, keys in task.signals.items():
             tracker = self.circuit.nodes[NodeId(node)].operator
-            assert isinstance(tracker, TrackWindows), "windows are told to speak where they are tracked"
+            assert isinstance(tracker, TrackWindows), "windows are fired where they are tracked"
             tracker.signal(keys)
         try:
             given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
@@ -172,7 +172,7 @@ class StageRunner:
                 self.circuit.nodes[NodeId(node)].operator.forget_signals()  # type: ignore[attr-defined]
 
     def _begin(self, instant: Instant) -> Now:
-        """Set all clocks to what is known of them, and forget what a task before has staged."""
+        """Set all clocks to the watermarks of the epoch, and discard what an earlier task has staged."""
         self.circuit.discard()
         for name, (before, now) in instant.clocks.items():
             self.clocks[name].pin(before, now)
@@ -209,7 +209,7 @@ class StageRunner:
         deltas: Mapping[NodeId, Delta],
         arrived: Mapping[Exchange, Delta],
     ) -> None:
-        """Cut what later stages need into their buckets, and gather all that is to be told."""
+        """Cut the rows for later stages into their buckets, and gather the result of the task."""
         leaving = {exchange: delta for exchange, delta in arrived.items() if len(delta)}
         for exchange in stage.gives:
             delta = deltas.get(exchange.producer)
@@ -230,7 +230,7 @@ class StageRunner:
                 done.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
-        """The rows added up as far as the grouping that they go to allows."""
+        """Combine the rows as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
         return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
@@ -281,7 +281,7 @@ class StageRunner:
         return [exchange for stage in self.cut.stages for exchange in stage.takes if exchange.arrives]
 
     def _put_witnesses(self) -> dict[NodeId, EvidenceCollector]:
-        """Have the rows of sources tell what they say about clocks, as these are elsewhere."""
+        """Replace the clocks of sources by collectors of evidence, as the clocks are in the driver."""
         witnesses = {}
         for place, node in enumerate(self.circuit.nodes):
             if isinstance(node.operator, Arrive):

@@ -1,4 +1,4 @@
-"""What a task is given and what it gives back: plain data, so that it can go to another process."""
+"""The input and the result of a task: plain data, so that they can go to another process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Origins = Mapping[str, frozenset[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The time of an epoch: its number, its processing time in microseconds, and what clocks say, by state id.
+    """The time of an epoch: its number, its processing time in microseconds, and watermarks by the state id of clocks.
 
     ``clocks`` has the watermark as of the epoch before and that after the rows of this one, as far as it is known.
     """
@@ -44,7 +44,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class FireRequest:
-    """Windows of a view that are told to speak: of which key (None: all), with which bounds (None: all)."""
+    """A request to fire windows of a view: of which key (None: all), with which bounds (None: all)."""
 
     view: str
     key: object = None
@@ -55,7 +55,7 @@ class FireRequest:
 class Task:
     """One bucket of a stage in one epoch: its states as of the epoch before, and the rows for it.
 
-    ``signals`` are windows that are told to speak, by the node that tracks them.
+    ``signals`` are windows that are fired, by the node that tracks them.
     """
 
     stage: int
@@ -73,7 +73,7 @@ class Task:
 
 @dataclass(slots=True)
 class TaskResult:
-    """What a task has done: states that changed, rows for later stages by their buckets, deltas of views.
+    """The result of a task: states that changed, rows for later stages by their buckets, deltas of views.
 
     ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
     were, and ``origins`` of which partitions and files, where that matters. ``held_at`` is how far windows hold back the

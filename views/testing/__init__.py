@@ -1,1 +1,1 @@
-"""For the tests of those who use the library; imported as ``evercurrent.testing``, and by nothing else in here."""
+"""The test kit for users of the library, imported as ``evercurrent.testing``; no other part imports it."""

@@ -1,4 +1,4 @@
-"""What happened to an engine, epoch by epoch."""
+"""Histories of input for an engine, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Batch:
     watermarks: Mapping[str, datetime] = field(default_factory=dict)
 
     def push(self, engine: Engine) -> int:
-        """Give it to an engine; returns the number of the epoch."""
+        """Push it to an engine; return the number of the epoch."""
         with engine.epoch(at=self.at):
             for source, frame in self.rows.items():
                 engine.push(source, frame)

@@ -1,4 +1,4 @@
-"""What must hold of every view, checked on an engine of one's own."""
+"""Checks of what must hold for every view, on an engine of your own."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ AFTERWARDS = timedelta(days=366)
 def assert_split_and_order_do_not_matter(
     make: Callable[[], Engine], history: History, *, views: Sequence[str] | None = None
 ) -> None:
-    """However a history is cut into epochs, and in whatever order rows come, views hold the same in the end.
+    """Check that views end up with the same rows however a history is cut into epochs and in whatever order rows come.
 
     The batches between two moves of a watermark by hand are given as they are, all in one epoch, row by row, and row by
     row in another order (retractions after additions; the rows of an upsert source without ``sequence_by`` stay in order). Then all watermarks
     go to the end of time and processing time a year on. Columns of pane information are not compared.
 
-    ``views``: those to compare, by default all. Leave out those whose panes are discarding or accumulating: what they
-    say depends on when they are asked. With a watermark that follows the rows and ``.lateness(...)``, which rows are
-    too late depends on their order, so that this does not hold.
+    ``views``: those to compare, by default all. Leave out those whose panes are discarding or accumulating: their panes
+    depend on when they are emitted. With a watermark that follows the rows and ``.lateness(...)``, which rows are too
+    late depends on their order, so that this does not hold.
 
     Raises:
         AssertionError: naming the view, the way in which the history was cut, and the rows that differ.
@@ -61,7 +61,7 @@ def assert_split_and_order_do_not_matter(
 
 
 def assert_retractions_sum(view: View, *, signed: bool = False) -> None:
-    """The deltas of a view add up to what it holds, and nothing is taken back that was not there.
+    """Check that the deltas of a view add up to what it holds, and that no row is retracted that was not there.
 
     ``signed``: rows may be there a negative number of times, as after ``minus``; those are not compared in the end.
 
@@ -89,10 +89,10 @@ def assert_retractions_sum(view: View, *, signed: bool = False) -> None:
 def assert_replay_is_equal(
     make: Callable[[], Engine], history: History, *, views: Sequence[str] | None = None
 ) -> None:
-    """The same history gives the same deltas again, epoch by epoch, row by row.
+    """Check that the same history gives the same deltas again, epoch by epoch, row by row.
 
     Raises:
-        AssertionError: naming the view: its definition depends on something besides its input.
+        AssertionError: names the view, whose definition depends on something besides its input.
     """
     engines = [make(), make()]
     for engine in engines:
@@ -102,7 +102,7 @@ def assert_replay_is_equal(
         first, second = (engine.views[name].deltas().frame() for engine in engines)
         if not first.equals(second):
             raise AssertionError(
-                f"view {name!r} said other things when the same input came again:\n{first}\n{second}"
+                f"view {name!r} gave other deltas when the same input came again:\n{first}\n{second}"
             )
 
 

@@ -1,4 +1,4 @@
-"""The figures of the Dataflow Model paper and of Streaming 102 as transcripts: what came when, what was said when."""
+"""The figures of the Dataflow Model paper and of Streaming 102 as transcripts: rows, watermarks and expected panes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Step = dict[str, Any]
 
 
 def figure_transcript(figure: Transcript, events: Sequence[Mapping[str, Any]] | None = None) -> Transcript:
-    """A case of ``paper-figures/1`` as one of ``window-transcript/1``: each datum a batch at its processing time.
+    """Turn a case of ``paper-figures/1`` into one of ``window-transcript/1``: each datum a batch at its processing time.
 
     ``events`` replace those of the file, for figures whose order of arrival is another. The watermark takes the values
     of the curve that the case names; with processing-time triggers there is an epoch at each of their boundaries.

@@ -10,7 +10,7 @@ from .times import Times, as_datetime, midnight
 
 
 class HandClock:
-    """Processing time as a test wants it: ``engine.push("hits", rows, at=clock.now)``.
+    """Processing time that a test sets: ``engine.push("hits", rows, at=clock.now)``.
 
     >>> clock = HandClock("2024-05-01T12:00Z")
     >>> clock.advance("1m30s").isoformat()

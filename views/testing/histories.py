@@ -1,4 +1,4 @@
-"""Random histories for an engine of one's own: what Hypothesis needs to look for the batch that breaks a view."""
+"""Random histories for an engine of your own, with which Hypothesis looks for a batch that breaks a view."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def histories(
     max_rows: int = 5,
     cells: Mapping[str, SearchStrategy[Any]] | None = None,
 ) -> SearchStrategy[History]:
-    """Histories for the sources that an engine declares: few different values, so that keys meet.
+    """Return a strategy of histories for the sources of an engine, with few different values, so that keys meet.
 
     Event times are out of order, processing time moves on, watermarks that are moved by hand do so, some epochs are
     empty. Sources of kind "diffs" and "upsert" take back rows that are there. ``cells`` gives strategies for columns,

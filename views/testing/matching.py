@@ -1,4 +1,4 @@
-"""What was expected against what came: each expectation takes one row, and what is left over on either side is said."""
+"""Matching of expectations with rows: each expectation takes one row, and what is left over on either side is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evercurrent.core.data.schema import DIFF
 
 
 def equal(wanted: Any, found: Any) -> bool:
-    """Equality of values, in which NaN equals NaN. ``wanted`` may be a ``pytest.approx``."""
+    """Return whether values are equal, where NaN equals NaN. The expected one may be a ``pytest.approx``."""
     if isinstance(wanted, float) and isinstance(found, float) and wanted != wanted:
         return found != found
     if isinstance(wanted, tuple | list) and isinstance(found, tuple | list):
@@ -20,7 +20,7 @@ def equal(wanted: Any, found: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One thing that is expected of a row: under which word, what, and how it is read from the row."""
+    """One expected attribute of a row: its word, its value, and how it is read from the row."""
 
     word: str
     wanted: Any
@@ -41,11 +41,11 @@ class Expectation:
     optional: bool = False
 
     def fits(self, row: dict[str, Any]) -> bool:
-        """Whether the row has all that is expected of it; of the rest nothing is asked."""
+        """Return whether the row has all expected attributes; others are not compared."""
         return not any(attribute.differs(row) for attribute in self.attributes)
 
     def differences(self, row: dict[str, Any]) -> list[Attribute]:
-        """What of the row is not as expected."""
+        """Return the attributes in which the row is not as expected."""
         return [attribute for attribute in self.attributes if attribute.differs(row)]
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Expectation:
 def left_over(
     expected: Sequence[Expectation], rows: Sequence[dict[str, Any]]
 ) -> tuple[list[Expectation], list[dict[str, Any]]]:
-    """The expectations that got no row, and the rows that nobody expects.
+    """Return the expectations without a row, and the rows without an expectation.
 
     Each expectation takes one row of those that fit, so that as few as possible go without; those that are not
     optional choose first (Kuhn's matching by augmenting paths).
@@ -82,7 +82,7 @@ def left_over(
 def told(
     expected: Sequence[Expectation], rows: Sequence[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
 ) -> str:
-    """What is wrong between expectations and rows, for people; empty where nothing is."""
+    """Describe the mismatches between expectations and rows; empty if there are none."""
     missing, unexpected = left_over(expected, rows)
     lines: list[str] = []
     if missing:

@@ -1,4 +1,4 @@
-"""Transcripts about an engine of one's own: steps name its sources and views."""
+"""Transcripts about an engine of your own: steps name its sources and views."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
     """Run one case of ``engine-transcript/1`` on a new engine that ``make`` returns.
 
     A step is one epoch: processing time moves (``at``), rows come (``rows``: by source), watermarks move (``watermark``:
-    by source); then what views have said (``expect``: by view), what they hold (``contents``) and how many rows of a
-    source were refused (``refused``) is compared. A view that was asked about once must say nothing unexpected.
+    by source); then the rows that views have emitted (``expect``: by view), the rows that they hold (``contents``) and the
+    number of refused rows of a source (``refused``) are compared. A view that is in an ``expect`` once must emit nothing
+    unexpected from then on.
 
     Raises:
-        InputError: a word that is not known, a time that is none, an error of the engine.
+        InputError: a word is unknown, a time is none, or the engine raised an error.
     """
     where = f"transcript {transcript.id!r}"
     engine = make()
@@ -69,7 +70,7 @@ def _epoch(script: Play, step: Mapping[str, Any]) -> None:
 
 
 def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[str]:
-    """What is wrong with what was said and what is held."""
+    """Return the mismatches of what views have emitted and of what they hold."""
     wrong: list[str] = []
     for word in _EXPECTS:
         for view, rows in step.get(word, {}).items():

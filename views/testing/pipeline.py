@@ -46,7 +46,7 @@ STAMPS: dict[str, Stamp] = {
     "output_at_latest": "latest",
     TRANSFORMED: "end",
 }
-"""What a pane's timestamp is, in the words of a transcript and in ours."""
+"""The timestamp of a pane, by the words of a transcript."""
 
 UNBOUNDED = ("inf", "unbounded", float("inf"))
 _NO_TRIGGER: Mapping[str, Any] = {"every_epoch": {}}
@@ -132,7 +132,7 @@ class Pipeline:
         )
 
     def _trigger(self, said: Mapping[str, Any]) -> Trigger:
-        """A trigger in the words of a transcript, which are described in ``docs/testing.md``."""
+        """Build a trigger from the words of a transcript, which are described in ``docs/testing.md``."""
         if not isinstance(said, Mapping) or len(said) != 1:
             raise InputError(f"{self._where}: trigger {said!r}; write one, as {{'default': {{}}}}")
         ((word, rest),) = said.items()

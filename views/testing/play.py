@@ -1,4 +1,4 @@
-"""A dialogue with an engine of one's own, line by line: rows, watermarks and time go in, expected rows are compared."""
+"""A script for an engine of your own, line by line: rows, watermarks and time go in, expected rows are compared."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .rows import Row, RowWords
 from .times import Times, as_datetime, midnight
 
 Said = Mapping[str, Any]
-"""What is expected of a row, by column; what is not said is not compared."""
+"""What is expected of a row, by column; columns that are left out are not compared."""
 
 
 def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play:
-    """Begin a dialogue with an engine; processing time is ``start`` until it is moved.
+    """Begin a script for an engine; processing time is ``start`` until it is moved.
 
     Times may be written as datetimes, as "12:00:26" on the day of ``start``, or as seconds of that day.
 
@@ -43,9 +43,9 @@ def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play
 
 
 class Play:
-    """A dialogue with an engine. Methods return the dialogue itself, so that they can be chained.
+    """A script for an engine. Methods return the script itself, so that they can be chained.
 
-    As a context manager it ends by checking that no view it was asked about has said anything more.
+    As a context manager it ends by checking that no view with expectations has emitted anything more.
     """
 
     def __init__(self, engine: Engine, clock: HandClock) -> None:
@@ -85,24 +85,24 @@ class Play:
         return self
 
     def at(self, time: datetime | str) -> Self:
-        """One epoch: processing time moves to ``time``, and what is due then speaks."""
+        """One epoch: processing time moves to ``time``, and triggers that are due then fire."""
         return self._tick(self.clock.set(time))
 
     def advance(self, by: timedelta | str) -> Self:
-        """One epoch: processing time moves on by a duration, and what is due then speaks."""
+        """One epoch: processing time moves on by a duration, and triggers that are due then fire."""
         return self._tick(self.clock.advance(by))
 
     # What is expected
 
     def expect(self, view: str, rows: Iterable[Said], *, in_order: bool = False) -> Self:
-        """These rows and no others has the view said since it was last asked; ``_diff`` is 1 unless given.
+        """Check that the view has emitted these rows and no others since the last check; ``_diff`` is 1 unless given.
 
-        Only the columns that are written down are compared. A windowed view may be spoken of by ``window``
-        ([start, end]), and by ``index``, ``early``, ``late``, ``final``, ``at`` where it has pane information.
-        ``in_order``: epoch by epoch as they stand; rows of one epoch have no order.
+        Only the columns that are given are compared. For a windowed view ``window`` ([start, end]) can be given, and
+        ``index``, ``early``, ``late``, ``final``, ``at`` where it has pane information. ``in_order``: epoch by epoch in this
+        order; rows of one epoch have no order.
 
         Raises:
-            AssertionError: it said something else; with a list of what is missing and what was not expected.
+            AssertionError: it emitted others; with a list of what is missing and what was not expected.
         """
         words = self._words(view)
         expected = words.expectations(rows)
@@ -112,19 +112,19 @@ class Play:
         return self
 
     def expect_nothing(self, *views: str) -> Self:
-        """These views, or all of the engine, have said nothing since they were last asked."""
+        """Check that these views, or all of the engine, have emitted nothing since they were last checked."""
         for view in views or self.engine.views:
             self.expect(view, [])
         return self
 
     def expect_contents(self, view: str, rows: Iterable[Said]) -> Self:
-        """These rows and no others does the view hold now."""
+        """Check that the view holds these rows and no others now."""
         words = self._words(view)
         self._compare(view, words.expectations(rows), words.read(self._view(view).read()), words, False)
         return self
 
     def expect_refused(self, source: str, count: int, reason: str = "") -> Self:
-        """So many rows of a source are in the ledger, whose reasons contain this text."""
+        """Check that so many rows of a source are in the ledger, with reasons that contain this text."""
         refused = self.engine.ledger().filter(pl.col("source") == source)
         found = refused.filter(pl.col("reason").str.contains(reason, literal=True))
         if found.height != count:
@@ -135,17 +135,17 @@ class Play:
         return self
 
     def done(self) -> Self:
-        """The views that were asked about have said nothing more."""
+        """Check that the views with expectations have emitted nothing more."""
         return self.expect_nothing(*self._heard) if self._heard else self
 
     def __enter__(self) -> Self:
-        """The dialogue itself."""
+        """Return the script itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Check that nothing more was said, unless something else is wrong already."""
+        """Check that nothing more was emitted, unless an error was raised already."""
         if kind is None:
             self.done()
 
@@ -154,7 +154,7 @@ class Play:
         return f"Play({self.engine!r}, at {self.clock.now.isoformat()})"
 
     def said(self, view: str) -> list[str]:
-        """All that a view has said since the dialogue began, a line for each row."""
+        """Return all that a view has emitted since the script began, a line for each row."""
         words = self._words(view)
         return [words.shown(row) for row in self._since(view, words, self._begun)]
 
@@ -169,7 +169,7 @@ class Play:
             self.clock.set(at)
 
     def moment(self, time: Any) -> Any:
-        """A time as the engine wants a watermark: a datetime, or ``END_OF_TIME``."""
+        """Return a time as the engine takes a watermark: a datetime, or ``END_OF_TIME``."""
         instant = self._times.instant(time)
         return instant if instant == END_OF_TIME else as_datetime(instant)
 
@@ -193,7 +193,7 @@ class Play:
             raise AssertionError("\n".join([f"view {view!r} at epoch {self.engine.epoch_number}", *wrong]))
 
     def frame(self, source: str, rows: Any) -> Any:
-        """Rows as the source wants them, times as instants; what is no list of rows is left to the engine."""
+        """Return rows as a frame for the source, with times as instants; what is no list of rows is left to the engine."""
         if source not in self.engine.sources or not isinstance(rows, list | tuple):
             return rows
         schema = self.engine.sources[source].schema
@@ -219,7 +219,7 @@ class Play:
 
 
 def _by_epoch(expected: list[Expectation], found: list[Row]) -> list[tuple[list[Expectation], list[Row]]]:
-    """The expectations cut like the rows into epochs; what is left over goes to the last."""
+    """Cut the expectations into epochs like the rows; those left over go to the last epoch."""
     sizes: dict[int, int] = {}
     for row in found:
         sizes[row[EPOCH]] = sizes.get(row[EPOCH], 0) + 1

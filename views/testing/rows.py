@@ -1,4 +1,4 @@
-"""The rows that a view says: read from its deltas, described by what is expected of them, and shown."""
+"""The rows that a view emits: read from its deltas, matched with expectations, and shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PANE_COLUMNS = (
 
 
 class RowWords:
-    """The words in which rows of one view are spoken of: its columns, and shorter ones for those of panes.
+    """The words for attributes of rows of one view: its columns, and shorter words for those of panes.
 
     ``window``: [start, end], the end not included, or "global". ``early``, ``on_time``, ``late``: true or false.
     ``index``: ``pane_index``. ``final``: ``is_last``. ``at``: the processing time of a pane. ``values``: the list in the
@@ -58,10 +58,10 @@ class RowWords:
         return rows
 
     def expectation(self, said: Mapping[str, Any]) -> Expectation:
-        """What a transcript says of a row.
+        """Return the expectation that a transcript gives for a row.
 
         Raises:
-            InputError: a word that is neither a column nor one of those above, or a time that is none.
+            InputError: a word is neither a column nor one of those above, or a time is none.
         """
         if not isinstance(said, Mapping):
             raise InputError(
@@ -77,7 +77,7 @@ class RowWords:
         return [self.expectation(each) for each in said]
 
     def shown(self, row: Row, *, brief: bool = False) -> str:
-        """A row in the words of a transcript, what is null left out; ``brief``: without what a pane says of itself."""
+        """Show a row in the words of a transcript, without nulls; ``brief``: without pane information."""
         parts = [f"window {self.window_shown(self.window_of(row))}"] if START in row else []
         columns = [name for name in self._schema if name not in (START, END, *_PANE_COLUMNS)]
         shown = columns if brief else [*columns, *_PANE_COLUMNS]

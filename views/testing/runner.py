@@ -1,4 +1,4 @@
-"""Running a transcript: a fresh engine, its pipeline, step by step, every pane held against what is expected."""
+"""The runner of transcripts: a fresh engine, its pipeline, and every pane compared with what is expected."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from .transcripts import FIGURES, WINDOWS, Transcript
 _INPUTS = ("processing_time", "input", "watermark")
 _CHECKS = ("expect", "expect_all", "expect_values")
 _NOT_OURS = ("state",)
-"""Steps about the inside of another system, which say nothing about ours."""
+"""Steps about internals of another system, which do not apply to this one."""
 _WORDS = (*_INPUTS, *_CHECKS, *_NOT_OURS, "note")
 
 
 class TranscriptError(AssertionError):
-    """A transcript that did not come out as it says."""
+    """The error of a transcript whose output is not as expected."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How a transcript came out."""
+    """The result of a transcript."""
 
     id: str
     failures: list[str] = field(default_factory=list)
     panes: list[Row] = field(default_factory=list)
-    """All that was said, in order; what a pane takes back is in its list ``retracts``."""
+    """All that was emitted, in order; what a pane retracts is in its list ``retracts``."""
     said: list[str] = field(default_factory=list)
     """The same in the words of the transcript."""
 
     @property
     def passed(self) -> bool:
-        """Whether all came that was expected, and nothing else."""
+        """Whether everything expected was emitted, and nothing else."""
         return not self.failures
 
     def check(self) -> None:
@@ -60,7 +60,7 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
     """Run one case of ``window-transcript/1`` or ``paper-figures/1`` on an engine of its own.
 
     A step is one epoch: first processing time is moved, then the rows of ``input`` come, then the watermark moves.
-    ``always`` makes triggers speak also where nothing has changed.
+    ``always`` emits panes also where nothing has changed.
 
     Raises:
         PlanError: the pipeline is refused.
@@ -78,7 +78,7 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
 
 
 class _Run:
-    """One run: what has been said so far, and what of it no expectation has covered yet."""
+    """One run: what has been emitted so far, and what of it no expectation has covered yet."""
 
     def __init__(self, transcript: Transcript, always: bool) -> None:
         self.report = Report(transcript.id)
@@ -106,7 +106,7 @@ class _Run:
             self._compare_windows(where, step["expect_all"])
 
     def end(self) -> None:
-        """What the case expects of the run as a whole; then nothing may be left that nobody expects."""
+        """Check what the case expects of the run as a whole, and that nothing unexpected is left."""
         if (wanted := self._transcript.get("expect_unordered")) is not None:
             self._compare("at the end", self._words.expectations(wanted))
         if (wanted := self._transcript.get("expect_last")) is not None:
@@ -164,7 +164,7 @@ class _Run:
         self._uncovered = []
 
     def _compare_windows(self, where: str, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """All panes so far, window by window, in order."""
+        """Compare all panes so far, window by window, in order."""
         expected = {
             self._words.window(each["window"]): [sorted(pane) for pane in each["panes"]] for each in wanted
         }
@@ -182,7 +182,7 @@ class _Run:
         self._uncovered = []
 
     def _compare_changes(self, wanted: Sequence[Sequence[Any]]) -> None:
-        """Signed values in order: in each epoch first what is taken back, then what is said, window by window."""
+        """Compare signed values in order: in each epoch first what is retracted, then what is emitted, by window."""
         by_epoch: dict[int, list[Row]] = {}
         for row in self.report.panes:
             by_epoch.setdefault(row[EPOCH], []).append(row)
@@ -194,7 +194,7 @@ class _Run:
             self.report.failures.append(f"net changes: {found}, expected are {wanted}")
 
     def _compare_dropped(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """The values of the rows that were refused, all of them."""
+        """Compare the values of all rows that were refused."""
         refused = self._pipeline.engine.ledger(SOURCE)
         found, expected = sorted(refused[VALUE]), sorted(each["value"] for each in wanted)
         if found != expected:

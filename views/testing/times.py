@@ -71,7 +71,7 @@ class Times:
         return microseconds("duration", said)
 
     def spoken(self, instant: int) -> str:
-        """An instant as a transcript would say it."""
+        """Return an instant as it is written in a transcript."""
         if instant in (END_OF_TIME, START_OF_TIME):
             return "inf" if instant == END_OF_TIME else "-inf"
         since = instant - self.day

@@ -23,7 +23,7 @@ _REAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One case of a file: what it says itself, ``case``, and what its file says of all of them, ``header``."""
+    """One case of a file: its own entries, ``case``, and those of its file for all cases, ``header``."""
 
     id: str
     format: str
@@ -32,7 +32,7 @@ class Transcript:
     path: Path | None = None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """What the case says under this name, or else its file."""
+        """Return the entry of this name of the case, or else that of its file."""
         return self.case.get(name, self.header.get(name, default))
 
     def altered(self, **changes: Any) -> Transcript:
@@ -104,10 +104,10 @@ def _yaml(file: Path, text: str) -> Any:
 
 
 def require(where: str, case: Transcript, name: str) -> Any:
-    """What a case must say.
+    """Return an entry that a case must have.
 
     Raises:
-        InputError: it does not.
+        InputError: it is missing.
     """
     found = case.get(name)
     if found is None:

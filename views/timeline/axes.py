@@ -1,4 +1,4 @@
-"""Time axes: where an instant is on the paper, which instants are marked, and what is written at them."""
+"""Time axes: the place of an instant on the drawing, the ticks, and their labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scale:
     high: float
 
     def at(self, instant: int) -> float:
-        """The place of an instant; what lies outside of the axis is put at its end."""
+        """Return the place of an instant; one outside of the axis is put at its end."""
         share = (instant - self.first) / (self.last - self.first)
         return self.low + min(max(share, 0.0), 1.0) * (self.high - self.low)
 
@@ -43,7 +43,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """An instant that is marked, and what is written there."""
+    """An instant that is marked, and its label."""
 
     instant: int
     text: str
@@ -101,7 +101,7 @@ class ClockFace:
             at += step
 
     def _shift(self, instant: int) -> int:
-        """By how much the wall is ahead of UTC."""
+        """Return by how much local time is ahead of UTC."""
         return (self.wall(instant) - datetime(1970, 1, 1)) // timedelta(microseconds=1) - _held(instant)
 
     def _months(self, first: int, last: int, months: int) -> Iterator[int]:
@@ -116,7 +116,7 @@ class ClockFace:
             count += months
 
     def _short(self, instant: int, step: int) -> str:
-        """As much of the time as tells ticks a step apart from each other; a midnight is a date."""
+        """Return as much of the time as distinguishes ticks a step apart; a midnight is shown as a date."""
         wall = self.wall(instant)
         if step >= _DAY or (step >= _MINUTE and (wall.hour, wall.minute) == (0, 0)):
             return f"{wall:%b} {wall.day}"
@@ -134,7 +134,7 @@ def _held(instant: int) -> int:
 
 
 def lasting(microseconds: int) -> str:
-    """A span of time in words of two units at most.
+    """Return a span of time in words, of two units at most.
 
     >>> lasting(195_000_000), lasting(90 * 60_000_000), lasting(1_500_000), lasting(250), lasting(0)
     ('3 min 15 s', '1 h 30 min', '1.5 s', '250 us', '0 s')

@@ -19,7 +19,7 @@ from .recording import Recording, instants
 from .svg import MINUS, element, hint, text, width
 
 LABELLED = 80
-"""With more dots than this, values are only in the hints."""
+"""The most dots with values beside them; with more, values are only in the hints."""
 
 _STANDING_WORDS = {"late": "late, behind the watermark", "refused": "refused: its windows were closed"}
 _LABEL_LENGTH = 8
@@ -40,14 +40,14 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """The rows to draw, in the order in which they came, and how many there were."""
+    """The rows to draw, in order of arrival, and how many there were in all."""
 
     drawn: tuple[Dot, ...]
     total: int
 
 
 def dots_of(recording: Recording, limit: int) -> Dots:
-    """The rows of a recording, thinned out evenly to ``limit``; of the late and the refused as many as half of it stay."""
+    """Return the rows of a recording, thinned out evenly to ``limit``, up to half of it late and refused rows."""
     rows = recording.rows
     columns = [
         instants(rows["event_time"]).alias("event_time"),
@@ -99,14 +99,14 @@ def _standings(recording: Recording) -> pl.Series:
 
 
 def draw_dots(plot: Plot, dots: Sequence[Dot], placing: Placing) -> str:
-    """The rows as circles around their values, or as specks when they are many; their places are taken."""
+    """Draw the rows as circles around their values, or as specks when they are many, and reserve their places."""
     if len(dots) > LABELLED:
         return element("g", *(_speck(plot, dot) for dot in dots))
     return element("g", *(_circle(plot, dot, placing) for dot in dots), font_size=style.DOT_SIZE)
 
 
 def row_hint(plot: Plot, dot: Dot) -> str:
-    """All that is known of a row, in lines."""
+    """Return the hint of a row: all that is recorded of it, in lines."""
     lines = [dot.label + (f" ({dot.diff:+d})" if dot.diff != 1 else "")]
     lines += [f"event time {plot.clock.text(dot.event_time)}", f"seen {plot.clock.text(dot.seen)}"]
     lines += [f"{lasting(dot.seen - dot.event_time)} after it happened"] if dot.seen >= dot.event_time else []

@@ -26,7 +26,7 @@ _SECOND = 1_000_000
 _MARGIN = 18
 _NOTE_HEIGHT = 16
 _AXIS_ROOM = 46
-"""What is written below a plot."""
+"""The label below a plot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Look:
     """How a timeline is drawn: its size in pixels, and how much of a large run.
 
     ``height`` is that of one pair of axes; by default it follows from the width. ``rows``, ``panes`` and ``keys`` are
-    the most that are drawn of each; what is left out is said below the drawing. ``legend``: say what the marks mean.
+    the most that are drawn of each; a note below the drawing counts what is left out. ``legend``: explain the marks.
 
     Raises:
-        PlanError: a size or number that makes no drawing.
+        PlanError: a size or number is too small.
     """
 
     width: int = 900
@@ -58,7 +58,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What is drawn, before it has a place on the paper."""
+    """The content of a drawing, before it is placed."""
 
     dots: Dots
     panes: Panes
@@ -71,7 +71,7 @@ class _Scene:
 
 
 def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
-    """A recording as SVG. Equal recordings give equal text."""
+    """Draw a recording as SVG. Equal recordings give equal text."""
     scene = _scene(recording, look)
     head, top = _head(scene, title, subtitle, look)
     left = _left_margin(scene)
@@ -229,7 +229,7 @@ def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
 
 
 def _notes(scene: _Scene, unsaid: int, remarks: Sequence[str]) -> list[str]:
-    """What is not drawn."""
+    """Return notes on what is not drawn."""
     left_out = []
     for kind, drawn, total in (
         ("rows", len(scene.dots.drawn), scene.dots.total),

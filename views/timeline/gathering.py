@@ -40,7 +40,7 @@ class SourceRows:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a view is drawn: the column written at its panes, the columns of its key, and one key or all of them.
+    """The part of a view that is drawn: the column written at panes, the columns of its key, and one key or all.
 
     ``is_timed``: its panes are early, on time or late.
     """
@@ -60,7 +60,7 @@ def gathered(
     choice: Choice,
     remarks: Sequence[str] = (),
 ) -> Recording:
-    """The recording of a view. What came or was said in epochs that are not in ``epochs`` is not in it.
+    """Return the recording of a view, without rows and panes of epochs that are not in ``epochs``.
 
     Args:
         view: its name, for messages.
@@ -76,7 +76,7 @@ def gathered(
 
     Raises:
         PlanError: a column that the view does not have.
-        InputError: a key of which the view never spoke.
+        InputError: the view has no pane of the key.
     """
     require_columns(f"timeline of view {view!r}", deltas.schema, [choice.value, *choice.keys])
     epochs = epochs.select(pl.col(EPOCH).cast(pl.UInt64), pl.col("processing_time").cast(_TIME))
@@ -210,33 +210,33 @@ def _panes(
 ) -> pl.DataFrame:
     """The deltas of the view in the form of a recording."""
     timed = timed if choice.is_timed else timed.clear()
-    spoken = deltas.filter(_is_chosen(choice)).join(epochs, on=EPOCH, how="semi")
-    if choice.key is not None and deltas.height and not spoken.height:
+    emitted = deltas.filter(_is_chosen(choice)).join(epochs, on=EPOCH, how="semi")
+    if choice.key is not None and deltas.height and not emitted.height:
         known = key_labels(deltas.select(choice.keys).unique().sort(choice.keys), choice.keys)
         raise InputError(
-            f"timeline of view {view!r}: it has said nothing of the key {choice.key!r}; its keys are {listed(known)}"
+            f"timeline of view {view!r}: it has emitted nothing for the key {choice.key!r}; its keys are {listed(known)}"
         )
-    bounds = [_bound(spoken, column) for column in (WINDOW_START, WINDOW_END)]
+    bounds = [_bound(emitted, column) for column in (WINDOW_START, WINDOW_END)]
     return pl.DataFrame(
         [
-            key_labels(spoken, choice.keys),
+            key_labels(emitted, choice.keys),
             *bounds,
-            labels(spoken[choice.value]),
-            spoken[DIFF].alias("diff"),
-            spoken[EPOCH].alias("epoch"),
-            _seen(spoken, epochs),
-            spoken["timing"]
-            if "timing" in spoken.columns
-            else _timings(spoken[EPOCH], bounds[1], timed, moves),
+            labels(emitted[choice.value]),
+            emitted[DIFF].alias("diff"),
+            emitted[EPOCH].alias("epoch"),
+            _seen(emitted, epochs),
+            emitted["timing"]
+            if "timing" in emitted.columns
+            else _timings(emitted[EPOCH], bounds[1], timed, moves),
         ]
     )
 
 
-def _bound(spoken: pl.DataFrame, name: str) -> pl.Series:
+def _bound(emitted: pl.DataFrame, name: str) -> pl.Series:
     """A bound of the windows; null where the view has no windows."""
-    if name not in spoken.columns:
-        return pl.Series(name, [None], pl.Datetime("us")).new_from_index(0, spoken.height)
-    return spoken[name].cast(pl.Datetime("us")) if spoken.schema[name] == pl.Date else spoken[name]
+    if name not in emitted.columns:
+        return pl.Series(name, [None], pl.Datetime("us")).new_from_index(0, emitted.height)
+    return emitted[name].cast(pl.Datetime("us")) if emitted.schema[name] == pl.Date else emitted[name]
 
 
 def _timings(epochs: pl.Series, ends: pl.Series, sources: pl.Series, moves: pl.DataFrame) -> pl.Series:

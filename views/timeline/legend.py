@@ -1,4 +1,4 @@
-"""What the marks mean: only of those that occur."""
+"""The legend, which explains the marks that occur in a drawing."""
 
 from __future__ import annotations
 

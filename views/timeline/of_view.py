@@ -1,4 +1,4 @@
-"""The timeline of a view: what an engine keeps of a run, and what of that is to be drawn."""
+"""The timeline of a view, from what an engine keeps of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecordedRun(Protocol):
 
     @property
     def log(self) -> RunLog:
-        """When epochs were, how far the watermarks, and which rows came."""
+        """The times of epochs, the watermarks after them, and the recorded rows."""
         ...
 
     @property
@@ -50,11 +50,11 @@ def timeline_of_view(
     subtitle: str,
     look: Look,
 ) -> Timeline:
-    """The timeline of a view at a place of a plan, from its deltas and what is kept of the run.
+    """Return the timeline of a view at a place of a plan, from its deltas and what is kept of the run.
 
     Raises:
-        PlanError: a column that is not there, a key that the view does not have.
-        InputError: a key of which the view never spoke.
+        PlanError: a column does not exist, or the view has no such key.
+        InputError: the view has no pane of the key.
     """
     where = f"timeline of view {name!r}"
     keys = pane_keys(plan, place)
@@ -106,7 +106,7 @@ def _grouping(plan: Plan, place: PlanId) -> Group | WindowedGroup | None:
 
 
 def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None) -> str:
-    """The column that is written at panes: without a wish the first one that is neither key nor bound."""
+    """Return the column that is written at panes: by default the first one that is neither key nor bound."""
     if asked is not None:
         require_columns(where, schema, [asked])
         return asked
@@ -158,7 +158,7 @@ def _sources(
 
 
 def _label(schema: pl.Schema, others: Sequence[str], value: str) -> str | None:
-    """The column that is written at rows without a wish: of the name of the value, else the only one of numbers."""
+    """Return the default column that is written at rows: the one named like the value, else the only one of numbers."""
     if value in schema and value not in others:
         return value
     numbers = [name for name, dtype in schema.items() if dtype.is_numeric() and name not in others]
@@ -180,7 +180,7 @@ def _refused(
 
 
 def _remarks(log: RunLog, sources: Mapping[str, SourceRows]) -> list[str]:
-    """What the engine did not keep."""
+    """Return remarks on what the engine did not keep."""
     said = []
     if not log.records_rows and sources:
         said.append("Input rows were not recorded; Engine(record=True) keeps them.")

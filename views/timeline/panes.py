@@ -1,4 +1,4 @@
-"""What is drawn of panes: where a rectangle begins, what it took back, what took it back."""
+"""The panes to draw: where each rectangle begins, what it retracts, and when it is retracted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Instants = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """A pane that was taken back, as the retraction that took it: of which window, and which value."""
+    """A pane that was retracted: its window and its value."""
 
     start: int
     end: int
@@ -30,9 +30,9 @@ class TakenBack:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """One utterance about one window. Instants are microseconds; START_OF_TIME and END_OF_TIME are no bounds.
+    """One emitted pane of a window. Instants are microseconds; START_OF_TIME and END_OF_TIME stand for no bounds.
 
-    ``label`` is None where a value was only taken back and none put in its place.
+    ``label`` is None where a value was only retracted and not replaced.
     """
 
     key: str
@@ -46,27 +46,27 @@ class Pane:
     epoch: int
     timing: str | None
     gone_at: int | None
-    """When this value was taken back; None while it stands."""
+    """When this value was retracted; None if it was not."""
     takes_back: tuple[TakenBack, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """The panes to draw, in the order in which they were spoken, and how many there were."""
+    """The panes to draw, in the order in which they were emitted, and how many there were in all."""
 
     drawn: tuple[Pane, ...]
     total: int
 
 
 def panes_of(recording: Recording, limit: int) -> Panes:
-    """The panes of a recording, thinned out evenly to ``limit``; their extents are those of the whole run."""
+    """Return the panes of a recording, thinned out evenly to ``limit``; their extents are those of the whole run."""
     entries = _entries(recording.panes)
-    spoken = entries.filter(pl.col("diff") > 0)
-    retractions = _answered(entries.filter(pl.col("diff") < 0), spoken)
+    emitted = entries.filter(pl.col("diff") > 0)
+    retractions = _with_replacements(entries.filter(pl.col("diff") < 0), emitted)
     alone = retractions.filter(pl.col("by").is_null())
-    total = spoken.height + alone.height
-    marks = _thinned(pl.concat([spoken, alone.select(spoken.columns)]).sort("id"), limit)
-    rows = _ends(_beginnings(spoken, recording), retractions).filter(
+    total = emitted.height + alone.height
+    marks = _thinned(pl.concat([emitted, alone.select(emitted.columns)]).sort("id"), limit)
+    rows = _ends(_beginnings(emitted, recording), retractions).filter(
         pl.col("id").is_in(marks["id"].implode())
     )
     taken = _taken_back(retractions.filter(pl.col("by").is_in(marks["id"].implode())))
@@ -77,20 +77,20 @@ def panes_of(recording: Recording, limit: int) -> Panes:
 
 
 def _pane(row: Mapping[str, Any], takes_back: tuple[TakenBack, ...]) -> Pane:
-    """A value that was spoken."""
+    """Return the pane of a value that was emitted."""
     fields = {name: row[name] for name in ("key", "start", "end", "label", "diff", "since", "fired", "epoch")}
     return Pane(**fields, timing=row["timing"], gone_at=row["gone_at"], takes_back=takes_back)
 
 
 def _lone(row: Mapping[str, Any]) -> Pane:
-    """A value that was taken back and not replaced."""
+    """Return the pane of a value that was retracted and not replaced."""
     fields = {name: row[name] for name in ("key", "start", "end", "diff", "fired", "epoch", "timing")}
     gone = TakenBack(row["start"], row["end"], row["label"])
     return Pane(**fields, label=None, since=row["fired"], gone_at=None, takes_back=(gone,))
 
 
 def _taken_back(retractions: pl.DataFrame) -> dict[int, tuple[TakenBack, ...]]:
-    """The retractions by the pane that replaces what they take back."""
+    """Group the retractions by the pane that replaces what they retract."""
     found: dict[int, tuple[TakenBack, ...]] = {}
     for by, start, end, label in retractions.select("by", "start", "end", "label").iter_rows():
         found[by] = (*found.get(by, ()), TakenBack(start, end, label))
@@ -113,12 +113,12 @@ def _entries(panes: pl.DataFrame) -> pl.DataFrame:
     return panes.select(columns).sort(order, maintain_order=True).with_row_index("id")
 
 
-def _answered(retractions: pl.DataFrame, spoken: pl.DataFrame) -> pl.DataFrame:
-    """The retractions with ``by``, the pane of the same epoch that replaces what is taken back; null where there is none.
+def _with_replacements(retractions: pl.DataFrame, emitted: pl.DataFrame) -> pl.DataFrame:
+    """Add ``by`` to the retractions: the pane of the same epoch that replaces what is retracted; null if there is none.
 
     That is the pane of the same window, else the one whose window holds it: sessions that were merged.
     """
-    new = spoken.select(*_WINDOW, "epoch", by="id").unique(
+    new = emitted.select(*_WINDOW, "epoch", by="id").unique(
         [*_WINDOW, "epoch"], keep="first", maintain_order=True
     )
     same = retractions.join(new, on=[*_WINDOW, "epoch"], how="left", maintain_order="left")
@@ -141,9 +141,9 @@ def _answered(retractions: pl.DataFrame, spoken: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _beginnings(spoken: pl.DataFrame, recording: Recording) -> pl.DataFrame:
-    """The panes with ``since``: when the pane before of the same window was spoken, else when its first row came."""
-    before = spoken.with_columns(since=pl.col("fired").shift(1).over(_WINDOW, order_by="id"))
+def _beginnings(emitted: pl.DataFrame, recording: Recording) -> pl.DataFrame:
+    """Add ``since`` to the panes: when the pane before of the same window was emitted, else when its first row came."""
+    before = emitted.with_columns(since=pl.col("fired").shift(1).over(_WINDOW, order_by="id"))
     first = before.filter(pl.col("since").is_null())
     arrivals = _first_arrivals(first, recording)
     known = first.select("id").with_columns(arrivals)
@@ -187,13 +187,13 @@ def _least_between(times: Instants, values: Instants, low: Instants, high: Insta
     return np.where(last > first, least, END_OF_TIME)
 
 
-def _ends(spoken: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
-    """The panes with ``gone_at``: the n-th retraction of a value of a window takes back its n-th utterance."""
+def _ends(emitted: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
+    """Add ``gone_at`` to the panes: the n-th retraction of a value of a window retracts its n-th pane."""
     said = [*_WINDOW, "label"]
     nth = pl.int_range(pl.len()).over(said).alias("nth")
     gone = retractions.sort("id").select(*said, nth, gone_at="fired")
     return (
-        spoken.sort("id").with_columns(nth).join(gone, on=[*said, "nth"], how="left", maintain_order="left")
+        emitted.sort("id").with_columns(nth).join(gone, on=[*said, "nth"], how="left", maintain_order="left")
     )
 
 

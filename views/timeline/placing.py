@@ -1,4 +1,4 @@
-"""Where labels go: the first place at which they cover nothing that was put down before."""
+"""The placing of labels: at the first place where they cover nothing placed before."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Box:
 
 
 class Placing:
-    """The places that are taken."""
+    """The places that are occupied already."""
 
     def __init__(self) -> None:
         self._taken: list[Box] = []
 
     def take(self, box: Box) -> None:
-        """From now on this place is taken."""
+        """Mark a place as occupied."""
         self._taken.append(box)
 
     def best(self, candidates: Iterable[Box]) -> tuple[Box, float]:

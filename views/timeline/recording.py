@@ -1,4 +1,4 @@
-"""What happened in a run, as frames: the rows that came, how far the watermarks were, what a view said when."""
+"""A run as frames: the rows that came, the watermarks over time, and the panes that a view emitted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Recording:
     ``unrecorded_rows`` counts rows that came and are not in ``rows``; ``remarks`` are sentences about what is missing.
 
     Raises:
-        PlanError: a column that is missing or of another type, a standing or timing that there is not.
+        PlanError: a column is missing or of another type, or a standing or timing is unknown.
     """
 
     rows: pl.DataFrame

@@ -1,4 +1,4 @@
-"""Panes as rectangles: the window across, upwards from the pane before (or the first row) to the firing."""
+"""Panes as rectangles: as wide as the window, from the pane before (or the first row) up to the firing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PADDING, _BETWEEN = 4, 5
 
 
 def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
-    """The rectangles, the newest lowest: a merged session lies behind the sessions that it was merged from."""
+    """Draw the rectangles, the newest lowest: a merged session lies behind the sessions that it was merged from."""
     said = [pane for pane in panes if pane.label is not None]
     bodies = [
         _body(plot, pane, nested=_is_nested(pane, said[place + 1 :])) for place, pane in enumerate(said)
@@ -45,7 +45,7 @@ def _is_nested(pane: Pane, later: Sequence[Pane]) -> bool:
 
 
 def draw_firings(plot: Plot, panes: Sequence[Pane]) -> str:
-    """The upper edges: the moments at which panes were spoken."""
+    """Draw the upper edges: the moments at which panes were emitted."""
     return element(
         "g", *(_firing(plot, pane) for pane in panes), stroke_width=3 if len(panes) <= CROWDED else 1.5
     )
@@ -74,7 +74,7 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
 
 
 def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box, float]:
-    """The label, its place and how much that covers: without the word for the timing where only that has room."""
+    """Return the label, its place and how much it covers; the label lacks the timing where there is no room for it."""
     parts = _parts(pane)
     shorter = [part for part in parts if part.size > style.WORD_SIZE]
     for said in (parts, shorter):
@@ -209,7 +209,7 @@ def _firing(plot: Plot, pane: Pane) -> str:
 
 
 def pane_hint(plot: Plot, pane: Pane) -> str:
-    """All that is known of a pane, in lines."""
+    """Return the hint of a pane: all that is recorded of it, in lines."""
     clock = plot.clock
     lines = [] if pane.label is None else [_value(pane.label, pane.diff)]
     lines.append(_window(plot, pane.start, pane.end))

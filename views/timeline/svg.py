@@ -44,12 +44,12 @@ def text(said: str, x: float, y: float, **attributes: str | float | None) -> str
 
 
 def hint(said: str) -> str:
-    """What a browser shows while the pointer rests on the element that this is put into, first."""
+    """Return the text that a browser shows while the pointer rests on the element; it has to be the first child."""
     return element("title", escaped(said))
 
 
 def width(said: str, size: float) -> float:
-    """About how wide a text is at a font size: no font is asked, so a little more than most fonts need.
+    """Estimate the width of a text at a font size, without a font: a little more than most fonts need.
 
     >>> width("12:00", 10) < width("wwwww", 10)
     True

@@ -1,4 +1,4 @@
-"""A timeline: a recording and how it is to be drawn, as SVG, as a page, in a file."""
+"""Timelines: recordings drawn as SVG, as a page, or in a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Timeline:
     """A run of a view, drawn with event time across and processing time upwards. Made by ``view.timeline()``.
 
     Input rows are dots, the watermark is a line, panes are rectangles: as wide as their window, and from the pane
-    before, or the first row, up to the moment at which they were spoken. Equal runs give equal text.
+    before, or the first row, up to the moment at which they were emitted. Equal runs give equal text.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Timeline:
         return path
 
     def __repr__(self) -> str:
-        """Of what it is, and how much there is to draw."""
+        """Show the title, and how much there is to draw."""
         rows, panes = self.recording.rows.height, self.recording.panes.height
         return (
             f"Timeline({self.title!r}: {rows:,} rows, {panes:,} entries of panes; save it as .svg or .html)"
@@ -98,11 +98,11 @@ def timeline_of(
     subtitle: str = "",
     look: Look | None = None,
 ) -> Timeline:
-    """The timeline of a view from plain frames; ``gathered`` says which columns they have.
+    """Return the timeline of a view from plain frames; ``gathered`` describes their columns.
 
     Raises:
-        PlanError: a column that the view does not have.
-        InputError: a key of which the view never spoke.
+        PlanError: the view does not have a column.
+        InputError: the view has no pane of the key.
     """
     recording = gathered(view, deltas, sources, epochs, watermarks, choice, remarks)
     return Timeline(recording, title=view if title is None else title, subtitle=subtitle, look=look)

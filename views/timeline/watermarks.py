@@ -17,7 +17,7 @@ from .recording import Recording, instants
 from .svg import element, hint, number
 
 MOVES = 600
-"""Of more moves than this only those are drawn that a pixel row can show."""
+"""The most moves that are drawn; of more, only those that a pixel row can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How far event time was complete in one source."""
+    """The moves of the watermark of one source."""
 
     source: str
     moves: tuple[Move, ...]
@@ -58,12 +58,14 @@ def _last_of_moments(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:
-    """A line that goes up while time passes and to the right where the watermark moves."""
+    """Draw a line that goes up while time passes, and to the right where the watermark moves."""
     points = _points(plot, watermark.moves)
     if not points:
         return ""
     path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
-    moves = "\n".join(f"{plot.clock.time(move.seen)}: {_told(plot, move)}" for move in watermark.moves[:40])
+    moves = "\n".join(
+        f"{plot.clock.time(move.seen)}: {_move_text(plot, move)}" for move in watermark.moves[:40]
+    )
     more = f"\nand {len(watermark.moves) - 40} more" if len(watermark.moves) > 40 else ""
     said = f"watermark of {watermark.source}\n{moves}{more}"
     return element(
@@ -91,7 +93,7 @@ def _points(plot: Plot, moves: Sequence[Move]) -> list[tuple[float, float]]:
     return [point for place, point in enumerate(points) if place == 0 or point != points[place - 1]]
 
 
-def _told(plot: Plot, move: Move) -> str:
+def _move_text(plot: Plot, move: Move) -> str:
     if move.watermark == END_OF_TIME:
         return "no more rows"
     return "nothing is known" if move.watermark == START_OF_TIME else plot.clock.text(move.watermark)

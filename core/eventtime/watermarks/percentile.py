@@ -10,7 +10,7 @@ import polars as pl
 
 from ...columns.kernels import Ints
 from ...data.clock import START_OF_TIME
-from ...data.instants import shown, spelled
+from ...data.instants import shown, spelled_briefly
 from ...data.tags import tagged
 from ...state.snapshot import NOTHING, Saved
 from .kinds import Arrived, Watermark
@@ -77,7 +77,7 @@ class Percentile(Watermark):
         if lag is None:
             return [f"it waits for {self.at_least} rows to estimate lag by, and {len(memory)} have come"]
         return [
-            f"it is {spelled(lag)} behind the highest event time so far, {shown(highest)}: "
+            f"it is {spelled_briefly(lag)} behind the highest event time so far, {shown(highest)}: "
             f"no more than that lagged {share} of the last {len(memory)} rows"
         ]
 

@@ -13,7 +13,15 @@ from ...columns.kernels import Ints, Mask, keep
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.errors import InputError
-from ...data.instants import can_hold, column_of_instants, instants_in, resolution, shown, spelled
+from ...data.instants import (
+    can_hold,
+    column_of_instants,
+    instants_in,
+    resolution,
+    shown,
+    spelled,
+    spelled_briefly,
+)
 from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
 from ...state.operator_contract import Operator
@@ -208,7 +216,7 @@ class SourceClock:
         skew = self.skew(instant)
         if skew is None:
             return ""
-        return f", {spelled(abs(skew))} {'behind' if skew >= 0 else 'ahead of'} processing time"
+        return f", {spelled_briefly(abs(skew))} {'behind' if skew >= 0 else 'ahead of'} processing time"
 
     @property
     def _latest(self) -> _Progress:
