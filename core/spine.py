@@ -75,6 +75,8 @@ class Spine:
         self._nothing = empty_run(layout)
         self._committed = Version()
         self._merges: list[tuple[tuple[Run, ...], Run]] = []
+        """What readers have merged of which runs: appended by any thread, removed by the one that writes."""
+        self._merges_seen = 0
         self._staged: Version | None = None
         self.delta = self._nothing
         self.touched = 0
@@ -123,6 +125,8 @@ class Spine:
         """Make what was staged the state."""
         if self._staged is not None:
             self._committed = self._staged
+            # An epoch that is discarded leaves them to the next one, which then stages what it would have staged.
+            del self._merges[: self._merges_seen]
         if self._wasted:
             self._committed = replace(self._committed, wasted=self._committed.wasted + self._wasted)
         self.discard()
@@ -206,9 +210,8 @@ class Spine:
 
         A reader may have merged an earlier commit, whose runs are still the oldest of this one.
         """
-        runs = version.runs
-        while self._merges:
-            known, merged = self._merges.pop()
+        runs, self._merges_seen = version.runs, len(self._merges)
+        for known, merged in reversed(self._merges[: self._merges_seen]):
             if len(known) <= len(runs) and all(map(operator.is_, known, runs)):
                 runs = (*filter(len, [merged]), *runs[len(known) :])
         return runs
