@@ -291,7 +291,7 @@ def test_why_of_a_view_that_does_not_wait(engine: ec.Engine, rows: ec.Source) ->
     assert "every epoch that brings rows emits its panes at once" in view.why()
     with pytest.raises(ec.InputError, match="is not grouped by windows"):
         plain.why()
-    with pytest.raises(ec.InputError, match="declare it with .trigger"):
+    with pytest.raises(ec.InputError, match=r"declare it with \.trigger"):
         view.fire()
 
 
