@@ -146,7 +146,9 @@ class Durability:
         _require_arrow(compiled)
         self._process = os.getpid()
         store = self._checkpoint.store
-        is_checkpoint(store)  # Before anything is written, so that no lock file is put into a folder of other data.
+        is_checkpoint(
+            store
+        )  # Before anything is written, so that no lock file is put into a folder of other data.
         self._take_lock(store)
         try:
             pieces = Pieces.of(store)
