@@ -262,7 +262,7 @@ def _position(position: Any) -> str:
 def _readers(commit: Commit) -> list[RenderableType]:
     if not commit.readers:
         return []
-    table = _table("reader", "heard up to epoch", right=(1,))
+    table = _table("reader", "received up to epoch", right=(1,))
     for name, epoch in sorted(commit.readers.items()):
         table.add_row(Text(name), f"{epoch:,}")
     return ["", table]

@@ -103,7 +103,7 @@ class Pipeline:
         return {STAMP: (pl.col(TIME) + self._length(int(found[1]))).min()}
 
     def _dated(self, panes: Collection) -> Collection:
-        """The panes with their timestamp, rounded down to the unit in which the transcript speaks."""
+        """The panes with their timestamp, rounded down to the unit in which the transcript is written."""
         columns = panes.columns
         if STAMP in columns:
             stamp = pl.col(STAMP)

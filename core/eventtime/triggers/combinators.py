@@ -1,4 +1,4 @@
-"""Composed triggers at work, and the whole of a trigger: parts that ask other parts whether they would speak."""
+"""Composed triggers at work, and the whole of a trigger: parts that fire as other parts would."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Triggers: when a window speaks. What they are, which of them end, and which of them would lose rows.
+"""Triggers: when a window emits a pane. What they are, which of them end, and which of them would lose rows.
 
 An algebra in the sense of the Dataflow Model, section 2.3: leaves that wait for the watermark, for processing
 time, for rows or for a word from outside, composed by any, all, sequence, repeat and until. A trigger that
-*finishes* speaks once and is silent from then on.
+*finishes* fires once and never again.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Repeat(Trigger):
 @tagged("core.eventtime.triggers:Until")
 @dataclass(frozen=True, slots=True)
 class Until(Trigger):
-    """The part until ``end`` would speak, which then does, and that finishes both."""
+    """Fires as the part does until ``end`` would fire; then ``end`` fires, and both have finished."""
 
     part: Trigger
     end: Trigger
@@ -190,7 +190,7 @@ def every_part(trigger: Trigger) -> Iterator[Trigger]:
 
 
 def finishes(trigger: Trigger) -> bool:
-    """Whether the trigger may come to an end, after which it never speaks again."""
+    """Whether the trigger may come to an end, after which it never fires again."""
     match trigger:
         case EveryEpoch() | Repeat():
             return False
@@ -222,7 +222,7 @@ def finishes_on_time(trigger: Trigger) -> bool:
 
 
 def waits_for_watermark_only(trigger: Trigger) -> bool:
-    """Whether it comes to a point at which nothing but the watermark passing the end of the window makes it speak."""
+    """Whether it comes to a point at which nothing but the watermark passing the end of the window makes it fire."""
     match trigger:
         case AfterWatermark(early=early):
             return early is None or waits_for_watermark_only(early)

@@ -2,7 +2,7 @@
 
 Every part of a trigger has its own state columns, named after its place in the tree. All are int64 and zero
 at first, so that the state of a window is an entry of a spine that adds up, and a window that is gone is one of
-zeros. Masks say for which windows a part listens, would speak, or has spoken.
+zeros. Masks hold for which windows a part is waiting, would fire, or has fired.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class TriggerState(ABC):
         return [f"{self.place}done"]
 
     def finished(self, moment: TriggerContext) -> Mask:
-        """For which windows this part will not speak again."""
+        """Return for which windows this part will not fire again."""
         done: Mask = moment.get(f"{self.place}done") != 0
         return done
 
@@ -120,11 +120,11 @@ class TriggerState(ABC):
 
     @abstractmethod
     def ready(self, moment: TriggerContext) -> Mask:
-        """For which windows this part would speak now."""
+        """Return for which windows this part would fire now."""
 
     @abstractmethod
     def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """Move on where the window has spoken."""
+        """Move on where the window has emitted."""
 
     def reset(self, moment: TriggerContext, on: Mask) -> None:
         """Begin anew, as for a new window."""
@@ -165,10 +165,10 @@ def state_of(kind: type[Trigger]) -> Callable[[Maker], Maker]:
 
 
 class Leaf(TriggerState):
-    """A part that waits for one thing, and speaks once."""
+    """A part that waits for one thing, and fires once."""
 
     def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """A leaf speaks once."""
+        """A leaf fires once."""
         for name in (*self.counters(), *self.timers()):
             moment.put(name, on, 0)
         self._done(moment, on)
