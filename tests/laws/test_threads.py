@@ -28,7 +28,9 @@ def _switching_at_every_step() -> Iterator[None]:
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "checkpoint"])
 def test_eight_read_and_four_write(durable: bool, tmp_path: Path) -> None:
-    options = {"checkpoint": ec.Checkpoint(tmp_path / "here", every=3)} if durable else {}
+    # In 60 seconds there are more epochs than an engine in memory retains by default.
+    retained = {"retain": ec.Retain(epochs=1_000_000, rows=100_000_000)}
+    options = {"checkpoint": ec.Checkpoint(tmp_path / "here", every=3)} if durable else retained
     engine, acknowledged = declared(**options), Acknowledged()
     heard: list[pl.DataFrame] = []
     engine.push("names", NAMES)
