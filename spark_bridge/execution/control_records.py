@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evercurrent.core.columns.plain_values import NotPlainError, decoded, encoded
-from evercurrent.core.data.errors import CorruptFileError, InputError
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, InputError
 from evercurrent.views.partitioned.tasks import FireRequest
 
 T = TypeVar("T")
@@ -101,3 +101,19 @@ def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:
         raise CorruptFileError(
             f"{where} {found or f'is no record of this version ({type(error).__name__}: {error})'}"
         ) from error
+
+
+def require_next(last: int | None, batch: int) -> bool:
+    """Return whether a batch is to be run, which it is not if it was committed already.
+
+    Raises:
+        CheckpointError: batches are missing between the last committed one and this.
+    """
+    if last is not None and batch <= last:
+        return False
+    if batch != (0 if last is None else last + 1):
+        raise CheckpointError(
+            f"micro-batch {batch} follows on {'nothing' if last is None else last} in the checkpoint: the batches between "
+            "were never committed here. Spark's own checkpoint and this one belong together: start with both, or with neither"
+        )
+    return True

@@ -21,13 +21,13 @@ from evercurrent.core.data.errors import (
     NameTakenError,
 )
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
-from evercurrent.views.partitioned.driver import Epochs, PartitionedDeltas, require_next
+from evercurrent.views.partitioned.driver import Epochs, PartitionedDeltas
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
 from .collecting import collected, share_of_partition
-from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from
+from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
 from .frames import delta_frames
 from .jobs import Setup, SparkJobs, arrived
 

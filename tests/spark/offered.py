@@ -9,11 +9,12 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
+from evercurrent.spark_bridge.execution.control_records import require_next
 from evercurrent.spark_bridge.execution.jobs import sources_of
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, pieces, versions
 from evercurrent.views.checkpoint.bounded import Bounded
 from evercurrent.views.dataframe.source import accepted
-from evercurrent.views.partitioned.driver import Epochs, require_next
+from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import Instant, TaskResult
 from evercurrent.views.plan.plan import Plan

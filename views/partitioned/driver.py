@@ -330,19 +330,3 @@ def _given(
     """Return the rows that the stages before have for this bucket."""
     given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
     return {exchange: tuple(parts) for exchange, parts in given.items() if parts}
-
-
-def require_next(last: int | None, batch: int) -> bool:
-    """Return whether a batch is to be run, which it is not if it was committed already.
-
-    Raises:
-        CheckpointError: batches are missing between the last committed one and this.
-    """
-    if last is not None and batch <= last:
-        return False
-    if batch != (0 if last is None else last + 1):
-        raise CheckpointError(
-            f"micro-batch {batch} follows on {'nothing' if last is None else last} in the checkpoint: the batches between "
-            "were never committed here. Spark's own checkpoint and this one belong together: start with both, or with neither"
-        )
-    return True
