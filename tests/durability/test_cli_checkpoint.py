@@ -230,6 +230,20 @@ def test_with_other_files_an_order_of_arrival_is_another_one_and_no_row_is_skipp
     assert "taken rows of other files than these (3 now)" in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("given", ["in", "in/a.csv"], ids=["folder", "file"])
+def test_an_order_of_arrival_of_files_that_have_grown_is_another_one(tmp_path: Path, given: str) -> None:
+    put(tmp_path / "in" / "a.csv", "mmm")
+    for _ in range(2):
+        result, counts = tally(tmp_path, tmp_path / given, text=TALLY + IN_ORDER)
+        assert result.exit_code == 0, result.output
+        assert counts == {"m": 3}
+    put(tmp_path / "in" / "a.csv", "a")
+    result, counts = tally(tmp_path, tmp_path / given, text=TALLY + IN_ORDER)
+    assert result.exit_code == 1
+    assert "or one has another size since" in " ".join(result.output.split())
+    assert counts == {"m": 3}
+
+
 def test_a_folder_in_the_place_of_one_file_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "in" / "m.csv", "mmm")
     tally(tmp_path, tmp_path / "in" / "m.csv")

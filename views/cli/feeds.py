@@ -32,8 +32,8 @@ class Chunk:
     """The file whose consecutive rows they are; None where they are not of one file."""
     is_only_file: bool = False
     """Whether the source was given this file and nothing else."""
-    mixed_files: tuple[str, ...] = ()
-    """The names of several files of which an application has put the rows in an order of its own."""
+    mixed_files: tuple[tuple[str, int], ...] = ()
+    """Names and sizes of the files of which an application has put the rows in an order of its own."""
 
 
 class Feed(Protocol):
@@ -95,9 +95,9 @@ class FileFeed:
                     )
 
     @property
-    def names_where_several(self) -> dict[str, tuple[str, ...]]:
-        """The names of the files of each source that was not given just one."""
-        return {name: reader.names for name, reader in self._readers.items() if not reader.is_one_file}
+    def sizes(self) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return the names and sizes of the files of each source, as they are now."""
+        return {name: reader.sizes for name, reader in self._readers.items()}
 
     @property
     def share(self) -> float | None:
@@ -131,7 +131,7 @@ class ArrivingFeed:
         self._files = files
         self._arrivals = arrivals
         self._batch_rows = batch_rows
-        self._mixed_files = files.names_where_several
+        self._mixed_files = files.sizes
         self._rows_read = 0
         self._rows = 0
 

@@ -2,8 +2,8 @@
 
 The position of files is a map of their names to the rows that were taken of each. New rows of one of them and files with new
 names are then taken once, wherever the name stands among the others. Where an application puts the rows of several files in
-an order of its own, they are counted together, under a name of these files: with others among them, no count says which
-rows are new. The position of a source that was given one file, or whose rows come from elsewhere, is the number of rows.
+an order of its own, they are counted together, under a name of these files and their sizes: with another file among them, or
+more rows in one, no count says which rows are new. The position of a source that was given one file, or whose rows come from elsewhere, is the number of rows.
 """
 
 import hashlib
@@ -75,8 +75,9 @@ class InputPlaces:
 
 def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
     """The name of a chunk's file in the position, None where all rows of the source are counted together."""
-    is_one_input = chunk.file is None or chunk.is_only_file
-    if is_one_input and not chunk.mixed_files and not isinstance(taken, Mapping):
+    is_one_input = len(chunk.mixed_files) < 2 if chunk.file is None else chunk.is_only_file
+    counts_rows = isinstance(taken, int) or (taken is None and not chunk.mixed_files)
+    if is_one_input and counts_rows:
         return None
     if taken is not None and not isinstance(taken, Mapping):
         raise InputError(
@@ -91,13 +92,14 @@ def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
 
 def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
     """The name of the files of which the rows were put in one order."""
-    names = sorted(map(os.fsencode, chunk.mixed_files))
-    name = f"{len(names)} files in order of arrival, {hashlib.sha256(b'/'.join(names)).hexdigest()[:16]}"
+    files = sorted(b"%b/%d" % (os.fsencode(file), size) for file, size in chunk.mixed_files)
+    name = f"{len(files)} files in order of arrival, {hashlib.sha256(b'/'.join(files)).hexdigest()[:16]}"
     if taken and name not in taken:
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(names)} now), and the "
-            "application puts the rows of all of them in an order of its own: which of them are new cannot be known; give the "
-            "files of the earlier run, follow the folder (--follow), which takes rows as they come, or begin another checkpoint"
+            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one has "
+            "another size since, and the application puts the rows of all of them in an order of its own: which of them are "
+            "new cannot be known; give the files of the earlier run as they were, follow them (--follow), which takes rows as "
+            "they come, or begin another checkpoint"
         )
     return name
 

@@ -121,9 +121,9 @@ class Reader:
         return len(self._paths) == 1 and not self._paths[0].is_dir()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the files that there are to be read."""
-        return tuple(path.name for path in self._inputs)
+    def sizes(self) -> tuple[tuple[str, int], ...]:
+        """The names of the files that there are to be read, and how many bytes each has now."""
+        return tuple((path.name, path.stat().st_size) for path in self._inputs if path.exists())
 
     @property
     def rows(self) -> int:
