@@ -121,6 +121,11 @@ class Checked(Operator):
         """See the wrapped operator."""
         return self.operator.kept_sums
 
+    @property
+    def read_sums(self) -> tuple[tuple[str, ...], ...]:
+        """See the wrapped operator."""
+        return self.operator.read_sums
+
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
         """See the wrapped operator."""
         return self.operator.route_of_states(columns)

@@ -36,11 +36,14 @@ from ..state.spine import Spine, Version
 from .accumulators import LENGTH, Sums, contributions
 from .aggregate_states import AggregateState, Change, InputState, ReadAggregateState, RetractableAggregate
 from .aggregates import Additive, Aggregate, Column, Custom
+from .head_states import HeadState
 from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
 from .user_states import StateRefusedError, StateUnreadableError
 
 MOST_ROWS = 2**30
 """One epoch with more rows than this could overflow the sums of their limbs."""
+
+NO_NUMBERS = np.zeros(0, np.intp)
 
 ROOM = 2**62
 """Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
@@ -97,6 +100,7 @@ class GroupBy(Operator):
         # A user's column named like a pre-aggregated one must not be mistaken for it.
         inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
+        self._heads = [part for part in parts if isinstance(part, HeadState)]
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         finishing = [column.expr.alias(column.name) for column in spec.finished]
@@ -133,8 +137,17 @@ class GroupBy(Operator):
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """Return the additive columns that its state may have, beside the number of rows."""
+        return tuple(sorted({*self._sums_but_heads, *(n for head in self._heads for n in head.order.kept_sums)}))
+
+    @property
+    def read_sums(self) -> tuple[tuple[str, ...], ...]:
+        """Return the columns without first rows: an earlier version left these in arrangements."""
+        return (tuple(sorted(self._sums_but_heads)),) if self._heads else ()
+
+    @property
+    def _sums_but_heads(self) -> set[str]:
         others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
-        return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *others}))
+        return {*(f"{each.kind}:{each.input}" for each in self._additive), *others}
 
     @property
     def inverted(self) -> list[RetractableAggregate]:
@@ -148,7 +161,7 @@ class GroupBy(Operator):
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
         names = self._names([delta.frame for delta in deltas], groups)
-        before, after = self._before_and_after(groups.keys, added)
+        before, after = self._before_and_after(groups, deltas[0].frame, added)
         self._require_room(after)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
@@ -170,8 +183,10 @@ class GroupBy(Operator):
         """
         if not self.may_combine:
             return None
-        sums = self._contributions(delta)
-        return added_up(delta.frame, tuple(self._spec.keys), self._groups(delta.frame), sums)
+        sums, groups = self._contributions(delta), self._groups(delta.frame)
+        numbers = groups.numbers if self._heads else NO_NUMBERS
+        firsts = [head.order.columns_of(head.first(delta.frame, numbers, len(groups))) for head in self._heads]
+        return added_up(delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part])
 
     def rows(self, keys: Keys, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
         """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
@@ -257,15 +272,23 @@ class GroupBy(Operator):
                 f"{self._spec.where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
             )
 
-    def _before_and_after(self, keys: Keys, added: Sums) -> tuple[Sums, Sums]:
-        before = self.spine.totals(keys)
+    def _before_and_after(
+        self, groups: Groups, rows: pl.DataFrame, added: dict[str, Ints]
+    ) -> tuple[Sums, Sums]:
+        """Return the additive columns of groups before and after these additions; first rows are put among the additions."""
+        before, then = self.spine.totals(groups.keys), {}
+        numbers = groups.numbers[: rows.height] if self._heads else NO_NUMBERS
+        for head in self._heads:
+            moved, kept = head.moved(head.first(rows, numbers, len(groups)), groups.keys, before)
+            added |= moved
+            then |= kept
         after = dict(before)
         for name, column in added.items():
             after[name] = before[name] + column if name in before else column
-        return before, after
+        return before | then, after
 
     def _require_room(self, sums: Sums) -> None:
-        modulo = {part.column for part in self.inverted}
+        modulo = {part.column for part in self.inverted}.union(*(head.order.names for head in self._heads))
         for name, column in sums.items():
             if (
                 name not in modulo

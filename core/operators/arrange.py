@@ -25,7 +25,8 @@ class Arrange(Operator):
     """The collection by key: it writes the spine that other operators read, and passes its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
-    null in their key are not kept, as they match nothing. Rows of keys that are ``expired`` (ascending, distinct) are
+    null in their key are not kept, as they match nothing. Without ``holds_rows`` no row is kept: its readers need none of
+    them, and find there what an earlier version has kept. Rows of keys that are ``expired`` (ascending, distinct) are
     purged when the epoch is over. ``by`` are the first of the keys, if only these tell where rows are kept.
     """
 
@@ -41,8 +42,10 @@ class Arrange(Operator):
         skip_null_keys: bool = False,
         expired: Finding[Keys] | None = None,
         by: Sequence[str] | None = None,
+        holds_rows: bool = True,
     ) -> None:
         self.schema = schema
+        self.holds_rows = holds_rows
         self._key_columns = KeyColumns.of(keys, by)
         self.spine = Spine(layout, self._key_columns.route)
         self._expired = expired
@@ -59,7 +62,7 @@ class Arrange(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
-        frame = delta.frame
+        frame = delta.frame if self.holds_rows else delta.frame.clear()
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
         if frame.height and self._skip_null_keys:

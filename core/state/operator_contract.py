@@ -87,6 +87,11 @@ class Operator:
         """Return the additive columns of its first state, where the operator chooses them."""
         return ()
 
+    @property
+    def read_sums(self) -> tuple[tuple[str, ...], ...]:
+        """Return what ``kept_sums`` was in earlier versions whose states are read as they are."""
+        return ()
+
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
         """Return how its states are cut into buckets if its output is cut by these columns; None: each by its own route."""
         return None

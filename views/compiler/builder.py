@@ -37,6 +37,8 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
     SuppliedValue,
 )
+from evercurrent.core.group.head_states import HeadState
+from evercurrent.core.group.heads import HeadOrder
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
@@ -238,17 +240,30 @@ class Builder:
         skip_null_keys: bool = False,
         expired: Finding[Keys] | None = None,
         by: tuple[str, ...] | None = None,
+        holds_rows: bool = True,
     ) -> tuple[NodeId, Spine]:
-        def make() -> tuple[NodeId, Spine]:
+        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them."""
+
+        def make() -> tuple[NodeId, Arrange]:
             arrange = Arrange(
-                schema, keys, layout, where=where, skip_null_keys=skip_null_keys, expired=expired, by=by
+                schema,
+                keys,
+                layout,
+                where=where,
+                skip_null_keys=skip_null_keys,
+                expired=expired,
+                by=by,
+                holds_rows=holds_rows,
             )
             order = "".join(f", order {part.column}" for part in layout.order)
             name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
-            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange.spine
+            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange
 
-        return self.once("arrange", source, (KeyColumns.of(keys, by), layout, where, skip_null_keys), make)
+        what = (KeyColumns.of(keys, by), layout, where, skip_null_keys)
+        node, arrange = self.once("arrange", source, what, make)
+        arrange.holds_rows |= holds_rows
+        return node, arrange.spine
 
     def projected(self, source: NodeId, where: str, schema: pl.Schema, columns: Sequence[Column]) -> NodeId:
         """These columns of a node, made once for all that ask for the same."""
@@ -277,10 +292,11 @@ class Builder:
         *,
         of_nothing: bool = False,
         by: tuple[str, ...] | None = None,
+        retracts: bool = True,
     ) -> tuple[NodeId, AggregateState]:
         """What keeps one aggregate, and the last node that was made for it.
 
-        ``of_nothing``: groups of no rows are needed too. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
+        ``of_nothing``: groups of no rows are needed too. ``retracts``: rows may be retracted. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
         a user's aggregate is computed from them.
         """
         if expired is not None and isinstance(aggregate, Distinct):
@@ -301,10 +317,11 @@ class Builder:
                 schema = self.schema_of(projected)
                 return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
             case FirstBy(input=name, order=order):
+                head = None if retracts else HeadOrder.of(aggregate, types)
                 node, spine = self._ordered(
-                    prepared, types, keys, [name], order, aggregate.where, expired, by
+                    prepared, types, keys, [name], order, aggregate.where, expired, by, holds_rows=head is None
                 )
-                return node, FirstByState(aggregate, spine)
+                return node, FirstByState(aggregate, spine) if head is None else HeadState(head, spine)
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
@@ -329,12 +346,16 @@ class Builder:
         where: str | None,
         expired: Finding[Keys] | None,
         by: tuple[str, ...] | None,
+        *,
+        holds_rows: bool = True,
     ) -> tuple[NodeId, Spine]:
         """An arrangement of these columns by group, in this order and then by the columns themselves."""
         payload = {name: types[name] for name in (*(part.column for part in order), *names)}
         implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
         layout = Layout(pl.Schema(payload), by_row=True, order=implied)
-        return self.arranged(prepared, types, keys, layout, where, expired=expired, by=by)
+        return self.arranged(
+            prepared, types, keys, layout, where, expired=expired, by=by, holds_rows=holds_rows
+        )
 
 
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:

@@ -230,8 +230,9 @@ class Compiler(Builder):
         types = self.schema_of(prepared)
         key_types = pl.Schema({key: types[key] for key in keys})
         inputs, parts = [prepared], []
+        retracts = self.plan.may_retract(node.inputs[0])
         for aggregate in aggregation.aggregates:
-            before, part = self.part(aggregate, prepared, types, keys, where)
+            before, part = self.part(aggregate, prepared, types, keys, where, retracts=retracts)
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(before)

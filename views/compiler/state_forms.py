@@ -19,25 +19,34 @@ from .builder import Compiled
 DIGITS = 8
 """So much of a digest is kept of a form: the identity of the state stands beside it."""
 
+OR = "|"
+"""Between the form that a state is written in and those of earlier versions that are read as well."""
+
+
+def is_read(written: str, form: str) -> bool:
+    """Return whether a state that was written in one form is read where a state has another one."""
+    return written.partition(OR)[0] in form.split(OR)
+
 
 def state_forms(compiled: Compiled, states: Mapping[str, State]) -> dict[str, str]:
-    """Of the states that may have several forms: which one it is, as a number."""
+    """Of the states that may have several forms: which one it is, as a number, and which others are read as well."""
     names = {id(state): name for name, state in states.items()}
     return {
-        names[id(state)]: digest_of(*form)[:DIGITS]
+        names[id(state)]: OR.join(digest_of(*form)[:DIGITS] for form in forms)
         for node in compiled.circuit.nodes
         for state in node.states
-        if (form := _form(node, state)) is not None
+        if (forms := _forms(node, state))
     }
 
 
-def _form(node: Node, state: State) -> tuple[object, ...] | None:
+def _forms(node: Node, state: State) -> list[tuple[object, ...]]:
     match state:
         case Spine(layout=layout):
-            sums = node.operator.kept_sums if state is node.states[0] else ()
             order = [[each.column, each.descending, each.nulls_last] for each in layout.order]
-            return "entries", layout.payload, layout.by_row, order, sums
+            is_first = state is node.states[0]
+            sums = [node.operator.kept_sums, *node.operator.read_sums] if is_first else [()]
+            return [("entries", layout.payload, layout.by_row, order, each) for each in sums]
         case SourceClock(specification=specification):
-            return "clock", specification
+            return [("clock", specification)]
         case _:
-            return None
+            return []

@@ -318,6 +318,7 @@ class _WindowedGroup:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
                 of_nothing=known.always and known.mode == "discarding", by=self._meets_by,
+                retracts=self._are_sessions or depends_on_key(known.window) or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
             if isinstance(part, InputState):

@@ -13,7 +13,7 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
-from ..compiler.state_forms import state_forms
+from ..compiler.state_forms import is_read, state_forms
 from ..compiler.state_labels import state_labels
 from ..expressions.dtype_text import dtype_text
 from ..plan.digests import digest_of, scheme, told_apart
@@ -276,4 +276,4 @@ def _other_forms(record: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
         return set()
     were = dict(zip(record["states"], record["forms"], strict=True))
     forms = zip(now["states"], now["forms"], strict=True)
-    return {name for name, form in forms if were.get(name, form) != form}
+    return {name for name, form in forms if not is_read(were.get(name, form), form)}

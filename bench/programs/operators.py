@@ -1,0 +1,240 @@
+"""One operator, kept current over epochs, beside one polars evaluation of all rows and beside a new one after each epoch.
+
+All three are in one process and use all cores. Measured: each `push`, the reading of the view at the end, the
+evaluation of all rows with polars (the floor; the median of three), and that after each epoch over the rows that are
+there then. Not measured: declaring, and rows that are there before. At the end the view must equal the evaluation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from polars.testing import assert_frame_equal
+
+import evercurrent as ec
+from bench.reply import send
+
+KEYS = 100_000
+GROUPS = 1_000
+RETRACTED = 10
+"""Of so many rows one is retracted later on, where rows are retracted."""
+
+COLUMNS: Mapping[str, Any] = {
+    "key": pl.Int64, "other": pl.Int64, "text": pl.String, "group": pl.Int64, "value": pl.Int64, "amount": pl.Float64,
+    "at": pl.Datetime("us"),
+}  # fmt: skip
+COLLECTIONS = {"append": "rows", "diffs": "rows"}
+
+Declared = Callable[[ec.Collection, ec.Collection], ec.Collection]
+Evaluated = Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What is declared, and what polars evaluates: functions of the rows and of the dimension."""
+
+    declared: Declared
+    evaluated: Evaluated
+    retracting: bool = False
+    unit: str = "groupings"
+
+
+def alike(made: Callable[[Any, Any], Any], *, retracting: bool = False, unit: str = "groupings") -> Operator:
+    """An operator that is written the same way for both."""
+    return Operator(made, made, retracting, unit)
+
+
+def aggregated(*aggregates: pl.Expr, by: Sequence[str] = ("key",), retracting: bool = False) -> Operator:
+    """A grouping."""
+    return alike(lambda rows, _: rows.group_by(*by).agg(*aggregates), retracting=retracting)
+
+
+def first_of_groups(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
+    """The three greatest rows of each group."""
+    return rows.sort("value", "key", descending=[True, False]).group_by("group", maintain_order=True).head(3)
+
+
+def in_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
+    """How many rows each group has in each minute."""
+    start = pl.col("at").dt.truncate("1m")
+    bounds = start.alias("window_start"), (start + pl.duration(minutes=1)).alias("window_end")
+    return rows.with_columns(*bounds).group_by("group", "window_start", "window_end").agg(n=pl.len())
+
+
+def in_sessions(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
+    """How many rows each session of a key has."""
+    gap = pl.duration(seconds=30)
+    begins = (pl.col("at").diff() > gap).fill_null(True).cum_sum().over("key", order_by="at")
+    begins = (pl.col("at").diff() > gap).fill_null(True).cum_sum().over("key")
+    return (
+        rows.sort("key", "at")
+        .with_columns(session=begins)
+        .group_by("key", "session")
+        .agg(window_start=pl.col("at").min(), window_end=pl.col("at").max() + gap, n=pl.len())
+        .drop("session")
+    )
+
+
+VALUE, AMOUNT = pl.col("value"), pl.col("amount")
+COUNT, SUM, MEAN = pl.len().alias("n"), AMOUNT.sum().alias("total"), AMOUNT.mean().alias("mean")
+
+OPERATORS: dict[str, Operator] = {
+    "count": aggregated(COUNT),
+    "sum of integers": aggregated(VALUE.sum()),
+    "sum of floats": aggregated(SUM),
+    "mean": aggregated(MEAN),
+    "std": aggregated(AMOUNT.std()),
+    "max of integers": aggregated(VALUE.max()),
+    "max of floats": aggregated(AMOUNT.max()),
+    "first by": Operator(
+        lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),
+        lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),
+    ),
+    "median": aggregated(AMOUNT.median()),
+    "n_unique": aggregated(VALUE.n_unique()),
+    "count by text": aggregated(COUNT, by=("text",)),
+    "count by two columns": aggregated(COUNT, by=("group", "other")),
+    "distinct": alike(lambda rows, _: rows.select("key", "other").unique()),
+    "filter and columns": alike(
+        lambda rows, _: rows.filter(pl.col("value") % 2 == 0).with_columns(twice=AMOUNT * 2), unit="rows"
+    ),
+    "left join": alike(lambda rows, other: rows.join(other, on="key", how="left"), unit="joins"),
+    "inner join, grouped": alike(
+        lambda rows, other: rows.join(other, on="key").group_by("label").agg(COUNT, VALUE.sum()), unit="joins"
+    ),
+    "semi join, grouped": alike(
+        lambda rows, other: rows.join(other, on="key", how="semi").group_by("group").agg(COUNT), unit="joins"
+    ),
+    "top 10": alike(lambda rows, _: rows.top_k(10, by=["value", "key", "at"])),
+    "top 3 of groups": Operator(
+        lambda rows, _: rows.top_k(3, by=[pl.col("value"), -pl.col("key")], per="group"), first_of_groups
+    ),
+    "chain": alike(
+        lambda rows, _: rows.group_by("key").agg(COUNT, VALUE.sum()).group_by("n").agg(
+            keys=pl.len(), total=VALUE.sum()
+        )
+    ),
+    "chain, rich": alike(
+        lambda rows, _: rows.group_by("text").agg(COUNT, SUM, MEAN, AMOUNT.max().alias("most")).group_by("n").agg(
+            keys=pl.len(), total=pl.col("total").sum(), most=pl.col("most").max()
+        )
+    ),
+    "fixed windows": Operator(
+        lambda rows, _: rows.window(ec.fixed("1m")).group_by("group").agg(COUNT), in_windows
+    ),
+    "sessions": Operator(
+        lambda rows, _: rows.window(ec.sessions("30s")).group_by("key").agg(COUNT), in_sessions
+    ),
+    "retracting count": aggregated(COUNT, retracting=True),
+    "retracting sum of floats": aggregated(SUM, retracting=True),
+    "retracting max": aggregated(AMOUNT.max(), retracting=True),
+    "retracting chain": alike(
+        lambda rows, _: rows.group_by("key").agg(COUNT, VALUE.sum()).group_by("n").agg(
+            keys=pl.len(), total=VALUE.sum()
+        ),
+        retracting=True,
+    ),
+}  # fmt: skip
+
+
+def drawn(generator: np.random.Generator, rows: int, begun: int) -> pl.DataFrame:
+    """Random rows, a thousand in a second of event time."""
+    keys = generator.integers(0, KEYS, rows)
+    return pl.DataFrame(
+        {
+            "key": keys,
+            "other": generator.integers(0, 10, rows),
+            "text": pl.Series(keys).cast(pl.String) + "-customer",
+            "group": generator.integers(0, GROUPS, rows),
+            "value": generator.integers(0, 1_000_000, rows),
+            "amount": generator.normal(100, 20, rows).round(2),
+            "at": (begun + np.arange(rows)) * 1_000,
+        },
+        schema=dict(COLUMNS),
+    )
+
+
+@dataclass
+class Rows:
+    """The batches as they are pushed, and the rows that are there after each."""
+
+    batches: list[pl.DataFrame]
+    there: list[pl.DataFrame]
+
+
+def made_rows(loaded: int, epochs: int, rows: int, *, retracting: bool) -> Rows:
+    """Draw what is loaded, and the epochs."""
+    generator = np.random.default_rng(7)
+    made = Rows([], [])
+    there, begun = pl.DataFrame(schema=dict(COLUMNS)), 0
+    for size in ([loaded] if loaded else []) + [rows] * epochs:
+        new, begun = drawn(generator, size, begun), begun + size
+        if not retracting:
+            made.batches.append(new)
+            there = pl.concat([there, new], rechunk=True)
+        else:
+            gone = generator.choice(there.height, min(there.height, size // RETRACTED), replace=False)
+            batch = [new.with_columns(_diff=pl.lit(1)), there[np.sort(gone)].with_columns(_diff=pl.lit(-1))]
+            made.batches.append(pl.concat(batch, rechunk=True))
+            stays = np.ones(there.height, np.bool_)
+            stays[gone] = False
+            there = pl.concat([there.filter(pl.Series(stays)), new], rechunk=True)
+        made.there.append(there)
+    return made
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Seconds that the work takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def main(name: str, loaded: int, epochs: int, rows: int) -> None:
+    operator = OPERATORS[name]
+    made = made_rows(loaded, epochs, rows, retracting=operator.retracting)
+    other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
+    engine = ec.Engine()
+    watermark = {"event_time": "at", "watermark": ec.bounded_delay("10s")} if name in ("fixed windows", "sessions") else {}
+    kind = "diffs" if operator.retracting else "append"
+    source = engine.source("rows", dict(COLUMNS), kind=kind, **watermark)
+    dimension = engine.source("other", {"key": pl.Int64, "label": pl.Int64})
+    view = engine.view("view", operator.declared(source, dimension))
+    engine.push("other", other)
+    before = 1 if loaded else 0
+    for batch in made.batches[:before]:
+        engine.push("rows", batch)
+    pushes = [timed(lambda batch=batch: engine.push("rows", batch)) for batch in made.batches[before:]]
+    reading = timed(view.read)
+
+    def evaluated(there: pl.DataFrame) -> pl.DataFrame:
+        return operator.evaluated(there.lazy(), other.lazy()).collect()
+
+    floor = statistics.median(timed(lambda: evaluated(made.there[-1])) for _ in range(3))
+    recomputing = sum(timed(lambda there=there: evaluated(there)) for there in made.there[before:])
+    truth = evaluated(made.there[-1])
+    assert_frame_equal(
+        view.read().select(truth.columns), truth, check_row_order=False, check_dtypes=False, rel_tol=1e-9
+    )
+    send(
+        pushing_s=sum(pushes), slowest_s=max(pushes), reading_s=reading, floor_s=floor, recomputing_s=recomputing,
+        ns_a_row=sum(pushes) / (epochs * rows) * 1e9, times_floor=sum(pushes) / floor,
+        read_times_floor=(sum(pushes) + reading) / floor, gain=recomputing / sum(pushes),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operator", choices=OPERATORS, required=True)
+    parser.add_argument("--loaded", type=int, default=0, help="rows that are there before, in one epoch")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of an epoch")
+    asked = parser.parse_args()
+    main(asked.operator, asked.loaded, asked.epochs, asked.rows)

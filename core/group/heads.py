@@ -1,0 +1,196 @@
+"""The first row of each group by an order, as additive columns: what is kept where no row is ever retracted.
+
+A value of up to 64 bits has an *order word*: an integer that sorts as the value does. The first row of a group is the one
+whose words come first, so a group needs these words and nothing of its other rows. They are kept as differences: an
+epoch adds ``word now - word before`` modulo 2^64, so that the words of a group are the sums of its columns. Spines,
+merges, rollback, checkpoints and buckets then work as they do for any sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..columns.kernels import Index, Ints, Mask, is_one_word, physical
+from ..columns.value_words import one_of_each
+from ..data.schema import Order
+from .aggregates import FirstBy
+
+PREFIX = "head:"
+"""What the additive columns of first rows begin with."""
+
+MAGNITUDE = np.int64(2**63 - 1)
+LEAST = np.int64(-(2**63))
+
+
+def has_order_word(dtype: pl.DataType) -> bool:
+    """Return whether values of this type have an order word: integers, instants, durations, booleans and floats."""
+    return is_one_word([dtype]) or dtype.is_float()
+
+
+def word_kind(dtype: pl.DataType) -> str:
+    """Return what types have in common whose equal values have one word."""
+    if dtype.is_float():
+        return "float"
+    return "integer" if dtype.is_integer() and dtype != pl.UInt64 else str(dtype)
+
+
+def order_words(column: pl.Series) -> Ints:
+    """Return integers that sort as the values do, NaN above all numbers; of a null any."""
+    if column.dtype.is_float():
+        bits = one_of_each(column.fill_null(0.0) if column.has_nulls() else column).view(np.int64)
+        return bits ^ ((bits >> 63) & MAGNITUDE)
+    words = physical(column)
+    return words ^ LEAST if column.dtype == pl.UInt64 else words
+
+
+def values_of(name: str, words: Ints, dtype: pl.DataType) -> pl.Series:
+    """Return the values that have these order words.
+
+    >>> values = pl.Series("x", [-1.5, 0.0, float("inf")])
+    >>> values_of("x", order_words(values), pl.Float64()).to_list()
+    [-1.5, 0.0, inf]
+    """
+    if dtype.is_float():
+        return pl.Series(name, (words ^ ((words >> 63) & MAGNITUDE)).view(np.float64)).cast(dtype)
+    if dtype == pl.UInt64:
+        return pl.Series(name, (words ^ LEAST).view(np.uint64))
+    column = pl.Series(name, words)
+    return column if dtype == pl.Int64 else column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heads:
+    """First rows: which of the groups have one, and the words of each column of their order, the least being first."""
+
+    has: Mask
+    words: tuple[Ints, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOrder:
+    """The order by which a group has a first row, of columns with order words; ``value`` is the one that is shown.
+
+    For each column two words are kept: whether the value is null, placed as the order places nulls, and its order word.
+    """
+
+    aggregate: FirstBy
+    columns: tuple[Order, ...]
+    types: tuple[pl.DataType, ...]
+
+    @staticmethod
+    def of(aggregate: FirstBy, types: Mapping[str, pl.DataType]) -> HeadOrder | None:
+        """Return the order of an aggregate; None if a column of it has no order words."""
+        columns = {order.column: order for order in aggregate.order}
+        columns.setdefault(aggregate.input, Order(aggregate.input))
+        if not all(has_order_word(types[name]) for name in columns):
+            return None
+        return HeadOrder(aggregate, tuple(columns.values()), tuple(types[name] for name in columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the additive columns: whether there is a first row, then its words."""
+        parts = [f"{each.column}{'-' if each.descending else '+'}{'<>'[each.nulls_last]}" for each in self.columns]
+        where = "" if self.aggregate.where is None else f" where {self.aggregate.where}"
+        about = PREFIX + ",".join(parts) + where
+        return (about, *(f"{about}:{part}{place}" for place in range(len(parts)) for part in ("null", "word")))
+
+    @property
+    def kept_sums(self) -> tuple[str, ...]:
+        """Return the names with what is kept in them: words of one kind are not read as words of another."""
+        kinds = ",".join(word_kind(dtype) for dtype in self.types)
+        return tuple(f"{name} ({kinds})" for name in self.names)
+
+    def words(self, rows: pl.DataFrame) -> tuple[Ints, ...]:
+        """Return the words of rows, the least being first."""
+        made: list[Ints] = []
+        for order in self.columns:
+            column = rows.get_column(order.column)
+            words = order_words(column)
+            words = ~words if order.descending else words
+            nulls = np.zeros(rows.height, np.int64)
+            if column.has_nulls():
+                nulls = column.is_null().to_numpy().astype(np.int64)
+                words = np.where(nulls != 0, 0, words)
+            made += [nulls if order.nulls_last else -nulls, words]
+        return tuple(made)
+
+    def qualifying(self, rows: pl.DataFrame) -> Index:
+        """Return the rows among which the first is looked for."""
+        if self.aggregate.where is None:
+            return np.arange(rows.height)
+        return np.flatnonzero(rows.get_column(self.aggregate.where).fill_null(False).to_numpy())
+
+    def first(self, rows: pl.DataFrame, groups: Index, count: int) -> Heads:
+        """Return the first row of each of ``count`` groups, among rows with the numbers of their groups. Cost: the rows."""
+        chosen = self.qualifying(rows)
+        owners = groups if len(chosen) == len(groups) else groups[chosen]
+        words = tuple(each if len(chosen) == len(groups) else each[chosen] for each in self.words(rows))
+        return first_of(words, owners, count)
+
+    def shown(self, heads: Heads) -> pl.Series:
+        """Return the value of each group: null where it has no first row."""
+        place = next(at for at, order in enumerate(self.columns) if order.column == self.aggregate.input)
+        nulls, words = heads.words[2 * place : 2 * place + 2]
+        words = ~words if self.columns[place].descending else words
+        lacking = ~heads.has | (nulls != 0)
+        if lacking.any():
+            words = np.where(lacking, 0, words)
+        values = values_of(self.aggregate.output, words, self.types[place])
+        return values.set(pl.Series(lacking), None) if lacking.any() else values
+
+    def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int) -> Heads:
+        """Return the first row of each group, among rows that are first of their part and stand as ``columns_of`` gives them."""
+        has, *words = (parts.get_column(name).fill_null(0).to_numpy() for name in self.names)
+        chosen = np.flatnonzero(has)
+        return first_of([each[chosen] for each in words], groups[chosen], count)
+
+    def columns_of(self, heads: Heads) -> list[pl.Series]:
+        """Return first rows as columns, for parts of a change that are added up."""
+        return [pl.Series(name, column) for name, column in self.sums(heads).items()]
+
+    def kept(self, sums: Mapping[str, Ints], count: int) -> Heads:
+        """Return what the additive columns of groups hold."""
+        nothing = np.zeros(count, np.int64)
+        has, *words = (sums.get(name, nothing) for name in self.names)
+        return Heads(has != 0, tuple(words))
+
+    def sums(self, heads: Heads) -> dict[str, Ints]:
+        """Return the additive columns that hold these; zeros for groups without a first row."""
+        columns = (heads.has.astype(np.int64), *(np.where(heads.has, each, 0) for each in heads.words))
+        return dict(zip(self.names, columns, strict=True))
+
+
+def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:
+    """Return the first of each group's rows by these words. Cost: a pass for each of them, over the rows that tie."""
+    has = np.zeros(count, np.bool_)
+    has[owners] = True
+    first: list[Ints] = []
+    tied: Index | None = None
+    for column in words:
+        column = column if tied is None else column[tied]
+        if not column.any():
+            first.append(np.zeros(count, np.int64))
+            continue
+        least = np.full(count, np.iinfo(np.int64).max)
+        np.minimum.at(least, owners, column)
+        first.append(np.where(has, least, 0))
+        ties = np.flatnonzero(column == least[owners])
+        if len(ties) < len(owners):
+            owners, tied = owners[ties], ties if tied is None else tied[ties]
+    return Heads(has, tuple(first))
+
+
+def earlier_of(one: Heads, other: Heads) -> Heads:
+    """Return of each group the row that comes first of the two."""
+    is_before = np.zeros(len(one.has), np.bool_)
+    is_tied = np.ones(len(one.has), np.bool_)
+    for mine, theirs in zip(one.words, other.words, strict=True):
+        is_before |= is_tied & (mine < theirs)
+        is_tied &= mine == theirs
+    chosen = one.has & (is_before | ~other.has)
+    words = zip(one.words, other.words, strict=True)
+    return Heads(one.has | other.has, tuple(np.where(chosen, mine, theirs) for mine, theirs in words))
