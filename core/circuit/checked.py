@@ -7,7 +7,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from ..columns.grouping import consolidated_rows
+from ..columns.kernels import Ints, Keys
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
@@ -15,6 +18,7 @@ from ..state.channels import Channel, Finding
 from ..state.operator_contract import Operator
 from ..state.partitioning import Route
 from ..state.protocol import State
+from ..state.readable import Readable, UserState
 
 
 class ContractError(AssertionError):
@@ -66,6 +70,9 @@ class Checked(Operator):
         self.may_combine, self.is_replayable = operator.may_combine, operator.is_replayable
         self.role = operator.role
         self.gives, self.looks_at = operator.gives, operator.looks_at
+        self.clocks, self.awaits_clocks = operator.clocks, operator.awaits_clocks
+        self.keeps_input, self.counts_rows = operator.keeps_input, operator.counts_rows
+        self.is_rekeyable = operator.is_rekeyable
         self._name = name
         self._states = tuple(states)
         self._guards = [_Guard(name, channel) for channel in operator.gives]
@@ -115,6 +122,29 @@ class Checked(Operator):
     def moved_clock(self) -> Clock | None:
         """The clock that the wrapped operator moves."""
         return self.operator.moved_clock
+
+    def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
+        """See the wrapped operator."""
+        self.operator.move_clock(now, delta, times)
+
+    @property
+    def readable(self) -> Readable | None:
+        """See the wrapped operator."""
+        return self.operator.readable
+
+    @property
+    def user_states(self) -> Sequence[UserState]:
+        """See the wrapped operator."""
+        return self.operator.user_states
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """See the wrapped operator."""
+        return self.operator.key_types
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """See the wrapped operator."""
+        return self.operator.words(frame)
 
     @property
     def kept_sums(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,7 @@ from ..state.channels import Finding, Lookup
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.purge import payload_of, sums_gone
+from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
 from .accumulators import LENGTH, Sums, contributions
@@ -72,6 +74,8 @@ class GroupBy(Operator):
     is over, and nothing is emitted for that.
     Cost: the delta and the touched groups, plus what the arrangements say.
     """
+
+    is_rekeyable = True
 
     def __init__(
         self,
@@ -116,19 +120,27 @@ class GroupBy(Operator):
         self._nothing = Delta.empty(schema)
 
     @property
-    def forgets(self) -> bool:
-        """Whether keys expire, so that the state no longer holds all rows that were emitted."""
-        return self._expired is not None
-
-    @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._keyed
+    def readable(self) -> Readable | None:
+        """Return itself, unless keys expire, so that the state no longer holds all rows that were emitted."""
+        return self if self._expired is None else None
 
     @property
     def key_types(self) -> pl.Schema:
-        """Return the types of these columns."""
+        """Return the key columns of the groups."""
         return self._spec.keys
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._keyed.words(frame)
+
+    @property
+    def user_states(self) -> Sequence[UserState]:
+        """Return the states of users' aggregates that are kept."""
+        return [
+            UserState(part.spine, part.has_pickles, part.convert, partial(self._refusal, aggregate))
+            for part, aggregate in self._aggregates
+            if isinstance(part, RetractableAggregate)
+        ]
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
@@ -215,6 +227,11 @@ class GroupBy(Operator):
         ]
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
         return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
+
+    def emitted(self) -> Delta:
+        """Return all rows from the state, each once. Cost: the state."""
+        rows = self.contents()
+        return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """Return the touched groups and the epoch's additions to their additive columns."""
@@ -381,10 +398,6 @@ class GroupBy(Operator):
             complaint = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
             return InputError(self._refusal(aggregate, complaint))
         return error
-
-    def refusal_of(self, part: AggregateState, complaint: str) -> str:
-        """What an error says of the state of a part: which column of which view it is, and what is wrong with it."""
-        return next(self._refusal(aggregate, complaint) for one, aggregate in self._aggregates if one is part)
 
     def _refusal(self, aggregate: Aggregate, complaint: str) -> str:
         finished = self._spec.finished

@@ -16,6 +16,7 @@ from ..state.channels import Finding
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
+from ..state.readable import Readable
 from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
@@ -30,6 +31,7 @@ class Arrange(Operator):
     """
 
     role = "rows"
+    is_rekeyable = True
 
     def __init__(
         self,
@@ -52,9 +54,13 @@ class Arrange(Operator):
         self._skip_null_keys = skip_null_keys
 
     @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._key_columns
+    def key_types(self) -> pl.Schema:
+        """Return the columns by which the rows are kept."""
+        return pl.Schema({name: self.schema[name] for name in self._key_columns.names})
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._key_columns.words(frame)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
@@ -85,9 +91,9 @@ class KeyCounts(Operator):
         self._skip_null_keys = skip_null_keys
 
     @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return KeyColumns(self._keys)
+    def key_types(self) -> pl.Schema:
+        """Return the columns by which rows are counted."""
+        return pl.Schema({name: self.schema[name] for name in self._keys})
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the counts of the change; the change itself goes through."""
@@ -106,6 +112,8 @@ class Materialize(Operator):
     """The collection itself, by row, as a view reads it. It passes its input on."""
 
     role = "rows"
+    keeps_input = True
+    is_rekeyable = True
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
@@ -126,6 +134,16 @@ class Materialize(Operator):
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
         """Return the route by the words of rows, if the output is cut by all columns, else by those it is cut by."""
         return Route("words") if columns == tuple(self.schema) else Route("columns", columns or ())
+
+    @property
+    def readable(self) -> Readable:
+        """Return itself."""
+        return self
+
+    def emitted(self) -> Delta:
+        """Return the rows with their diffs. Cost: the state."""
+        run = self.spine.merged()
+        return Delta.of(run.payload, run.sums[DIFF]) if len(run) else Delta.empty(self.schema)
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows, each as often as its diffs add up to, as of the versions ``at`` of its states. Cost: the state."""

@@ -38,6 +38,7 @@ class SequencedUpsert(Operator):
     """
 
     role = "rows and deletions"
+    is_rekeyable = True
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], sequence: Sequence[str]) -> None:
         self.schema = schema
@@ -51,9 +52,13 @@ class SequencedUpsert(Operator):
         self._nothing = Delta.empty(schema)
 
     @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._keys
+    def key_types(self) -> pl.Schema:
+        """Return the columns by which the rows are kept."""
+        return pl.Schema({name: self.schema[name] for name in self._keys.names})
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._keys.words(frame)
 
     @property
     def states(self) -> list[State]:

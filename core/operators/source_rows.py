@@ -9,7 +9,7 @@ import polars as pl
 
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import gather, has_floats, key_words, stack, with_plain_zeros
+from ..columns.kernels import Keys, gather, has_floats, key_words, stack, with_plain_zeros
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
@@ -53,6 +53,7 @@ class CheckRetractions(Operator):
     """
 
     role = "counts of rows"
+    counts_rows = True
 
     def __init__(self, source: str, schema: pl.Schema, ledger: Ledger, *, strict: bool) -> None:
         self.schema = schema
@@ -107,6 +108,7 @@ class Upsert(Operator):
     """
 
     role = "rows"
+    is_rekeyable = True
 
     def __init__(self, source: str, schema: pl.Schema, keys: Sequence[str], ledger: Ledger) -> None:
         self.schema = schema
@@ -117,9 +119,13 @@ class Upsert(Operator):
         self._nothing = Delta.empty(schema)
 
     @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._keys
+    def key_types(self) -> pl.Schema:
+        """Return the columns by which the rows are kept."""
+        return pl.Schema({name: self.schema[name] for name in self._keys.names})
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._keys.words(frame)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the rows that were there, plus those that replace them."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
+from ..columns.kernels import Ints, Keys, key_words
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from .channels import Channel
 from .partitioning import Route
 from .protocol import State
+from .readable import Readable, UserState
 
 
 class Operator:
@@ -62,6 +66,24 @@ class Operator:
     The nodes that give these step before this one, in the same place, and where one of them is visited, this one is too.
     """
 
+    clocks: tuple[Clock, ...] = ()
+    """The clocks that it reads. What moves them are nodes before this one, which may run in another place."""
+
+    awaits_clocks: bool = False
+    """Whether it reads its clocks after the rows of the epoch have moved them, and not only as of the last commit.
+
+    Then what moves them runs in an earlier stage.
+    """
+
+    keeps_input: bool = False
+    """Whether it hands its input on and keeps it as its first state: its rows are those of its input."""
+
+    counts_rows: bool = False
+    """Whether its first state is how often each row is there, and nothing of the row itself."""
+
+    is_rekeyable: bool = False
+    """Whether the entries of its first state can be sorted by other words if a column of its rows changes its type."""
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change of the output that the changes of the inputs cause."""
         raise NotImplementedError
@@ -81,6 +103,29 @@ class Operator:
     def moved_clock(self) -> Clock | None:
         """Return the clock that it moves; None if it moves none."""
         return None
+
+    def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
+        """Move its clock by rows that arrived elsewhere, with these event times; without any, by time alone."""
+        raise NotImplementedError
+
+    @property
+    def readable(self) -> Readable | None:
+        """Return the state from which all rows that it has emitted are read; None if there is none."""
+        return None
+
+    @property
+    def user_states(self) -> Sequence[UserState]:
+        """Return those of its states that users' functions compute."""
+        return ()
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """Return the columns by whose words the entries of its first state are kept: all, if it does not say."""
+        return self.schema
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words by which the entries of rows with these columns are kept."""
+        return key_words([frame.get_column(name) for name in self.key_types], frame.height)
 
     @property
     def kept_sums(self) -> tuple[str, ...]:

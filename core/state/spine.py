@@ -20,6 +20,7 @@ import polars as pl
 
 from ..columns.kernels import Ints, Keys
 from .partitioning import WORDS, Route
+from .protocol import KeptIn
 from .run import Layout, Run, empty_run, merge
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import Saved
@@ -66,6 +67,7 @@ class Spine:
     them have doubled: they are merged a range of keys at a time then.
     """
 
+    kept_in: KeptIn = "buckets"
     keeps_runs = False
     most_merged: int | None = None
 

@@ -12,6 +12,7 @@ from ..columns.grouping import group
 from ..columns.kernels import Index, Ints, Keys
 from .merge_policy import to_merge
 from .partitioning import WORDS, Route
+from .protocol import KeptIn
 from .snapshot import INSTANT, KEY, SECOND, SPENT, Saved
 
 NOTHING = Keys(np.zeros(0, np.uint64))
@@ -59,6 +60,8 @@ class Timers:
     and handing out are staged and become the state with the commit. Cost: the timers set and due, each taking
     part in a logarithmic number of merges; timers that are not due are not visited.
     """
+
+    kept_in: KeptIn = "buckets"
 
     def __init__(self, route: Route | None = WORDS) -> None:
         self.route = route

@@ -30,12 +30,11 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
         declared = plan[place]
         for number in parts:
             node = compiled.circuit.nodes[number]
-            if isinstance(node.operator, Materialize):
-                spine = node.operator.spine
-                sources = [name for name, rows in compiled.retained.items() if rows.spine is spine]
+            if node.operator.keeps_input:
+                sources = [name for name, rows in compiled.retained.items() if rows.spine in node.states]
                 whom = [sorted(served[number]), sources]
-            elif isinstance(declared.operation, Input):
-                whom = [[], [declared.operation.name]]
+            elif place in plan.inputs:
+                whom = [[], [plan.inputs[place].name]]
             else:
                 # A clock that a trigger reads is no input of anything: it serves what it was made for.
                 whom = [sorted(served[number] or served[compiled.outputs[place]]), []]

@@ -218,7 +218,7 @@ def _sorted_by(spine: Spine) -> list[list[Any]] | None:
 
 def _holds(compiled: Compiled) -> Iterator[str]:
     """Return the nodes that track how far the watermark behind their windows is held back, as windows downstream need it."""
-    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
+    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_read}
     for node in compiled.circuit.nodes:
         if any(id(state) in wanted for state in node.states):
             yield node.identity

@@ -18,7 +18,7 @@ from ...state.channels import Finding
 from ...state.lookup import all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import WORDS, KeyColumns, Route
-from ...state.protocol import State
+from ...state.protocol import KeptIn, State
 from ...state.purge import entries_gone
 from ...state.run import Layout, make_run
 from ...state.snapshot import KEY, SECOND, Saved
@@ -35,6 +35,8 @@ class _Windows:
 
 class EmittedWindows:
     """The windows that emitted in the epoch before: their rows are no longer pending."""
+
+    kept_in: KeptIn = "buckets"
 
     def __init__(self, route: Route | None = WORDS) -> None:
         self.route = route

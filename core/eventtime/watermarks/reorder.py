@@ -20,6 +20,7 @@ from ...state.ledger import Ledger, Refused
 from ...state.merge_policy import to_merge
 from ...state.operator_contract import Operator
 from ...state.partitioning import ONE, Route
+from ...state.protocol import KeptIn
 from ...state.run import Layout, run_of_groups
 from ...state.snapshot import INSTANT, PAYLOAD, SPENT, Saved
 from ...state.spine import Spine
@@ -95,6 +96,7 @@ class Buffer:
     """
 
     route: Route | None = ONE
+    kept_in: KeptIn = "buckets"
 
     def __init__(self) -> None:
         self._committed = _Version()
@@ -246,6 +248,7 @@ class ReleaseInOrder(Operator):
 
     may_wake = True
     has_timers = True
+    awaits_clocks = True
     is_replayable = False
 
     def __init__(
@@ -262,6 +265,7 @@ class ReleaseInOrder(Operator):
     ) -> None:
         self.schema = schema
         self.clock = clock
+        self.clocks = (clock,)
         self.buffer = Buffer()
         self.refused = Spine(Layout(), ONE)
         self._source = source
