@@ -134,6 +134,15 @@ class GroupBy(Operator):
         return self._keyed.words(frame)
 
     @property
+    def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return the names of the states of users' aggregates."""
+        return tuple(
+            f"states of {', '.join(self._shown(aggregate))}"
+            for part, aggregate in self._aggregates
+            if isinstance(part, RetractableAggregate)
+        )
+
+    @property
     def user_states(self) -> Sequence[UserState]:
         """Return the states of users' aggregates that are kept."""
         return [
@@ -400,9 +409,14 @@ class GroupBy(Operator):
         return error
 
     def _refusal(self, aggregate: Aggregate, complaint: str) -> str:
+        return (
+            f"{self._spec.where}: column {listed(self._shown(aggregate))}: {complaint}; nothing has changed"
+        )
+
+    def _shown(self, aggregate: Aggregate) -> list[str]:
+        """Return the output columns that are computed from an aggregate."""
         finished = self._spec.finished
-        shown = [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
-        return f"{self._spec.where}: column {listed(shown)}: {complaint}; nothing has changed"
+        return [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
 
     def _first_row(self) -> Delta:
         """Return the row without input rows, which is there from the start where there are no keys."""

@@ -37,7 +37,8 @@ class SequencedUpsert(Operator):
     Cost: the delta.
     """
 
-    role = "rows and deletions"
+    role = "rows"
+    other_roles = ("deletions", "counts of superseded rows")
     is_rekeyable = True
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], sequence: Sequence[str]) -> None:

@@ -54,6 +54,9 @@ class Operator:
     role: str | None = None
     """The name of its state in displays, where that is a part of what was declared; None: the declared node itself."""
 
+    other_roles: tuple[str, ...] = ()
+    """The names of its other states, in their order, as far as they have names of their own."""
+
     may_combine: bool = False
     """Whether rows of its first input may be pre-aggregated by ``combine`` before they are sent to it."""
 

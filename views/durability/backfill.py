@@ -17,7 +17,6 @@ from evercurrent.core.state.protocol import State
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..compiler.retained import RetainedRows
-from ..plan.nodes import Input, PlanId
 from ..plan.plan import Plan
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
@@ -84,11 +83,7 @@ class _Filling:
 
     def _outputs_of_sources(self) -> dict[NodeId, str]:
         """Return the nodes from which the rows of each source come."""
-        return {
-            self._compiled.outputs[PlanId(place)]: node.operation.name
-            for place, node in enumerate(self._plan.nodes)
-            if isinstance(node.operation, Input)
-        }
+        return {self._compiled.outputs[place]: source.name for place, source in self._plan.inputs.items()}
 
     def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, Kept]]:
         """Return the sources whose rows are kept, and those that have had none yet."""

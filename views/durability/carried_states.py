@@ -18,7 +18,6 @@ from evercurrent.core.state.snapshot import NOTHING, Saved
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import Input
 from ..plan.plan import Plan
 from ..plan.steadiness import steady_nodes
 from .evolution import EarlierPlan
@@ -44,7 +43,7 @@ def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iter
     for place in sorted(steady.states):
         asked, were = compiled.asked.get(place, []), earlier.compiled.asked.get(earlier.places[place], [])
         pairs = list(zip(asked, were, strict=False)) if len(asked) == len(were) else []
-        if isinstance(plan[place].operation, Input):
+        if place in plan.inputs:
             pairs = _with_rows(pairs, compiled, earlier)
         for number, before in pairs:
             for carried in _of_nodes(nodes[number], others[before]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..concurrency.turns import Guard
 from .declared_calls import DeclaredCall
-from .nodes import Input, PlanId, PlanNode
+from .nodes import Input, PlanId, PlanNode, WindowedGroup
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -30,6 +30,8 @@ class Plan:
         self.views: dict[str, PlanId] = {}
         self.inputs: dict[PlanId, Input] = {}
         """Its sources, by their places."""
+        self.windowed: dict[PlanId, WindowedGroup] = {}
+        """Its groupings over windows, by their places."""
         self._known: dict[PlanNode, PlanId] = {}
         self._names: dict[PlanId, list[str]] = {}
         self._consequences: list[_Consequences] = []
@@ -53,6 +55,8 @@ class Plan:
                 self.nodes.append(replace(node, label=label))
                 if isinstance(node.operation, Input):
                     self.inputs[known] = node.operation
+                elif isinstance(node.operation, WindowedGroup):
+                    self.windowed[known] = node.operation
                 self._consequences.append(
                     _consequences(known, node, [self._consequences[source] for source in node.inputs])
                 )

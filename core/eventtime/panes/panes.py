@@ -84,6 +84,7 @@ class Panes(Operator):
     emits_without_rows = True
     awaits_clocks = True
     role = "last panes"
+    other_roles = ("counts of panes",)
     is_replayable = False
 
     def __init__(

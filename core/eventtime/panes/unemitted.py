@@ -107,6 +107,7 @@ class PendingRows(Operator):
 
     emits_without_rows = True
     role = "rows not emitted yet"
+    other_roles = ("windows that emitted last",)
     is_replayable = False
 
     def __init__(

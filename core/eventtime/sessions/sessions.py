@@ -52,6 +52,7 @@ class Sessions(Operator):
     has_timers = True
     awaits_clocks = True
     role = "sessions"
+    other_roles = ("rows of sessions", "timers of sessions")
 
     def __init__(
         self,

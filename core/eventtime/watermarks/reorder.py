@@ -249,6 +249,8 @@ class ReleaseInOrder(Operator):
     may_wake = True
     has_timers = True
     awaits_clocks = True
+    role = "rows kept back"
+    other_roles = ("refused rows",)
     is_replayable = False
 
     def __init__(

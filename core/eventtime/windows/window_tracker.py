@@ -123,6 +123,18 @@ class TrackWindows(Operator):
         self._signals: Keys | None = None
 
     @property
+    def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of its states but the windows themselves."""
+        shares = (f"timers of {share:.0%} of the rows" for share in self.percentiles)
+        timers = (
+            "timers of window ends",
+            "timers of processing time",
+            "timers that hold the watermark",
+            *shares,
+        )
+        return (*timers, "held watermark")
+
+    @property
     def states(self) -> list[State]:
         """All that outlives the epoch."""
         ends, holds = self._ends.timers, self._holds.timers
