@@ -39,9 +39,7 @@ class Family:
     """Those that are not, although they are among these."""
 
 
-OPERATORS = Family(
-    f"{PACKAGE}.core.state.operator_contract.Operator", ("views", "spark_bridge", "core.circuit")
-)
+OPERATORS = Family(f"{PACKAGE}.core.state.operator_contract.Operator", LAYERS)
 PLAN_NODES = Family(
     f"{PACKAGE}.views.plan.traits.Traits", ("views", "spark_bridge"), ("views.plan", "views.compiler")
 )
@@ -111,11 +109,13 @@ def classes_asked_for(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
 
 
 def asks_for(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
-    """Where a module asks for a class of a family."""
+    """Where a module asks for a class of a family, other than those that it defines itself."""
     return [
         f"{module}:{line}: {ast.unparse(each)}"
         for line, each in classes_asked_for(tree)
-        if isinstance(each, ast.Name) and names.get(each.id) in members_of(family)
+        if isinstance(each, ast.Name)
+        and (meant := names.get(each.id)) in members_of(family)
+        and meant != f"{module}.{each.id}"
     ]
 
 
