@@ -150,11 +150,11 @@ class _Links:
 
     def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
         """The nodes that have something to do with a change."""
-        if not len(delta):
+        if not delta.frame.height:
             return
         yield from self.behind[place]
         for column, nodes in self.chosen[place].items():
-            if len(delta) > MOST_LOOKED_UP:
+            if delta.frame.height > MOST_LOOKED_UP:
                 values: Iterable[int | str] = nodes
             else:
                 values = delta.frame.get_column(column).unique().to_list()
@@ -282,7 +282,10 @@ class Circuit:
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
-            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
+            place
+            for name, delta in arrived.items()
+            if delta.frame.height
+            for place in links.entrances.get(name, ())
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is not known which they are.
@@ -293,7 +296,7 @@ class Circuit:
             place = heappop(waiting)
             if place in deltas:
                 continue  # It was here twice.
-            acts = place in due or (place in links.waking and self._wakes(place, now))
+            acts = place in due or (place in links.waking and self.nodes[place].operator.wakes_on_time(now))
             if not (acts or place in stale):
                 continue
             if acts and place in links.waking:
@@ -305,9 +308,6 @@ class Circuit:
             for other in (*reached, *links.readers[place]):
                 heappush(waiting, other)
 
-    def _wakes(self, place: NodeId, now: Now) -> bool:
-        return self.nodes[place].operator.wakes_on_time(now)
-
     def commit(self, evaluated: EpochDeltas) -> None:
         """The second phase: what was staged is the state. Cannot fail."""
         deltas = evaluated.deltas
@@ -318,8 +318,8 @@ class Circuit:
                     self._commit_states(read)
             self._commit_states(place)
             node.seconds += evaluated.seconds[place]
-            node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
-            node.rows_out += len(deltas[place])
+            node.rows_in += sum(deltas[source].frame.height for source in node.inputs if source in deltas)
+            node.rows_out += deltas[place].frame.height
 
     def _commit_states(self, place: NodeId) -> None:
         node = self.nodes[place]

@@ -96,6 +96,8 @@ class GroupBy(Operator):
         self._spec = spec
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
+        self.inverted = [part for part in self._parts if isinstance(part, RetractableAggregate)]
+        """The aggregates that keep a state of their own."""
         counted = [part.column for part in parts if isinstance(part, InputState)]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it.
@@ -157,19 +159,15 @@ class GroupBy(Operator):
         others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
         return tuple(sorted({*(f"{each.kind}:{each.input}" for each in self._additive), *others}))
 
-    @property
-    def inverted(self) -> list[RetractableAggregate]:
-        """Return the aggregates that keep a state of their own."""
-        return [part for part in self._parts if isinstance(part, RetractableAggregate)]
-
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
-        if not any(map(len, deltas)):
+        if not any(delta.frame.height for delta in deltas):
             self._stage(empty_run(self.spine.layout))
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
         names = self._names([delta.frame for delta in deltas], groups)
         before, after = self._before_and_after(groups.keys, added)
+        size = len(groups)
         self._require_room(after)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
@@ -178,8 +176,8 @@ class GroupBy(Operator):
         change = Change.of(
             groups.keys,
             (before, after),
-            self._exists(before, len(groups)) & (now.epoch > 0),
-            self._exists(after, len(groups)),
+            self._exists(before, size) & (now.epoch > 0),
+            self._exists(after, size),
         )
         return self._difference(change, names)
 

@@ -62,7 +62,7 @@ class Run:
 
     def __len__(self) -> int:
         """Return the number of entries."""
-        return len(self.keys)
+        return len(self.keys.first)
 
     @property
     def nbytes(self) -> int:

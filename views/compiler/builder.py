@@ -103,7 +103,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if len(delta)
+            if delta.frame.height
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
