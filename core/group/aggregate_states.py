@@ -51,7 +51,7 @@ class Change:
         """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
         before, after = sums
         were, are = np.flatnonzero(existed), np.flatnonzero(exists)
-        nothing = np.zeros(len(keys), np.int64)
+        nothing = np.zeros(len(existed), np.int64)
         both = {
             name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
             for name, column in after.items()

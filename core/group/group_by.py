@@ -107,6 +107,7 @@ class GroupBy(Operator):
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
+        self._is_plain = self._keyed.is_plain
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.reads = (
@@ -269,7 +270,7 @@ class GroupBy(Operator):
         return rows
 
     def _groups(self, frame: pl.DataFrame) -> Groups:
-        if self._keyed.is_plain:
+        if self._is_plain:
             return group_columns([frame.get_column(name) for name in self._spec.keys], frame.height)
         return group(self._keyed.words(frame))
 

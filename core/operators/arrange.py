@@ -13,7 +13,7 @@ from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding
-from ..state.operator_contract import Operator
+from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
 from ..state.readable import Readable
@@ -22,7 +22,7 @@ from ..state.spine import Spine, Version
 
 
 @tagged("core.operators.arrange:Arrange")
-class Arrange(Operator):
+class Arrange(KeyedOperator):
     """The collection by key: it writes the spine that other operators read, and passes its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
@@ -31,7 +31,6 @@ class Arrange(Operator):
     """
 
     role = "rows"
-    is_rekeyable = True
 
     def __init__(
         self,
@@ -44,23 +43,12 @@ class Arrange(Operator):
         expired: Finding[Keys] | None = None,
         by: Sequence[str] | None = None,
     ) -> None:
-        self.schema = schema
-        self._key_columns = KeyColumns.of(keys, by)
-        self.spine = Spine(layout, self._key_columns.route)
+        super().__init__(schema, KeyColumns.of(keys, by))
+        self.spine = Spine(layout, self._keys.route)
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
-        self._keys = tuple(keys)
         self._where = where
         self._skip_null_keys = skip_null_keys
-
-    @property
-    def key_types(self) -> pl.Schema:
-        """Return the columns by which the rows are kept."""
-        return pl.Schema({name: self.schema[name] for name in self._key_columns.names})
-
-    def words(self, frame: pl.DataFrame) -> Keys:
-        """Return the words of the keys of these rows."""
-        return self._key_columns.words(frame)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
@@ -69,9 +57,9 @@ class Arrange(Operator):
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
         if frame.height and self._skip_null_keys:
-            frame = frame.drop_nulls(self._keys)
+            frame = frame.drop_nulls(self._keys.names)
         layout = self.spine.layout
-        run = run_of_rows(layout, self._key_columns, frame) if frame.height else empty_run(layout)
+        run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
         expired = None if self._expired is None else self._expired.value
         gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
         self.spine.stage(run, gone)
@@ -79,28 +67,23 @@ class Arrange(Operator):
 
 
 @tagged("core.operators.arrange:CountKeys")
-class KeyCounts(Operator):
+class KeyCounts(KeyedOperator):
     """The number of rows of each key, as the sum of their diffs. It passes its input on."""
 
     role = "counts of keys"
+    is_rekeyable = False
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], *, skip_null_keys: bool) -> None:
-        self.schema = schema
+        super().__init__(schema, KeyColumns.of(keys))
         self.spine = Spine(Layout())
-        self._keys = tuple(keys)
         self._skip_null_keys = skip_null_keys
-
-    @property
-    def key_types(self) -> pl.Schema:
-        """Return the columns by which rows are counted."""
-        return pl.Schema({name: self.schema[name] for name in self._keys})
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the counts of the change; the change itself goes through."""
         (delta,) = deltas
-        frame = delta.frame.drop_nulls(self._keys) if self._skip_null_keys else delta.frame
+        frame = delta.frame.drop_nulls(self._keys.names) if self._skip_null_keys else delta.frame
         if frame.height:
-            words = key_words([frame.get_column(name) for name in self._keys], frame.height)
+            words = self.words(frame)
             self.spine.stage(
                 make_run(self.spine.layout, words, pl.DataFrame(), {DIFF: frame.get_column(DIFF).to_numpy()})
             )

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import Keys, gather, has_floats, key_words, stack, with_plain_zeros
+from ..columns.kernels import gather, has_floats, key_words, stack, with_plain_zeros
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
@@ -18,7 +18,7 @@ from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
 from ..state.lookup import first_rows
-from ..state.operator_contract import Operator
+from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups, run_of_rows
 from ..state.spine import Spine
@@ -101,31 +101,20 @@ class CheckRetractions(Operator):
 
 
 @tagged("core.operators.inputs:Upsert")
-class Upsert(Operator):
+class Upsert(KeyedOperator):
     """Rows replace the row of their key; a row with diff -1 deletes it. The engine derives the retractions.
 
     The last row of a key in a batch wins. State: the rows by key. Cost: the delta.
     """
 
     role = "rows"
-    is_rekeyable = True
 
     def __init__(self, source: str, schema: pl.Schema, keys: Sequence[str], ledger: Ledger) -> None:
-        self.schema = schema
+        super().__init__(schema, KeyColumns.of(keys))
         self.spine = Spine(Layout(schema, by_row=True))
         self._source = source
-        self._keys = KeyColumns.of(keys)
         self._ledger = ledger
         self._nothing = Delta.empty(schema)
-
-    @property
-    def key_types(self) -> pl.Schema:
-        """Return the columns by which the rows are kept."""
-        return pl.Schema({name: self.schema[name] for name in self._keys.names})
-
-    def words(self, frame: pl.DataFrame) -> Keys:
-        """Return the words of the keys of these rows."""
-        return self._keys.words(frame)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the rows that were there, plus those that replace them."""

@@ -10,7 +10,7 @@ from ..columns.kernels import Ints, Keys, key_words
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from .channels import Channel
-from .partitioning import Route
+from .partitioning import KeyColumns, Route
 from .protocol import State
 from .readable import Readable, UserState
 
@@ -142,3 +142,22 @@ class Operator:
     def combine(self, delta: Delta) -> Delta | None:
         """Return the rows of its first input pre-aggregated as far as it allows; None if that makes them no fewer."""
         return None
+
+
+class KeyedOperator(Operator):
+    """An operator that keeps its rows by some of their columns, from which their place follows."""
+
+    is_rekeyable = True
+
+    def __init__(self, schema: pl.Schema, keys: KeyColumns) -> None:
+        self.schema = schema
+        self._keys = keys
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """Return the columns by which rows are kept."""
+        return pl.Schema({name: self.schema[name] for name in self._keys.names})
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._keys.words(frame)

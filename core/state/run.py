@@ -243,7 +243,7 @@ def _alive(
 ) -> Run:
     """Return the run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     totals = {name: column for name, column in totals.items() if column.any()}
-    alive = np.zeros(len(keys), np.bool_)
+    alive = np.zeros(len(keys.first), np.bool_)
     for column in totals.values():
         if alive.all():
             break

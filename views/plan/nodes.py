@@ -19,7 +19,7 @@ from evercurrent.core.group.aggregates import Aggregation, Column
 from evercurrent.core.operators import linear
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 
-from .traits import Made, Place, Traits
+from .traits import GroupTraits, Made, Place, Traits
 
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
@@ -150,35 +150,23 @@ class Negate(Traits):
 
 @tagged("views.plan:Unique")
 @dataclass(frozen=True, slots=True)
-class Unique(Traits):
+class Unique(GroupTraits):
     """Each row once."""
-
-    is_grouping: ClassVar[bool] = True
 
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label alone: the node has one state."""
         return label
 
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return True: rows may be retracted whatever the inputs do."""
-        return True
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
-
 
 @tagged("views.plan:Group")
 @dataclass(frozen=True, slots=True)
-class Group(Traits):
+class Group(GroupTraits):
     """Aggregates by key columns."""
 
     keys: tuple[str, ...]
     identity: Hashable
     key_columns: tuple[Column, ...] = field(compare=False)
     aggregation: Aggregation = field(compare=False)
-
-    is_grouping: ClassVar[bool] = True
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
@@ -187,19 +175,11 @@ class Group(Traits):
 
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label by the keys alone: what is computed can be seen by the columns."""
-        return Traits.state_label(self, f"group by {', '.join(self.keys) or 'nothing'}", role)
+        return GroupTraits.state_label(self, f"group by {', '.join(self.keys) or 'nothing'}", role)
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
         """Return the keys of the grouping."""
         return self.keys
-
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return True: rows may be retracted whatever the inputs do."""
-        return True
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
 
 
 @tagged("views.plan:Join")
@@ -224,26 +204,16 @@ class Join(Traits):
 
 @tagged("views.plan:Top")
 @dataclass(frozen=True, slots=True)
-class Top(Traits):
+class Top(GroupTraits):
     """The first rows of each group by an order."""
 
     keys: tuple[str, ...]
     order: tuple[Order, ...]
     count: int
 
-    is_grouping: ClassVar[bool] = True
-
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label alone: the node has one state."""
         return label
-
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return True: rows may be retracted whatever the inputs do."""
-        return True
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
 
 
 Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
@@ -284,7 +254,7 @@ class Assign(Traits):
 
 @tagged("views.plan:WindowedGroup")
 @dataclass(frozen=True, slots=True)
-class WindowedGroup(Traits):
+class WindowedGroup(GroupTraits):
     """Aggregates by key columns and window, emitted in panes when a trigger fires.
 
     ``event_time`` is that of the rows; ``trigger_columns`` are the columns that triggers add up.
@@ -298,8 +268,6 @@ class WindowedGroup(Traits):
     key_columns: tuple[Column, ...] = field(compare=False)
     aggregation: Aggregation = field(compare=False)
     trigger_inputs: tuple[Column, ...] = field(compare=False)
-
-    is_grouping: ClassVar[bool] = True
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
@@ -318,10 +286,6 @@ class WindowedGroup(Traits):
     def may_retract(self, inputs_do: bool) -> bool:
         """Return whether panes are retracted, as they are in one of three modes."""
         return self.windowing.mode == "retracting"
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
 
 
 @tagged("views.plan:TooLate")

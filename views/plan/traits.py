@@ -77,3 +77,19 @@ class Traits:
     def state_label(self, label: str, role: str | None) -> str:
         """Return what a state of this role is called in displays, in a node of this label."""
         return label if role is None else f"{label}: {role}"
+
+
+class GroupTraits(Traits):
+    """The traits of an operation whose rows are those of groups."""
+
+    __slots__ = ()
+
+    is_grouping: ClassVar[bool] = True
+
+    def may_retract(self, inputs_do: bool) -> bool:
+        """Return True: rows may be retracted whatever the inputs do."""
+        return True
+
+    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
+        """Return none: what is counted is there or not."""
+        return ()

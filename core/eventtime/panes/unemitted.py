@@ -18,11 +18,12 @@ from ...state.channels import Finding
 from ...state.lookup import all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import WORDS, KeyColumns, Route
-from ...state.protocol import KeptIn, State
+from ...state.protocol import State
 from ...state.purge import entries_gone
 from ...state.run import Layout, make_run
 from ...state.snapshot import KEY, SECOND, Saved
 from ...state.spine import Spine
+from ...state.staged import StagedValue
 from ..triggers.firing import NO_KEYS, Firing, Merging, places_among
 
 
@@ -33,15 +34,11 @@ class _Windows:
     keys: Keys
 
 
-class EmittedWindows:
+class EmittedWindows(StagedValue[_Windows]):
     """The windows that emitted in the epoch before: their rows are no longer pending."""
 
-    kept_in: KeptIn = "buckets"
-
     def __init__(self, route: Route | None = WORDS) -> None:
-        self.route = route
-        self._committed = _Windows(NO_KEYS)
-        self._staged: _Windows | None = None
+        super().__init__(_Windows(NO_KEYS), route)
 
     @property
     def keys(self) -> Keys:
@@ -51,15 +48,6 @@ class EmittedWindows:
     def stage(self, keys: Keys) -> None:
         """Make ready to remember these, and these alone."""
         self._staged = _Windows(keys)
-
-    def commit(self) -> None:
-        """Make what was staged the state."""
-        if self._staged is not None:
-            self._committed, self._staged = self._staged, None
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = None
 
     @property
     def entries(self) -> int:
@@ -73,7 +61,7 @@ class EmittedWindows:
 
     def saved(self) -> Saved:
         """See ``State``: one piece, or none."""
-        windows = self._committed if self._staged is None else self._staged
+        windows = self._latest
         return Saved((windows,) if len(windows.keys) else (), {})
 
     def restore(self, saved: Saved) -> None:

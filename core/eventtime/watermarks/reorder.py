@@ -19,11 +19,11 @@ from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
 from ...state.merge_policy import to_merge
 from ...state.operator_contract import Operator
-from ...state.partitioning import ONE, Route
-from ...state.protocol import KeptIn
+from ...state.partitioning import ONE
 from ...state.run import Layout, run_of_groups
 from ...state.snapshot import INSTANT, PAYLOAD, SPENT, Saved
 from ...state.spine import Spine
+from ...state.staged import StagedValue
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -86,7 +86,7 @@ class _Version:
     attempt_from: int = 0
 
 
-class Buffer:
+class Buffer(StagedValue[_Version]):
     """Rows with diffs by event time: those that come are added, those before an instant taken out.
 
     A state of a few runs, sorted by instant; a row and its retraction cancel when their runs are merged, at the
@@ -95,12 +95,8 @@ class Buffer:
     were sorted or moved.
     """
 
-    route: Route | None = ONE
-    kept_in: KeptIn = "buckets"
-
     def __init__(self) -> None:
-        self._committed = _Version()
-        self._staged: _Version | None = None
+        super().__init__(_Version(), ONE)
         self.touched = 0
 
     @property
@@ -125,15 +121,6 @@ class Buffer:
         out = self._merged(taken) if len(taken) > 1 or taken[0].negatives else taken[0]
         return out.instants, out.frame
 
-    def commit(self) -> None:
-        """Make what was staged the state."""
-        if self._staged is not None:
-            self._committed, self._staged = self._staged, None
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = None
-
     @property
     def entries(self) -> int:
         """How many entries are kept, those that cancel between runs counted twice."""
@@ -148,7 +135,7 @@ class Buffer:
 
     def saved(self) -> Saved:
         """See ``State``."""
-        version = self._committed if self._staged is None else self._staged
+        version = self._latest
         runs = version.runs
         facts = {
             SPENT: [run.spent for run in runs],
