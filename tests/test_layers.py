@@ -15,11 +15,20 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = "evercurrent"
-
-LAYERS = ("core", "views", "spark_bridge")
-"""From the lowest: a layer imports itself and the layers before it."""
+from source_modules import (
+    LAYERS,
+    OPERATORS,
+    PACKAGE,
+    PLAN_NODES,
+    ROOT,
+    Family,
+    asks_for,
+    is_held,
+    members_of,
+    modules,
+    names_in,
+    trees,
+)
 
 FLOORS = (
     # core
@@ -104,20 +113,6 @@ def layer_of(module: str) -> str:
     """``core`` of ``evercurrent.core.data.delta``; empty for what stands above the layers and for what is not ours."""
     parts = module.split(".")
     return parts[1] if parts[0] == PACKAGE and parts[1:] and parts[1] in LAYERS else ""
-
-
-@cache
-def modules() -> dict[str, Path]:
-    """The modules of the three layers and of the package, by name, with their real files."""
-    package = ROOT / "src" / PACKAGE
-    found = {path.relative_to(package): path for path in package.glob("*.py")}
-    found |= {
-        path.relative_to(ROOT): path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))
-    }
-    return {
-        ".".join((PACKAGE, *place.with_suffix("").parts)).removesuffix(".__init__"): path
-        for place, path in found.items()
-    }
 
 
 def imports_of(module: str, path: Path, source: str) -> Iterator[Import]:
@@ -408,3 +403,50 @@ def test_nobody_else_knows_how_polars_writes_expressions():
         if module.startswith((f"{PACKAGE}.views", f"{PACKAGE}.core")):
             called = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
             assert called.isdisjoint(FORM_CALLS), module
+
+
+# Who asks for the class of what.
+
+
+@pytest.mark.parametrize("family", [OPERATORS, PLAN_NODES])
+def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Family):
+    assert len(members_of(family)) > 10
+    found = [
+        line
+        for module, (tree, names) in trees().items()
+        if is_held(family, module)
+        for line in asks_for(family, module, tree, names)
+    ]
+    assert found == [], "say it with a member of the base class"
+
+
+def test_nobody_asks_an_operator_what_members_it_has():
+    found = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module, (tree, _) in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("hasattr", "getattr")
+        and "operator" in ast.unparse(node.args[0])
+    ]
+    assert found == [], "members of operators have defaults in their base class"
+
+
+@pytest.mark.parametrize(
+    ("family", "source"),
+    [
+        (OPERATORS, "from evercurrent.core.group.group_by import GroupBy\nisinstance(x, GroupBy)"),
+        (OPERATORS, "from evercurrent.core.group.group_by import GroupBy as G\nisinstance(x, int | G)"),
+        (
+            OPERATORS,
+            "from evercurrent.core.operators.join import Join\nmatch x:\n    case Join():\n        pass",
+        ),
+        (PLAN_NODES, "from ..plan.nodes import Group, Top\nisinstance(x, (Top, Group))"),
+        (PLAN_NODES, "from ..plan.nodes import Operation\nisinstance(x, Operation)"),
+    ],
+)
+def test_finds_who_asks_for_a_class(family: Family, source: str):
+    module, tree = f"{PACKAGE}.views.engine.engine", ast.parse(source)
+    assert is_held(family, module)
+    assert len(asks_for(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from ..columns.grouping import consolidated_rows
+from ..columns.kernels import Ints, Keys
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
@@ -15,6 +18,7 @@ from ..state.channels import Channel, Finding
 from ..state.operator_contract import Operator
 from ..state.partitioning import Route
 from ..state.protocol import State
+from ..state.readable import Readable, UserState
 
 
 class ContractError(AssertionError):
@@ -64,8 +68,11 @@ class Checked(Operator):
         self.emits_without_rows = operator.emits_without_rows
         self.may_wake, self.has_timers = operator.may_wake, operator.has_timers
         self.may_combine, self.is_replayable = operator.may_combine, operator.is_replayable
-        self.role = operator.role
+        self.role, self.other_roles = operator.role, operator.other_roles
         self.gives, self.looks_at = operator.gives, operator.looks_at
+        self.clocks, self.awaits_clocks = operator.clocks, operator.awaits_clocks
+        self.keeps_input, self.counts_rows = operator.keeps_input, operator.counts_rows
+        self.is_rekeyable = operator.is_rekeyable
         self._name = name
         self._states = tuple(states)
         self._guards = [_Guard(name, channel) for channel in operator.gives]
@@ -116,10 +123,37 @@ class Checked(Operator):
         """The clock that the wrapped operator moves."""
         return self.operator.moved_clock
 
+    def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
+        """See the wrapped operator."""
+        self.operator.move_clock(now, delta, times)
+
+    @property
+    def readable(self) -> Readable | None:
+        """See the wrapped operator."""
+        return self.operator.readable
+
+    @property
+    def user_states(self) -> Sequence[UserState]:
+        """See the wrapped operator."""
+        return self.operator.user_states
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """See the wrapped operator."""
+        return self.operator.key_types
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """See the wrapped operator."""
+        return self.operator.words(frame)
+
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """See the wrapped operator."""
         return self.operator.kept_sums
+
+    def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
+        """See the wrapped operator."""
+        return self.operator.taken_over(other, sums)
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:

@@ -9,12 +9,9 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NewType
 
 from ..columns.key_hash import KeyHash, hashing_by, in_force
-from ..data.clock import Now
+from ..data.clock import Now, mark_read
 from ..data.delta import Delta
-from ..eventtime.watermarks.holds import HeldWatermark
-from ..eventtime.watermarks.source_clock import SourceClock
 from ..state.channels import Channel, Finding, Lookup
-from ..state.ledger import Ledger
 from ..state.operator_contract import Operator
 from ..state.protocol import State
 from .placement import ANYWHERE, Placement
@@ -36,6 +33,7 @@ class Node:
 
     ``looks`` are all things that its operator ``looks_at``, ``reads`` the nodes whose states or findings that comes to:
     who gives it and, behind a look-up, what is read to answer it. ``findings`` are what it finds in an epoch itself.
+    ``timed_by`` are the nodes that move the clocks that it reads.
     ``identity`` says what it computes, from the sources on; empty if that was not given.
     A node without inputs takes what arrived from outside under its name. ``only`` is a column and a value: of a change
     in which no row has it there, the node, which has one input, would make nothing and stage nothing. ``seconds``, ``rows_in`` and
@@ -52,6 +50,7 @@ class Node:
     looks: tuple[Look, ...] = ()
     reads: tuple[NodeId, ...] = ()
     findings: tuple[Finding[Any], ...] = ()
+    timed_by: tuple[NodeId, ...] = ()
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
@@ -107,7 +106,7 @@ def _require_placement(
     """
     if placement.by is not None or reads:
         return
-    if not all(isinstance(state, Ledger | SourceClock | HeldWatermark) for state in states):
+    if any(state.kept_in == "buckets" for state in states):
         raise PlacementMissingError(
             f"node {name!r} ({type(operator).__name__}) has state and no placement: with several buckets its rows would "
             "not meet; add it with Placement(by=...), the columns by which its state is kept, or have it look at the state of another node"
@@ -151,11 +150,11 @@ class _Links:
 
     def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
         """The nodes that have something to do with a change."""
-        if not len(delta):
+        if not delta.frame.height:
             return
         yield from self.behind[place]
         for column, nodes in self.chosen[place].items():
-            if len(delta) > MOST_LOOKED_UP:
+            if delta.frame.height > MOST_LOOKED_UP:
                 values: Iterable[int | str] = nodes
             else:
                 values = delta.frame.get_column(column).unique().to_list()
@@ -215,8 +214,9 @@ class Circuit:
         findings = tuple(each for each in operator.gives if isinstance(each, Finding))
         self._findings += findings
         looks = tuple(dict.fromkeys(looks))
+        timed_by = self._timed_by(operator)
         self.nodes.append(
-            Node(name, operator, inputs, tuple(states), placement, "", only, looks, reads, findings)
+            Node(name, operator, inputs, tuple(states), placement, "", only, looks, reads, findings, timed_by)
         )
         return made
 
@@ -228,6 +228,11 @@ class Circuit:
                 "the node that gives it first, with it among its states or in what its operator gives"
             )
         return self._givers[id(given)]
+
+    def _timed_by(self, operator: Operator) -> tuple[NodeId, ...]:
+        """The nodes that move the clocks that a new node reads. From now on these clocks are read."""
+        read = [base for clock in operator.clocks for base in mark_read(clock)]
+        return tuple(dict.fromkeys(self._givers[id(base)] for base in read if id(base) in self._givers))
 
     def _read(self, operator: Operator, looks: Sequence[Look]) -> tuple[NodeId, ...]:
         """The nodes that a node reads when it looks at these, each once."""
@@ -277,7 +282,10 @@ class Circuit:
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
-            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
+            place
+            for name, delta in arrived.items()
+            if delta.frame.height
+            for place in links.entrances.get(name, ())
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is not known which they are.
@@ -288,7 +296,7 @@ class Circuit:
             place = heappop(waiting)
             if place in deltas:
                 continue  # It was here twice.
-            acts = place in due or (place in links.waking and self._wakes(place, now))
+            acts = place in due or (place in links.waking and self.nodes[place].operator.wakes_on_time(now))
             if not (acts or place in stale):
                 continue
             if acts and place in links.waking:
@@ -300,9 +308,6 @@ class Circuit:
             for other in (*reached, *links.readers[place]):
                 heappush(waiting, other)
 
-    def _wakes(self, place: NodeId, now: Now) -> bool:
-        return self.nodes[place].operator.wakes_on_time(now)
-
     def commit(self, evaluated: EpochDeltas) -> None:
         """The second phase: what was staged is the state. Cannot fail."""
         deltas = evaluated.deltas
@@ -313,8 +318,8 @@ class Circuit:
                     self._commit_states(read)
             self._commit_states(place)
             node.seconds += evaluated.seconds[place]
-            node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
-            node.rows_out += len(deltas[place])
+            node.rows_in += sum(deltas[source].frame.height for source in node.inputs if source in deltas)
+            node.rows_out += deltas[place].frame.height
 
     def _commit_states(self, place: NodeId) -> None:
         node = self.nodes[place]

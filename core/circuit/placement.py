@@ -1,10 +1,8 @@
-"""Where a node may run, if a collection is cut into buckets: which rows have to meet, and which clocks have moved before."""
+"""Where a node may run, if a collection is cut into buckets: which rows have to meet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from ..data.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +11,12 @@ class Placement:
 
     ``by``: rows that are equal in these columns of the input have to meet, since there is one state for them; none:
     all rows have to. None: any rows do, there is no state. ``any_part``: it is enough if rows are cut by some of them.
-    ``clocks`` are those whose time after the rows of the epoch is read: what moves them runs before.
     ``passes`` are columns that stand in the output as they stood in the input, so that rows which met still do;
     ``meets_by`` are those of the output by which its rows meet, where that does not follow.
     """
 
     by: tuple[str, ...] | None = None
     any_part: bool = False
-    clocks: tuple[Clock, ...] = ()
     passes: frozenset[str] = frozenset()
     meets_by: tuple[str, ...] | None = None
 

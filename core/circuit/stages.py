@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..data.clock import Clock, Earliest, Latest
 from ..state.partitioning import ONE
 from .circuit import Circuit, NodeId
 
@@ -89,8 +88,6 @@ class _Cutter:
         self.cut_by: dict[NodeId, Columns | None] = {}
         self.readers: dict[NodeId, list[NodeId]] = {}
         self.again: dict[int, set[NodeId]] = {}
-        self.movers: dict[int, list[NodeId]] = {}
-        """The nodes that move a clock, by its id, as far as they have their stage."""
         self.takers: dict[NodeId, list[NodeId]] = {}
         """The nodes that take the output of a node."""
         for place, node in enumerate(self.nodes):
@@ -106,9 +103,6 @@ class _Cutter:
                 self._bring(read, level)
             self.readers.setdefault(read, []).append(node)
         self.cut_by[node] = self._cut_of(node)
-        clock = self.nodes[node].operator.moved_clock
-        if clock is not None:
-            self.movers.setdefault(id(clock), []).append(node)
 
     # Where it can run
 
@@ -119,9 +113,9 @@ class _Cutter:
         return max([least, *(self.level[one] + (not self._meets(node, one)) for one in inputs)])
 
     def _after_clocks(self, node: NodeId) -> list[int]:
-        """The stages after all those that move the clocks it reads."""
-        read = {id(base) for clock in self.nodes[node].placement.clocks for base in bases(clock)}
-        return [self.level[place] + 1 for clock in read for place in self.movers.get(clock, ())]
+        """The stages after all those that move the clocks whose time after the rows it reads."""
+        awaits = self.nodes[node].operator.awaits_clocks
+        return [self.level[place] + 1 for place in self.nodes[node].timed_by if awaits]
 
     def _with_what_it_reads(self, node: NodeId) -> list[int]:
         return [self.level[read] for read in self.nodes[node].reads]
@@ -243,13 +237,6 @@ class _Cutter:
     def _combines(self, node: NodeId, place: int) -> NodeId | None:
         operator = self.nodes[node].operator
         return node if place == 0 and operator.may_combine else None
-
-
-def bases(clock: Clock) -> tuple[Clock, ...]:
-    """The clocks that move by themselves, of which a clock is made."""
-    if isinstance(clock, Earliest | Latest):
-        return tuple(base for part in clock.parts for base in bases(part))
-    return (clock,)
 
 
 def mark_routes(circuit: Circuit, cut: Cut) -> None:

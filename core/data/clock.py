@@ -55,7 +55,14 @@ class Clock(Protocol):
         ...
 
 
-class UnknownClock:
+class OwnClock:
+    """A clock that is not made of others."""
+
+    is_read = False
+    """Whether anything reads it, which is set where that is added to the circuit."""
+
+
+class UnknownClock(OwnClock):
     """The clock of a collection whose sources declare no event time: nothing is ever known to be complete."""
 
     before = START_OF_TIME
@@ -94,3 +101,18 @@ class Latest:
     def now(self) -> int:
         """Return the greatest of the watermarks after this epoch's rows."""
         return max(clock.now for clock in self.parts)
+
+
+def bases(clock: Clock) -> tuple[OwnClock, ...]:
+    """Return the clocks that move by themselves, of which a clock is made."""
+    if isinstance(clock, Earliest | Latest):
+        return tuple(base for part in clock.parts for base in bases(part))
+    return (clock,) if isinstance(clock, OwnClock) else ()
+
+
+def mark_read(clock: Clock) -> tuple[OwnClock, ...]:
+    """Note that a clock is read from now on; return the clocks of which it is made."""
+    read = bases(clock)
+    for base in read:
+        base.is_read = True
+    return read

@@ -16,7 +16,7 @@ from ..columns.kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_
 from ..columns.row_values import twice
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
-from ..state.lookup import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from ..state.lookup import Found, all_rows, first_rows, rows_change
 from ..state.partitioning import WORDS, Route
 from ..state.run import Layout, Run, make_run
 from ..state.snapshot import Saved
@@ -51,7 +51,7 @@ class Change:
         """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
         before, after = sums
         were, are = np.flatnonzero(existed), np.flatnonzero(exists)
-        nothing = np.zeros(len(keys), np.int64)
+        nothing = np.zeros(len(existed), np.int64)
         both = {
             name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
             for name, column in after.items()
@@ -143,10 +143,7 @@ class ReadAggregateState(ABC):
 
     def change(self, change: Change) -> pl.Series:
         """See ``AggregateState``."""
-        if self._count is None:
-            before, after = all_rows_change(self._spine, change.keys)
-        else:
-            before, after = first_rows_change(self._spine, change.keys, self._count)
+        before, after = rows_change(self._spine, change.keys, self._count)
         height = len(change.keys)
         were = _at(self._values(before, height), change.groups[: change.count_before])
         return were.append(_at(self._values(after, height), change.groups[change.count_before :]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,7 @@ from ..state.channels import Finding, Lookup
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.purge import payload_of, sums_gone
+from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
 from .accumulators import LENGTH, Sums, contributions
@@ -76,6 +78,8 @@ class GroupBy(Operator):
     Cost: the delta and the touched groups, plus what the arrangements say.
     """
 
+    is_rekeyable = True
+
     def __init__(
         self,
         spec: GroupSpec,
@@ -95,6 +99,8 @@ class GroupBy(Operator):
         self._spec = spec
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
+        self.inverted = [part for part in self._parts if isinstance(part, RetractableAggregate)]
+        """The aggregates that keep a state of their own."""
         counted = [part.column for part in parts if isinstance(part, InputState)]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it.
@@ -105,6 +111,7 @@ class GroupBy(Operator):
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
+        self._is_plain = self._keyed.is_plain
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.reads = (
@@ -120,19 +127,36 @@ class GroupBy(Operator):
         self._nothing = Delta.empty(schema)
 
     @property
-    def forgets(self) -> bool:
-        """Whether keys expire, so that the state no longer holds all rows that were emitted."""
-        return self._expired is not None
-
-    @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._keyed
+    def readable(self) -> Readable | None:
+        """Return itself, unless keys expire, so that the state no longer holds all rows that were emitted."""
+        return self if self._expired is None else None
 
     @property
     def key_types(self) -> pl.Schema:
-        """Return the types of these columns."""
+        """Return the key columns of the groups."""
         return self._spec.keys
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._keyed.words(frame)
+
+    @property
+    def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return the names of the states of users' aggregates."""
+        return tuple(
+            f"states of {', '.join(self._shown(aggregate))}"
+            for part, aggregate in self._aggregates
+            if isinstance(part, RetractableAggregate)
+        )
+
+    @property
+    def user_states(self) -> Sequence[UserState]:
+        """Return the states of users' aggregates that are kept."""
+        return [
+            UserState(part.spine, part.has_pickles, part.convert, partial(self._refusal, aggregate))
+            for part, aggregate in self._aggregates
+            if isinstance(part, RetractableAggregate)
+        ]
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
@@ -144,24 +168,37 @@ class GroupBy(Operator):
         """Return the columns without first rows: an earlier version left these in arrangements."""
         return (tuple(sorted(self._sums_but_heads)),) if self._heads else ()
 
+    def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
+        """See ``Operator``: words of first rows are made anew, as those of a date are not those of an instant."""
+        if not isinstance(other, GroupBy) or self._sums_but_heads != other._sums_but_heads:
+            return None
+        theirs = {head.order.names: head.order for head in other._heads}
+        if theirs.keys() != {head.order.names for head in self._heads}:
+            return None
+        converted = dict(sums)
+        for order in [head.order for head in self._heads]:
+            if order.names[0] in sums:
+                converted |= order.retyped(theirs[order.names], sums)
+        return converted
+
     @property
     def _sums_but_heads(self) -> set[str]:
         others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
         return {*(f"{each.kind}:{each.input}" for each in self._additive), *others}
 
-    @property
-    def inverted(self) -> list[RetractableAggregate]:
-        """Return the aggregates that keep a state of their own."""
-        return [part for part in self._parts if isinstance(part, RetractableAggregate)]
-
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
-        if not any(map(len, deltas)):
+        if not any(delta.frame.height for delta in deltas):
             self._stage(empty_run(self.spine.layout))
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
         names = self._names([delta.frame for delta in deltas], groups)
+<<<<<<< HEAD
         before, after = self._before_and_after(groups, deltas[0].frame, added)
+=======
+        before, after = self._before_and_after(groups.keys, added)
+        size = len(groups)
+>>>>>>> rules
         self._require_room(after)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
@@ -170,8 +207,8 @@ class GroupBy(Operator):
         change = Change.of(
             groups.keys,
             (before, after),
-            self._exists(before, len(groups)) & (now.epoch > 0),
-            self._exists(after, len(groups)),
+            self._exists(before, size) & (now.epoch > 0),
+            self._exists(after, size),
         )
         return self._difference(change, names)
 
@@ -231,6 +268,11 @@ class GroupBy(Operator):
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
         return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
 
+    def emitted(self) -> Delta:
+        """Return all rows from the state, each once. Cost: the state."""
+        rows = self.contents()
+        return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
+
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """Return the touched groups and the epoch's additions to their additive columns."""
         rows = [self._contributions(deltas[0])]
@@ -260,7 +302,7 @@ class GroupBy(Operator):
         return rows
 
     def _groups(self, frame: pl.DataFrame) -> Groups:
-        if self._keyed.is_plain:
+        if self._is_plain:
             return group_columns([frame.get_column(name) for name in self._spec.keys], frame.height)
         return group(self._keyed.words(frame))
 
@@ -405,14 +447,15 @@ class GroupBy(Operator):
             return InputError(self._refusal(aggregate, complaint))
         return error
 
-    def refusal_of(self, part: AggregateState, complaint: str) -> str:
-        """What an error says of the state of a part: which column of which view it is, and what is wrong with it."""
-        return next(self._refusal(aggregate, complaint) for one, aggregate in self._aggregates if one is part)
-
     def _refusal(self, aggregate: Aggregate, complaint: str) -> str:
+        return (
+            f"{self._spec.where}: column {listed(self._shown(aggregate))}: {complaint}; nothing has changed"
+        )
+
+    def _shown(self, aggregate: Aggregate) -> list[str]:
+        """Return the output columns that are computed from an aggregate."""
         finished = self._spec.finished
-        shown = [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
-        return f"{self._spec.where}: column {listed(shown)}: {complaint}; nothing has changed"
+        return [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
 
     def _first_row(self) -> Delta:
         """Return the row without input rows, which is there from the start where there are no keys."""

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.kernels import Index, Ints, Mask, is_one_word, physical
+from ..columns.lossless import exactly
 from ..columns.value_words import one_of_each
 from ..data.schema import Order
 from .aggregates import FirstBy
@@ -134,12 +135,28 @@ class HeadOrder:
     def shown(self, heads: Heads) -> pl.Series:
         """Return the value of each group: null where it has no first row."""
         place = next(at for at, order in enumerate(self.columns) if order.column == self.aggregate.input)
+        return self._column(heads, place).alias(self.aggregate.output)
+
+    def retyped(self, other: HeadOrder, sums: Mapping[str, Ints]) -> dict[str, Ints]:
+        """Return the additive columns, made of those that another order has kept of columns of other types.
+
+        Raises:
+            LossyValueError: a value does not fit its type.
+        """
+        heads = other.kept(sums, len(sums[self.names[0]]))
+        columns = [
+            exactly(other._column(heads, place), dtype).alias(order.column)
+            for place, (order, dtype) in enumerate(zip(self.columns, self.types, strict=True))
+        ]
+        return self.sums(Heads(heads.has, self.words(pl.DataFrame(columns))))
+
+    def _column(self, heads: Heads, place: int) -> pl.Series:
         nulls, words = heads.words[2 * place : 2 * place + 2]
         words = ~words if self.columns[place].descending else words
         lacking = ~heads.has | (nulls != 0)
         if lacking.any():
             words = np.where(lacking, 0, words)
-        values = values_of(self.aggregate.output, words, self.types[place])
+        values = values_of(self.columns[place].column, words, self.types[place])
         return values.set(pl.Series(lacking), None) if lacking.any() else values
 
     def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int) -> Heads:

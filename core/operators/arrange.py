@@ -13,15 +13,16 @@ from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding
-from ..state.operator_contract import Operator
+from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
+from ..state.readable import Readable
 from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
 
 @tagged("core.operators.arrange:Arrange")
-class Arrange(Operator):
+class Arrange(KeyedOperator):
     """The collection by key: it writes the spine that other operators read, and passes its input on.
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
@@ -44,20 +45,19 @@ class Arrange(Operator):
         by: Sequence[str] | None = None,
         holds_rows: bool = True,
     ) -> None:
+<<<<<<< HEAD
         self.schema = schema
         self.holds_rows = holds_rows
         self._key_columns = KeyColumns.of(keys, by)
         self.spine = Spine(layout, self._key_columns.route)
+=======
+        super().__init__(schema, KeyColumns.of(keys, by))
+        self.spine = Spine(layout, self._keys.route)
+>>>>>>> rules
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
-        self._keys = tuple(keys)
         self._where = where
         self._skip_null_keys = skip_null_keys
-
-    @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._key_columns
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
@@ -66,9 +66,9 @@ class Arrange(Operator):
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
         if frame.height and self._skip_null_keys:
-            frame = frame.drop_nulls(self._keys)
+            frame = frame.drop_nulls(self._keys.names)
         layout = self.spine.layout
-        run = run_of_rows(layout, self._key_columns, frame) if frame.height else empty_run(layout)
+        run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
         expired = None if self._expired is None else self._expired.value
         gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
         self.spine.stage(run, gone)
@@ -76,28 +76,23 @@ class Arrange(Operator):
 
 
 @tagged("core.operators.arrange:CountKeys")
-class KeyCounts(Operator):
+class KeyCounts(KeyedOperator):
     """The number of rows of each key, as the sum of their diffs. It passes its input on."""
 
     role = "counts of keys"
+    is_rekeyable = False
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], *, skip_null_keys: bool) -> None:
-        self.schema = schema
+        super().__init__(schema, KeyColumns.of(keys))
         self.spine = Spine(Layout())
-        self._keys = tuple(keys)
         self._skip_null_keys = skip_null_keys
-
-    @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return KeyColumns(self._keys)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the counts of the change; the change itself goes through."""
         (delta,) = deltas
-        frame = delta.frame.drop_nulls(self._keys) if self._skip_null_keys else delta.frame
+        frame = delta.frame.drop_nulls(self._keys.names) if self._skip_null_keys else delta.frame
         if frame.height:
-            words = key_words([frame.get_column(name) for name in self._keys], frame.height)
+            words = self.words(frame)
             self.spine.stage(
                 make_run(self.spine.layout, words, pl.DataFrame(), {DIFF: frame.get_column(DIFF).to_numpy()})
             )
@@ -109,6 +104,8 @@ class Materialize(Operator):
     """The collection itself, by row, as a view reads it. It passes its input on."""
 
     role = "rows"
+    keeps_input = True
+    is_rekeyable = True
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
@@ -129,6 +126,16 @@ class Materialize(Operator):
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
         """Return the route by the words of rows, if the output is cut by all columns, else by those it is cut by."""
         return Route("words") if columns == tuple(self.schema) else Route("columns", columns or ())
+
+    @property
+    def readable(self) -> Readable:
+        """Return itself."""
+        return self
+
+    def emitted(self) -> Delta:
+        """Return the rows with their diffs. Cost: the state."""
+        run = self.spine.merged()
+        return Delta.of(run.payload, run.sums[DIFF]) if len(run) else Delta.empty(self.schema)
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows, each as often as its diffs add up to, as of the versions ``at`` of its states. Cost: the state."""

@@ -44,7 +44,7 @@ class Linear(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the image of the change."""
         (delta,) = deltas
-        if not len(delta):
+        if not delta.frame.height:
             return self._nothing
         try:
             frame = self._function(delta.frame)

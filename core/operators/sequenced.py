@@ -14,7 +14,7 @@ from ..data.delta import Delta
 from ..data.schema import DIFF, Order, with_diff
 from ..data.tags import tagged
 from ..state.lookup import first_rows
-from ..state.operator_contract import Operator
+from ..state.operator_contract import KeyedOperator
 from ..state.partitioning import KeyColumns
 from ..state.protocol import State
 from ..state.run import Layout, Run, make_run, run_of_groups, run_of_rows
@@ -25,7 +25,7 @@ STOOD, SUPERSEDED = "stood", "superseded"
 
 
 @tagged("core.operators.sequenced:SequencedUpsert")
-class SequencedUpsert(Operator):
+class SequencedUpsert(KeyedOperator):
     """Rows replace the row of their key if their sequence is greater; a row with diff -1 deletes what is older.
 
     The change kept for a key is the greatest of all that have come for it, so it does not depend on their order or
@@ -37,23 +37,18 @@ class SequencedUpsert(Operator):
     Cost: the delta.
     """
 
-    role = "rows and deletions"
+    role = "rows"
+    other_roles = ("deletions", "counts of superseded rows")
 
     def __init__(self, schema: pl.Schema, keys: Sequence[str], sequence: Sequence[str]) -> None:
-        self.schema = schema
+        super().__init__(schema, KeyColumns.of(keys))
         self.spine = Spine(Layout(schema, by_row=True))
         marks = pl.Schema({name: schema[name] for name in (*keys, *sequence)})
         self.deletions = Spine(Layout(marks, by_row=True))
         self.superseded = Spine(Layout())
-        self._keys = KeyColumns.of(keys)
         newest = (*(Order(name, descending=True) for name in sequence), Order(DIFF))
         self._contest = Layout(with_diff(schema), by_row=True, order=newest)
         self._nothing = Delta.empty(schema)
-
-    @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._keys
 
     @property
     def states(self) -> list[State]:

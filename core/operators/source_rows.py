@@ -18,7 +18,7 @@ from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
 from ..state.lookup import first_rows
-from ..state.operator_contract import Operator
+from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups, run_of_rows
 from ..state.spine import Spine
@@ -53,6 +53,7 @@ class CheckRetractions(Operator):
     """
 
     role = "counts of rows"
+    counts_rows = True
 
     def __init__(self, source: str, schema: pl.Schema, ledger: Ledger, *, strict: bool) -> None:
         self.schema = schema
@@ -100,7 +101,7 @@ class CheckRetractions(Operator):
 
 
 @tagged("core.operators.inputs:Upsert")
-class Upsert(Operator):
+class Upsert(KeyedOperator):
     """Rows replace the row of their key; a row with diff -1 deletes it. The engine derives the retractions.
 
     The last row of a key in a batch wins. State: the rows by key. Cost: the delta.
@@ -109,17 +110,11 @@ class Upsert(Operator):
     role = "rows"
 
     def __init__(self, source: str, schema: pl.Schema, keys: Sequence[str], ledger: Ledger) -> None:
-        self.schema = schema
+        super().__init__(schema, KeyColumns.of(keys))
         self.spine = Spine(Layout(schema, by_row=True))
         self._source = source
-        self._keys = KeyColumns.of(keys)
         self._ledger = ledger
         self._nothing = Delta.empty(schema)
-
-    @property
-    def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
-        return self._keys
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the rows that were there, plus those that replace them."""

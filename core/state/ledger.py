@@ -10,6 +10,7 @@ from ..columns.json_texts import printable
 from ..data.clock import Epoch
 from ..data.recent import Recent
 from .partitioning import ONE, Route
+from .protocol import KeptIn
 from .snapshot import PAYLOAD, Saved
 
 MISSED = "missed:"
@@ -49,6 +50,7 @@ class Ledger:
     """
 
     route: Route | None = ONE
+    kept_in: KeptIn = "driver"
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -37,12 +37,6 @@ def all_rows(spine: Spine, keys: Keys) -> Found:
     return _all(spine, keys, None)[0]
 
 
-def all_rows_change(spine: Spine, keys: Keys) -> tuple[Found, Found]:
-    """Return ``all_rows`` before this epoch, and after it."""
-    before, after = _all(spine, keys, spine.delta)
-    return before, after
-
-
 def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
     """Return the first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
 
@@ -52,9 +46,10 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
     return _first(spine, keys, count, None)[0]
 
 
-def first_rows_change(spine: Spine, keys: Keys, count: int) -> tuple[Found, Found]:
-    """Return ``first_rows`` before this epoch, and after it."""
-    before, after = _first(spine, keys, count, spine.delta)
+def rows_change(spine: Spine, keys: Keys, count: int | None) -> tuple[Found, Found]:
+    """Return the ``first_rows`` of these keys, or without ``count`` all rows, before this epoch, and after it."""
+    delta = spine.delta
+    before, after = _all(spine, keys, delta) if count is None else _first(spine, keys, count, delta)
     return before, after
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import polars as pl
 
+from ..columns.kernels import Ints, Keys, key_words
 from ..data.clock import Clock, Now
 from ..data.delta import Delta
 from .channels import Channel
-from .partitioning import Route
+from .partitioning import KeyColumns, Route
 from .protocol import State
+from .readable import Readable, UserState
 
 
 class Operator:
@@ -50,6 +54,9 @@ class Operator:
     role: str | None = None
     """The name of its state in displays, where that is a part of what was declared; None: the declared node itself."""
 
+    other_roles: tuple[str, ...] = ()
+    """The names of its other states, in their order, as far as they have names of their own."""
+
     may_combine: bool = False
     """Whether rows of its first input may be pre-aggregated by ``combine`` before they are sent to it."""
 
@@ -61,6 +68,24 @@ class Operator:
 
     The nodes that give these step before this one, in the same place, and where one of them is visited, this one is too.
     """
+
+    clocks: tuple[Clock, ...] = ()
+    """The clocks that it reads. What moves them are nodes before this one, which may run in another place."""
+
+    awaits_clocks: bool = False
+    """Whether it reads its clocks after the rows of the epoch have moved them, and not only as of the last commit.
+
+    Then what moves them runs in an earlier stage.
+    """
+
+    keeps_input: bool = False
+    """Whether it hands its input on and keeps it as its first state: its rows are those of its input."""
+
+    counts_rows: bool = False
+    """Whether its first state is how often each row is there, and nothing of the row itself."""
+
+    is_rekeyable: bool = False
+    """Whether the entries of its first state can be sorted by other words if a column of its rows changes its type."""
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change of the output that the changes of the inputs cause."""
@@ -82,10 +107,43 @@ class Operator:
         """Return the clock that it moves; None if it moves none."""
         return None
 
+    def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
+        """Move its clock by rows that arrived elsewhere, with these event times; without any, by time alone."""
+        raise NotImplementedError
+
+    @property
+    def readable(self) -> Readable | None:
+        """Return the state from which all rows that it has emitted are read; None if there is none."""
+        return None
+
+    @property
+    def user_states(self) -> Sequence[UserState]:
+        """Return those of its states that users' functions compute."""
+        return ()
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """Return the columns by whose words the entries of its first state are kept: all, if it does not say."""
+        return self.schema
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words by which the entries of rows with these columns are kept."""
+        return key_words([frame.get_column(name) for name in self.key_types], frame.height)
+
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """Return the additive columns of its first state, where the operator chooses them."""
         return ()
+
+    def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
+        """Return the additive columns of its first state, made of those of an operator over columns of narrower types.
+
+        None if they cannot be made. Cost: the columns that are converted.
+
+        Raises:
+            LossyValueError: a value does not fit its type.
+        """
+        return sums if self.kept_sums == other.kept_sums else None
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
@@ -99,3 +157,22 @@ class Operator:
     def combine(self, delta: Delta) -> Delta | None:
         """Return the rows of its first input pre-aggregated as far as it allows; None if that makes them no fewer."""
         return None
+
+
+class KeyedOperator(Operator):
+    """An operator that keeps its rows by some of their columns, from which their place follows."""
+
+    is_rekeyable = True
+
+    def __init__(self, schema: pl.Schema, keys: KeyColumns) -> None:
+        self.schema = schema
+        self._keys = keys
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """Return the columns by which rows are kept."""
+        return pl.Schema({name: self.schema[name] for name in self._keys.names})
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of these rows."""
+        return self._keys.words(frame)

@@ -1,11 +1,14 @@
 """The protocol of states: what outlives an epoch, and how it is saved and restored."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import polars as pl
 
 from .partitioning import Route
 from .snapshot import Saved
+
+KeptIn = Literal["buckets", "driver", "both"]
+"""Where a state is if rows are cut into buckets: a part in each bucket, one in whoever runs the buckets, or both."""
 
 
 class State(Protocol):
@@ -15,6 +18,7 @@ class State(Protocol):
     """
 
     route: Route | None
+    kept_in: KeptIn
 
     def commit(self) -> None:
         """Make the staged changes part of the state. It must not fail."""

@@ -62,7 +62,7 @@ class Run:
 
     def __len__(self) -> int:
         """Return the number of entries."""
-        return len(self.keys)
+        return len(self.keys.first)
 
     @property
     def nbytes(self) -> int:
@@ -243,7 +243,7 @@ def _alive(
 ) -> Run:
     """Return the run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     totals = {name: column for name, column in totals.items() if column.any()}
-    alive = np.zeros(len(keys), np.bool_)
+    alive = np.zeros(len(keys.first), np.bool_)
     for column in totals.values():
         if alive.all():
             break

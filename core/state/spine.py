@@ -20,6 +20,7 @@ import polars as pl
 
 from ..columns.kernels import Ints, Keys
 from .partitioning import WORDS, Route
+from .protocol import KeptIn
 from .run import Layout, Run, empty_run, merge
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import Saved
@@ -66,6 +67,7 @@ class Spine:
     them have doubled: they are merged a range of keys at a time then.
     """
 
+    kept_in: KeptIn = "buckets"
     keeps_runs = False
     most_merged: int | None = None
 
@@ -222,11 +224,12 @@ class Spine:
         So levels descend from the oldest run to the youngest, with less than ``FAN`` runs each.
         """
         while len(runs) > 1:
-            level, start = _level(runs[-1]), len(runs) - 1
-            while start and _level(runs[start - 1]) < level:
+            sizes = [*map(len, runs)]
+            level, start = _level(sizes[-1]), len(runs) - 1
+            while start and _level(sizes[start - 1]) < level:
                 start -= 1
             first = start
-            while first and _level(runs[first - 1]) == level:
+            while first and _level(sizes[first - 1]) == level:
                 first -= 1
             if start - first + 1 >= FAN:
                 start = first
@@ -285,9 +288,9 @@ def _add_totals(totals: dict[str, int], run: Run) -> None:
         totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
 
 
-def _level(run: Run) -> int:
-    """Return the power of ``FAN`` by which the run exceeds ``FLOOR``."""
-    level, size = 0, FLOOR
-    while len(run) > size:
-        level, size = level + 1, size * FAN
+def _level(size: int) -> int:
+    """Return the power of ``FAN`` by which a run of so many entries exceeds ``FLOOR``."""
+    level, most = 0, FLOOR
+    while size > most:
+        level, most = level + 1, most * FAN
     return level

@@ -13,6 +13,7 @@ from ..columns.kernels import Index, Ints, Keys
 from .merge_policy import to_merge
 from .partitioning import WORDS, Route
 from .snapshot import INSTANT, KEY, SECOND, SPENT, Saved
+from .staged import StagedValue
 
 NOTHING = Keys(np.zeros(0, np.uint64))
 
@@ -52,7 +53,7 @@ class _Run:
         return _Run(Instants(self.piece.instants[spent:].copy(), left))
 
 
-class Timers:
+class Timers(StagedValue[tuple[_Run, ...]]):
     """Keys by the instant at which they fall due.
 
     A timer cannot be cancelled: the operator that gets a key checks whether there is still something to do. Setting
@@ -61,47 +62,36 @@ class Timers:
     """
 
     def __init__(self, route: Route | None = WORDS) -> None:
-        self.route = route
-        self._committed: tuple[_Run, ...] = ()
-        self._staged: tuple[_Run, ...] | None = None
+        super().__init__((), route)
 
     def set(self, instants: Ints, keys: Keys) -> None:
         """Stage timers that hand out these keys when their instants have come."""
         if not len(instants):
             return
         order = np.argsort(instants, kind="stable")
-        self._staged = _piled((*self._runs, _Run(Instants(instants[order], keys.take(order)))))
+        self._staged = _piled((*self._latest, _Run(Instants(instants[order], keys.take(order)))))
 
     def due(self, until: int) -> Keys:
         """Return the keys whose instants are not after ``until``, ascending and each once; each timer is handed out once."""
-        ends = [int(np.searchsorted(run.instants, until, side="right")) for run in self._runs]
+        ends = [int(np.searchsorted(run.instants, until, side="right")) for run in self._latest]
         if not any(ends):
             return NOTHING
-        due = [run.before(end) for run, end in zip(self._runs, ends, strict=True) if end]
-        left = [run.after(end) for run, end in zip(self._runs, ends, strict=True) if end < len(run)]
+        due = [run.before(end) for run, end in zip(self._latest, ends, strict=True) if end]
+        left = [run.after(end) for run, end in zip(self._latest, ends, strict=True) if end < len(run)]
         self._staged = tuple(left)
         return group(Keys.concat(due)).keys
 
     def heads(self, before: int) -> list[tuple[Ints, Keys]]:
         """Return the timers that fall due before an instant, run by run, ascending in each; nothing is handed out."""
-        ends = [int(np.searchsorted(run.instants, before)) for run in self._runs]
+        ends = [int(np.searchsorted(run.instants, before)) for run in self._latest]
         return [
-            (run.instants[:end], run.before(end)) for run, end in zip(self._runs, ends, strict=True) if end
+            (run.instants[:end], run.before(end)) for run, end in zip(self._latest, ends, strict=True) if end
         ]
 
     @property
     def first(self) -> int | None:
         """Return the earliest instant that is set, as of the last commit."""
         return min((int(run.instants[0]) for run in self._committed), default=None)
-
-    def commit(self) -> None:
-        """Make what was staged the state."""
-        if self._staged is not None:
-            self._committed, self._staged = self._staged, None
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = None
 
     @property
     def entries(self) -> int:
@@ -117,7 +107,7 @@ class Timers:
 
     def saved(self) -> Saved:
         """See ``State``."""
-        runs = self._runs
+        runs = self._latest
         return Saved(tuple(run.piece for run in runs), {SPENT: [run.spent for run in runs]})
 
     def restore(self, saved: Saved) -> None:
@@ -135,10 +125,6 @@ class Timers:
         """See ``State``."""
         words = [columns.get_column(name).to_numpy() for name in (KEY, SECOND) if name in columns.columns]
         return Instants(columns.get_column(INSTANT).to_numpy(), Keys(*words))
-
-    @property
-    def _runs(self) -> tuple[_Run, ...]:
-        return self._committed if self._staged is None else self._staged
 
 
 def _piled(runs: tuple[_Run, ...]) -> tuple[_Run, ...]:

@@ -15,7 +15,6 @@ from evercurrent.views.checkpoint import Pieces
 from evercurrent.views.dataframe.source import Source, accepted
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
-from evercurrent.views.plan.nodes import Input, PlanId
 from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import store_at
 
@@ -82,11 +81,7 @@ def _sources(setup: Setup) -> dict[str, Source]:
 
 def sources_of(plan: Plan) -> dict[str, Source]:
     """Return the sources of a plan, in the order in which they were declared."""
-    return {
-        node.operation.name: Source(plan, PlanId(place), node.operation)
-        for place, node in enumerate(plan.nodes)
-        if isinstance(node.operation, Input)
-    }
+    return {declared.name: Source(plan, place, declared) for place, declared in plan.inputs.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,12 +351,12 @@ def assert_holds_agree(plan: Plan, steps: list[Step], stop: int, buckets: int) -
     whole, split = Driven(plan), None
     (grouping,) = whole.compiled.trackers
     hold = whole.compiled.trackers[grouping].hold
-    hold.is_wanted = True
+    hold.is_read = True
     for number, step in enumerate(steps):
         if number == stop:
             split = Buckets(whole, by_columns("k", buckets=buckets), buckets, ("k",))
             for part in split.parts:
-                part.compiled.trackers[grouping].hold.is_wanted = True
+                part.compiled.trackers[grouping].hold.is_read = True
         held, before = hold.now, whole.compiled.clocks["a"].before
         whole.step(step)
         if split is not None:

@@ -30,7 +30,7 @@ import evercurrent.core.state.spine as spine_module
 from evercurrent.core.columns.directory import Directory
 from evercurrent.core.columns.kernels import Index, Keys, Words
 from evercurrent.core.data.schema import DIFF, Order
-from evercurrent.core.state.lookup import Found, all_rows, all_rows_change, first_rows, first_rows_change
+from evercurrent.core.state.lookup import Found, all_rows, first_rows, rows_change
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
 from evercurrent.core.state.spine import Spine
@@ -377,8 +377,8 @@ def test_reading_before_and_after(
             spine.stage(run_of_rows(layout, KeyColumns.of(["k"]), frame(entries)))
             read = [
                 # Rows with equal sort keys but no order of ours may be cut anywhere: only ask for all then.
-                *([(first_rows_change(spine, keys, count), count)] if order else []),
-                (all_rows_change(spine, keys), None),
+                *([(rows_change(spine, keys, count), count)] if order else []),
+                (rows_change(spine, keys, None), None),
             ]
             for (was, now), many in read:
                 assert seen(was, owners, order) == expected_rows(before, order, many)

@@ -19,7 +19,8 @@ from evercurrent.views.expressions import polars_tree
 from evercurrent.views.expressions.functions import ONE_VALUE, OTHER_ROWS, ROW_BY_ROW, SAME_ROWS
 from evercurrent.views.expressions.message_pack import packed, unpacked
 from evercurrent.views.expressions.polars_forms import SQL_OPERATORS, functions
-from evercurrent.views.expressions.polars_tree import UnreadableError, form_of, read, write
+from evercurrent.views.expressions.polars_tree import UnreadableError, form_of, read
+from evercurrent.views.expressions.polars_writer import write
 from evercurrent.views.expressions.tree import Call, Column, Literal, Node
 from expressions.catalogue import expressions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 from evercurrent.core.group.aggregate_states import (
@@ -37,6 +38,7 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
     SuppliedValue,
 )
+from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.group.head_states import HeadState
 from evercurrent.core.group.heads import HeadOrder
 from evercurrent.core.group.user_states import StateForm
@@ -49,31 +51,17 @@ from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.protocol import State
+from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.run import Layout
-from evercurrent.core.state.spine import Spine, Version
+from evercurrent.core.state.spine import Spine
 
 from ..expressions import Expression
 from ..expressions.elementwise import elementwise
 from ..expressions.order_insensitive import computes
 from ..plan.node_identities import CircuitIdentities
-from ..plan.nodes import Input, PlanId
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .retained import RetainedRows
-
-
-class Readable(Protocol):
-    """A state from which the contents of a collection can be read."""
-
-    spine: Spine
-
-    @property
-    def reads(self) -> tuple[Spine, ...]:
-        """The states from which the contents are made."""
-        ...
-
-    def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
-        """All rows, as of the last commit, or ``at`` versions of the states that it ``reads``."""
-        ...
 
 
 @dataclass(slots=True)
@@ -82,8 +70,8 @@ class Compiled:
 
     ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
     ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
-    source with event time, ``trackers`` what keeps the windows of a grouping, ``sequenced`` the rows of sources in which
-    the greatest sequence of a key stands. ``allow_pickle``: states of users' aggregates may be pickles.
+    source with event time, ``trackers`` what keeps the windows of a grouping, ``groupings`` its groups, ``panes`` what
+    emits them, ``sequenced`` the rows of sources in which the greatest sequence of a key stands. ``allow_pickle``: states of users' aggregates may be pickles.
     """
 
     circuit: Circuit
@@ -96,6 +84,8 @@ class Compiled:
     arrivals: dict[NodeId, str] = field(default_factory=dict)
     """The sources with event time, by the nodes that hand on their rows and move their clocks."""
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
+    groupings: dict[PlanId, GroupBy] = field(default_factory=dict)
+    panes: dict[PlanId, Panes] = field(default_factory=dict)
     retained: dict[str, RetainedRows] = field(default_factory=dict)
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
     asked: dict[PlanId, list[NodeId]] = field(default_factory=dict)
@@ -115,7 +105,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if len(delta)
+            if delta.frame.height
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
@@ -205,13 +195,11 @@ class Builder:
             node = self.plan[at]
             if at in self._clocks:
                 found |= dict.fromkeys(self._clocks[at])
-            elif isinstance(node.operation, Input):
-                clock = self.compiled.clocks.get(node.operation.name)
+            elif at in self.plan.inputs:
+                clock = self.compiled.clocks.get(self.plan.inputs[at].name)
                 found |= {} if clock is None else {clock: None}
             elif at in self.compiled.trackers:
-                hold = self.compiled.trackers[at].hold
-                hold.is_wanted = True
-                found[hold] = None
+                found[self.compiled.trackers[at].hold] = None
             else:
                 new = [source for source in reversed(node.inputs) if source not in seen]
                 seen.update(new)

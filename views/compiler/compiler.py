@@ -81,18 +81,16 @@ class Compiler(Builder):
         node = self.plan[place]
         inputs = [self.compiled.outputs[source] for source in node.inputs]
         self.compiled.outputs[place] = self._operators(node, inputs)
-        if isinstance(node.operation, Input):
-            self._retain(node, node.operation, self.compiled.outputs[place])
+        if place in self.plan.inputs:
+            self._retain(node, self.plan.inputs[place], self.compiled.outputs[place])
 
     def keep(self, name: str, place: PlanId) -> None:
         """Make the rows of a view readable: from the state of its operator, or from one of its own."""
         self.place = place
         output = self.compiled.outputs[place]
-        operator = self.compiled.circuit.nodes[output].operator
-        if isinstance(operator, GroupBy) and not operator.forgets:
-            self.compiled.contents[name], self.compiled.kept_at[name] = operator, output
-            return
-        kept_at, readable = self._kept(name, output, self.plan[place].schema)
+        kept_at, readable = output, self.compiled.circuit.nodes[output].operator.readable
+        if readable is None:
+            kept_at, readable = self._kept(name, output, self.plan[place].schema)
         self.compiled.contents[name], self.compiled.kept_at[name] = readable, kept_at
 
     def _kept(self, name: str, output: NodeId, schema: pl.Schema) -> tuple[NodeId, Materialize]:
@@ -106,17 +104,8 @@ class Compiler(Builder):
         return self.once("keep", output, (), make)
 
     def _retain(self, node: PlanNode, source: Input, output: NodeId) -> None:
-        """Take note of where the rows of a source are state; see to it that they are, if that is declared."""
-        if source.kind == "upsert":
-            operators = [
-                self.compiled.circuit.nodes[part].operator for part in self.compiled.parts[self.place]
-            ]
-            kinds = (Upsert, SequencedUpsert)
-            (rows,) = [operator.spine for operator in operators if isinstance(operator, kinds)]
-            timed = node.event_time if source.watermark is not None else None
-            event_time = None if timed is None else timed.column
-            self.compiled.retained[source.name] = RetainedRows(node.schema, rows, event_time)
-        elif source.retained:
+        """See to it that the rows of a source are state, if that is declared; those of an upsert source are anyway."""
+        if source.retained and source.kind != "upsert":
             _, keep = self._kept(source.name, output, node.schema)
             self.compiled.retained[source.name] = RetainedRows(node.schema, keep.spine)
 
@@ -188,11 +177,14 @@ class Compiler(Builder):
         in_order = source.watermark is not None and source.watermark.heeds_order
         if source.kind == "upsert":
             upsert, states = self._by_key(node.schema, source)
+            timed = node.event_time if source.watermark is not None else None
+            event_time = None if timed is None else timed.column
+            self.compiled.retained[source.name] = RetainedRows(node.schema, upsert.spine, event_time)
             placement = Placement(by=() if in_order else source.keys, passes=frozenset(node.schema))
-            if source.watermark is None or node.event_time is None:
+            if event_time is None:
                 return self.add(source.name, upsert, states=states, placement=placement)
-            timed = RefuseUntimed(source.name, node.schema, node.event_time.column, self.ledger)
-            place = self.add(source.name, timed, states=[self.ledger])
+            refuse = RefuseUntimed(source.name, node.schema, event_time, self.ledger)
+            place = self.add(source.name, refuse, states=[self.ledger])
             return self.add(
                 f"rows of {source.name} by key", upsert, place, states=states, placement=placement
             )

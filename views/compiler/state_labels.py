@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evercurrent.core.circuit.circuit import Node
-from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.protocol import State
 
-from ..plan.nodes import Group, Input, PlanNode, Top, Unique
+from ..plan.nodes import PlanNode
 from ..plan.plan import Plan
 from .builder import Compiled
 
@@ -30,18 +29,17 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
         declared = plan[place]
         for number in parts:
             node = compiled.circuit.nodes[number]
-            if isinstance(node.operator, Materialize):
-                spine = node.operator.spine
-                sources = [name for name, rows in compiled.retained.items() if rows.spine is spine]
+            if node.operator.keeps_input:
+                sources = [name for name, rows in compiled.retained.items() if rows.spine in node.states]
                 whom = [sorted(served[number]), sources]
-            elif isinstance(declared.operation, Input):
-                whom = [[], [declared.operation.name]]
+            elif place in plan.inputs:
+                whom = [[], [plan.inputs[place].name]]
             else:
                 # A clock that a trigger reads is no input of anything: it serves what it was made for.
                 whom = [sorted(served[number] or served[compiled.outputs[place]]), []]
-            for state in node.states:
+            for ordinal, state in enumerate(node.states):
                 if id(state) in names:
-                    found.setdefault(names[id(state)], [_kept_by(declared, node), *whom])
+                    found.setdefault(names[id(state)], [_kept_by(declared, node, ordinal), *whom])
     return found
 
 
@@ -59,11 +57,10 @@ def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
     return found
 
 
-def _kept_by(declared: PlanNode, node: Node) -> str:
-    operation, role = declared.operation, node.operator.role
-    if isinstance(operation, Input) or isinstance(node.operator, Materialize):
+def _kept_by(declared: PlanNode, node: Node, ordinal: int) -> str:
+    """What a state is, by its place among those of its node."""
+    roles = (node.operator.role, *node.operator.other_roles)
+    role = roles[ordinal] if ordinal < len(roles) else roles[0]
+    if not declared.inputs or node.operator.keeps_input:
         return role or "rows"
-    label = declared.label
-    if isinstance(operation, Group):  # What it computes can be seen by the columns.
-        label = f"group by {', '.join(operation.keys) or 'nothing'}"
-    return label if role is None or isinstance(operation, Top | Unique) else f"{label}: {role}"
+    return declared.operation.state_label(declared.label, role)

@@ -6,7 +6,7 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
-from evercurrent.core.data.clock import Clock, Earliest, Latest
+from evercurrent.core.data.clock import Clock, Earliest, Latest, mark_read
 from evercurrent.core.eventtime.panes.latest import LatestPanes
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.panes.unemitted import PendingRows
@@ -38,7 +38,6 @@ from ..plan.nodes import (
     Assign,
     EventTime,
     InOrder,
-    Input,
     LastPanes,
     LateRows,
     PlanId,
@@ -74,7 +73,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
                 appends=appends,
             )
             states: list[State] = [release.buffer, release.refused, builder.ledger]
-            placement = Placement(by=(), clocks=(clock,), passes=frozenset(node.schema))
+            placement = Placement(by=(), passes=frozenset(node.schema))
             return builder.add(node.label, release, source, states=states, placement=placement)
         case LateRows(windowing, event_time, each_window):
             lateness = _lateness(builder, where, windowing, event_time, upstream)
@@ -82,10 +81,8 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
             late = KeepLateRows(node.schema, lateness, builder.clock_of(upstream), last_end)
             return builder.add(node.label, late, source, placement=_passing(builder, source))
         case LastPanes():
-            panes = builder.compiled.circuit.nodes[source].operator
-            assert isinstance(panes, Panes), (
-                "panes that retract what they replace are the last ones themselves"
-            )
+            # Panes that retract what they replace are the last ones themselves.
+            panes = builder.compiled.panes[upstream]
             latest = LatestPanes(panes.schema, panes.spec, builder.compiled.trackers[upstream].firing)
             placement = Placement(passes=frozenset(panes.spec.keys))
             return builder.add(node.label, latest, source, states=latest.states, placement=placement)
@@ -140,6 +137,8 @@ class _WindowedGroup:
         rows, ends = self._in_sessions(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
         is_tracked = not self._known.is_refined_only or self._known.lateness is not None
         if not is_tracked:
+            # The watermark is held upstream all the same: windows that wait for it may be declared over these panes later.
+            mark_read(self._clock)
             return self._aggregated(rows, ends, None)[0]
         return self._in_panes(*self._tracker(rows, ends), ends)
 
@@ -214,8 +213,7 @@ class _WindowedGroup:
             may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
         )  # fmt: skip
         keys = self._grouped.keys
-        clocks = () if self._known.lateness is None else (self._clock,)
-        placement = Placement(by=keys, clocks=clocks, passes=frozenset(keys))
+        placement = Placement(by=keys, passes=frozenset(keys))
         rows = builder.add(
             self._node.label, self._sessions, prepared, states=self._sessions.states, placement=placement
         )
@@ -227,8 +225,9 @@ class _WindowedGroup:
     def _never_below_zero(self) -> NeverBelowZero | None:
         """What refuses rows that would stand less than zero times, where it is not known that there are none."""
         plan = self._builder.plan
-        operations = [plan[at].operation for at in plan.below_zero_by(self._upstream)]
-        sources = tuple(operation.name for operation in operations if isinstance(operation, Input))
+        sources = tuple(
+            plan.inputs[at].name for at in plan.below_zero_by(self._upstream) if at in plan.inputs
+        )
         columns = (*self._grouped.keys, BOUNDS[0])
         return NeverBelowZero(self._where, sources, columns) if sources else None
 
@@ -268,11 +267,7 @@ class _WindowedGroup:
         )
         builder.compiled.trackers[self._place] = tracker
         inputs = [rows] if ends is None else [rows, ends]
-        placement = Placement(
-            by=self._meets_by,
-            clocks=(self._clock, *tracker.percentiles.values()),
-            passes=frozenset(builder.schema_of(rows)),
-        )
+        placement = Placement(by=self._meets_by, passes=frozenset(builder.schema_of(rows)))
         tracked = builder.add("track windows", tracker, *inputs, states=tracker.states, placement=placement)
         return tracked, tracker
 
@@ -283,9 +278,9 @@ class _WindowedGroup:
 
     def _percentile(self, share: float) -> Clock:
         builder, clocks = self._builder, []
-        for place, node in enumerate(builder.plan.nodes):
-            source = node.operation
-            if not isinstance(source, Input) or source.watermark is None or node.event_time is None:
+        for place, source in builder.plan.inputs.items():
+            node = builder.plan[place]
+            if source.watermark is None or node.event_time is None:
                 continue
             if source in builder.plan.sources_of(self._upstream):
                 clock = SourceClock(source.name, Percentile(share))
@@ -293,7 +288,7 @@ class _WindowedGroup:
                 builder.add(
                     f"{share:.0%} of {source.name}",
                     arrive,
-                    builder.compiled.outputs[PlanId(place)],
+                    builder.compiled.outputs[place],
                     states=[clock],
                     placement=Placement(passes=frozenset(node.schema)),
                 )
@@ -331,6 +326,7 @@ class _WindowedGroup:
             spec, self._rows_schema, parts,
             expired=expired, emits_on_request=emits_on_request, discarding=differences, by=self._meets_by,
         )  # fmt: skip
+        builder.compiled.groupings[self._place] = operator
         states = [operator.spine, *(part.spine for part in operator.inverted)]
         placement = Placement(by=self._meets_by, passes=frozenset(keys))
         grouping = builder.add(self._node.label, operator, *inputs, states=states, placement=placement)
@@ -383,5 +379,6 @@ class _WindowedGroup:
         panes = Panes(
             self._rows_schema, self._node.schema, spec, tracker.firing, operator.groups, self._clock
         )
-        placement = Placement(clocks=(self._clock,), passes=frozenset(self._window_keys))
+        builder.compiled.panes[self._place] = panes
+        placement = Placement(passes=frozenset(self._window_keys))
         return builder.add(f"panes, {known.mode}", panes, node, states=panes.states, placement=placement)

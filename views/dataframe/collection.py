@@ -41,12 +41,13 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
     def __init__(self, plan: Plan, place: PlanId, windowing: Windowing | None = None) -> None:
         self._plan = plan
         self._place = place
+        self._node = plan[place]
         self._windowing = windowing
 
     @property
     def schema(self) -> pl.Schema:
         """The columns and their types."""
-        return self._plan[self._place].schema
+        return self._node.schema
 
     @property
     def columns(self) -> list[str]:
@@ -146,7 +147,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
 
     def __repr__(self) -> str:
         """Show the last operation and the columns."""
-        return f"{type(self).__name__}({self._plan[self._place].label}: {self._described})"
+        return f"{type(self).__name__}({self._node.label}: {self._described})"
 
     if not TYPE_CHECKING:
 
@@ -156,7 +157,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
 
     @property
     def _event_time(self) -> EventTime | None:
-        return self._plan[self._place].event_time
+        return self._node.event_time
 
     @property
     def _name(self) -> str:
@@ -223,11 +224,12 @@ class GroupedCollection:
         exists while the diffs of its rows do not add up to zero.
         """
         of = self._collection
-        forbid_double_counting(of._where("agg"), of._plan, of._place)
+        where = of._where("agg")
+        forbid_double_counting(where, of._plan, of._place)
         if of._windowing is not None:
             return self._windowed(of, of._windowing, aggs, named_aggs)
         time = of._time_column or None
-        operation, schema = grouped(of._where("agg"), of.schema, self._keys, aggs, named_aggs, time)
+        operation, schema = grouped(where, of.schema, self._keys, aggs, named_aggs, time)
         aggregates = ", ".join(name for name in schema if name not in operation.keys)
         label = f"group by {', '.join(operation.keys) or 'nothing'}" + (
             f": {aggregates}" if aggregates else ""

@@ -25,7 +25,6 @@ from ..plan.nodes import (
     PlanId,
     PlanNode,
     Stamp,
-    WindowedGroup,
     Windowing,
     WithEventTime,
 )
@@ -169,12 +168,12 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         ([1, 2], [2])
         """
         where, node = self._where("latest"), self._plan[self._place]
-        if not isinstance(node.operation, WindowedGroup):
+        if self._place not in self._plan.windowed:
             raise PlanError(
                 f"{where}: there are no panes here; call it right behind .window(...) ... .group_by(...).agg(...), and put "
                 ".filter(...) and the like behind it"
             )
-        if node.operation.windowing.mode == "retracting":
+        if self._plan.windowed[self._place].windowing.mode == "retracting":
             return self._with(self._place, None)
         operation, label = LastPanes(), "last pane of each window"
         place = self._plan.add(PlanNode(operation, (self._place,), node.schema, label, node.event_time))

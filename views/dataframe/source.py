@@ -183,8 +183,8 @@ def accepted(source: Source, data: Any) -> Delta:
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
-    where = f"source {source.name!r}"
-    pushed = pushed_frame(where, source.schema, data)
+    where, schema = f"source {source.name!r}", source.schema
+    pushed = pushed_frame(where, schema, data)
     frame = pushed.frame
     if EPOCH in frame.columns:
         raise InputError(f"{where}: column {EPOCH!r} is reserved for the engine; drop it")
@@ -193,18 +193,18 @@ def accepted(source: Source, data: Any) -> Delta:
         frame = _with_deleted_columns(source, frame, diffs)
     if source.stamps_rows and source.event_time not in frame.columns:
         assert source.event_time is not None
-        dtype = source.schema[source.event_time]
+        dtype = schema[source.event_time]
         frame = frame.with_columns(pl.lit(None, dtype).alias(source.event_time))
-    _require_columns(where, source.schema, frame)
+    _require_columns(where, schema, frame)
     require_utf8(where, frame)
-    frame = _as_declared(where, source.schema, frame, pushed)
+    frame = _as_declared(where, schema, frame, pushed)
     for key in source.key:
         if frame.get_column(key).has_nulls():
             row = int(frame.get_column(key).is_null().arg_max() or 0)
             raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
     for name in source.sequence_by:
         _require_sequence(where, frame.get_column(name))
-    columns = [frame.get_column(name) for name in source.schema]
+    columns = [frame.get_column(name) for name in schema]
     counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
     return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
 

@@ -33,7 +33,7 @@ from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import Additive, Aggregation, Column
 
 from ..expressions import Expression, output_schema
-from ..plan.nodes import BOUNDS, EventTime, Input, Negate, PlanId, Stamp, WindowedGroup, Windowing
+from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
 from ..plan.plan import Plan
 from ..plan.windowed import HELD, depends_on_key
 from .aggregation import aggregation
@@ -319,15 +319,11 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: 
     is_dated_by_rows = windowing.stamp in ("earliest", "latest")
     if not (isinstance(windowing.window, Sessions) or depends_on_key(windowing.window) or is_dated_by_rows):
         return
-    certain = [at for at in plan.below_zero_by(place) if not isinstance(plan[at].operation, Input)]
+    certain = [at for at in plan.below_zero_by(place) if at not in plan.inputs]
     if not certain:
         return
     node = plan[certain[0]]
-    origin = plan.name_of(node.inputs[0])
-    if isinstance(node.operation, Negate):
-        reason = f"minus or negate takes off rows of {origin}, whether they are there or not"
-    else:
-        reason = f"late rows of {origin} may be retractions of rows that were in time"
+    reason = node.operation.why_below_zero(plan.name_of(node.inputs[0]))
     what = (
         f"panes with timestamp={windowing.stamp!r} are dated by"
         if is_dated_by_rows

@@ -6,22 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
-import numpy as np
-
 from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.columns.kernels import stack
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
-from evercurrent.core.group.group_by import GroupBy
-from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.protocol import State
 
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..compiler.retained import RetainedRows
-from ..plan.nodes import Input, PlanId
 from ..plan.plan import Plan
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
@@ -88,11 +83,7 @@ class _Filling:
 
     def _outputs_of_sources(self) -> dict[NodeId, str]:
         """Return the nodes from which the rows of each source come."""
-        return {
-            self._compiled.outputs[PlanId(place)]: node.operation.name
-            for place, node in enumerate(self._plan.nodes)
-            if isinstance(node.operation, Input)
-        }
+        return {self._compiled.outputs[place]: source.name for place, source in self._plan.inputs.items()}
 
     def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, Kept]]:
         """Return the sources whose rows are kept, and those that have had none yet."""
@@ -105,14 +96,11 @@ class _Filling:
     def _kept_nodes(self) -> Iterator[tuple[NodeId, Kept]]:
         """Return the nodes whose rows can be read from kept states."""
         for number, node in enumerate(self._circuit.nodes):
-            operator = node.operator
-            if not all(map(self._is_unchanged, node.states)):
-                continue
-            if isinstance(operator, Materialize):
-                rows = RetainedRows(operator.schema, operator.spine).changes
-                yield from ((NodeId(number), rows), (node.inputs[0], rows))
-            elif isinstance(operator, GroupBy) and not operator.forgets:
-                yield NodeId(number), partial(_rows_of, operator)
+            readable = node.operator.readable
+            if readable is not None and all(map(self._is_unchanged, node.states)):
+                yield NodeId(number), readable.emitted
+                if node.operator.keeps_input:
+                    yield node.inputs[0], readable.emitted
 
     def _is_unchanged(self, state: State) -> bool:
         return self._names[id(state)] in self._match.unchanged
@@ -213,11 +201,6 @@ class _Filling:
             for number, delta in deltas.items():
                 emitted[number] = _sum(emitted[number], delta) if number in emitted else delta
         return {number: delta.consolidate() for number, delta in emitted.items()}
-
-
-def _rows_of(grouping: GroupBy) -> Delta:
-    rows = grouping.contents()
-    return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
 
 
 def _sum(first: Delta, second: Delta) -> Delta:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -12,10 +11,6 @@ from evercurrent.core.circuit.circuit import Node, NodeId
 from evercurrent.core.columns.kernels import column_of_words, is_one_word, key_words
 from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.errors import CheckpointError
-from evercurrent.core.group.group_by import GroupBy
-from evercurrent.core.operators.arrange import Arrange, KeyCounts, Materialize
-from evercurrent.core.operators.sequenced import SequencedUpsert
-from evercurrent.core.operators.source_rows import CheckRetractions, Upsert
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run, make_run
@@ -23,7 +18,6 @@ from evercurrent.core.state.snapshot import NOTHING, Saved
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import Input
 from ..plan.plan import Plan
 from ..plan.steadiness import steady_nodes
 from .evolution import EarlierPlan
@@ -49,7 +43,7 @@ def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iter
     for place in sorted(steady.states):
         asked, were = compiled.asked.get(place, []), earlier.compiled.asked.get(earlier.places[place], [])
         pairs = list(zip(asked, were, strict=False)) if len(asked) == len(were) else []
-        if isinstance(plan[place].operation, Input):
+        if place in plan.inputs:
             pairs = _with_rows(pairs, compiled, earlier)
         for number, before in pairs:
             for carried in _of_nodes(nodes[number], others[before]):
@@ -63,11 +57,9 @@ def _with_rows(
 ) -> list[tuple[NodeId, NodeId]]:
     """The nodes of a source; what counts its rows beside what keeps them, where its own state says nothing of them."""
     nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
-    kept = next((before for _, before in pairs if isinstance(others[before].operator, Materialize)), None)
+    kept = next((before for _, before in pairs if others[before].operator.keeps_input), None)
     return [
-        (number, before)
-        if kept is None or not isinstance(nodes[number].operator, CheckRetractions)
-        else (number, kept)
+        (number, before) if kept is None or not nodes[number].operator.counts_rows else (number, kept)
         for number, before in pairs
     ]
 
@@ -91,39 +83,25 @@ def _is_same(operator: Operator, state: Spine, other: Operator, then: Spine) -> 
 
 
 def _has_same_words(operator: Operator, other: Operator) -> bool:
-    now, then = (list(_key_types(each).values()) for each in (operator, other))
+    now, then = (list(each.key_types.values()) for each in (operator, other))
     if now == then:
         return True
     are_numbers = all(dtype.is_integer() for dtype in (*now, *then))
     return is_one_word(now) and is_one_word(then) and are_numbers
 
 
-def _key_types(operator: Operator) -> pl.Schema:
-    """Return the columns that key the entries of an operator's state."""
-    match operator:
-        case GroupBy():
-            return operator.key_types
-        case Arrange() | KeyCounts() | Upsert() | SequencedUpsert():
-            return pl.Schema({name: operator.schema[name] for name in operator.key_columns.names})
-        case _:
-            return operator.schema
-
-
 def _can_be_made(operator: Operator, state: Spine, other: Operator, then: Spine) -> bool:
     """Return whether a state can be made of another one."""
-    if isinstance(operator, CheckRetractions) and isinstance(other, Materialize):
+    if operator.counts_rows and other.keeps_input:
         return True
-    if type(operator) is not type(other) or operator.kept_sums != other.kept_sums:
+    if type(operator) is not type(other) or operator.taken_over(other, {}) is None:
         return False
-    if _has_same_words(operator, other):
-        return isinstance(operator, Arrange | Upsert | SequencedUpsert)
-    match operator:
-        case Materialize() | GroupBy():
-            return True
-        case Arrange() | Upsert() | SequencedUpsert():
-            return set(operator.key_columns.names) <= set(state.layout.payload)
-        case _:
-            return False
+    if not operator.is_rekeyable or _has_same_words(operator, other):
+        return operator.is_rekeyable
+    known = {*state.layout.payload, *then.layout.payload}
+    if not then.layout.payload and is_one_word(list(other.key_types.values())):
+        known |= set(other.key_types)  # A key of one word is the value itself.
+    return known.issuperset(operator.key_types)
 
 
 def converted(carried: CarriedState, where: str) -> Saved:
@@ -140,34 +118,30 @@ def converted(carried: CarriedState, where: str) -> Saved:
     layout, operator = carried.state.layout, carried.node.operator
     try:
         payload = _payload(run, carried)
+        sums = operator.taken_over(carried.before.operator, run.sums) or run.sums
     except LossyValueError as lossy:
         raise CheckpointError(f"{where}: {carried.node.name}: {lossy} does not fit") from lossy
     held = pl.DataFrame([payload.get_column(name) for name in layout.payload])
     rows = key_words(held.get_columns(), len(run)) if layout.by_row else None
-    match operator:
-        case Materialize() | CheckRetractions():
-            keys = key_words(payload.select(list(operator.schema)).get_columns(), len(run))
-        case Arrange() | Upsert() | SequencedUpsert() if _has_same_words(operator, carried.before.operator):
-            keys = run.keys
-        case Arrange() | Upsert() | SequencedUpsert() | GroupBy():
-            keys = operator.key_columns.words(payload)
-        case _:
-            raise AssertionError(f"{operator} is not converted")
-    return Saved((make_run(layout, keys, held, run.sums, rows),), {})
+    keys = run.keys if _keeps_words(carried) else operator.words(payload)
+    return Saved((make_run(layout, keys, held, sums, rows),), {})
+
+
+def _keeps_words(carried: CarriedState) -> bool:
+    """Return whether the entries are kept by the words by which they were kept."""
+    operator, before = carried.node.operator, carried.before.operator
+    return type(operator) is type(before) and _has_same_words(operator, before)
 
 
 def _payload(run: Run, carried: CarriedState) -> pl.DataFrame:
     """The columns of all entries, as the types of now have them; null where there were none."""
-    operator, before = carried.node.operator, carried.before.operator
-    held = run.payload
-    if isinstance(before, GroupBy) and not held.width:
-        ((name, dtype),) = before.key_types.items()
-        held = pl.DataFrame([column_of_words(run.keys, name, dtype)])
-    types: Mapping[str, Any] = carried.state.layout.payload  # type: ignore[attr-defined]
-    if isinstance(operator, GroupBy):
-        types = operator.key_types
-    elif isinstance(operator, CheckRetractions):
-        types = operator.schema
+    assert isinstance(carried.state, Spine)
+    held, types = run.payload, dict(carried.state.layout.payload)
+    if not _keeps_words(carried):
+        types |= carried.node.operator.key_types
+        if not held.width:
+            ((name, dtype),) = carried.before.operator.key_types.items()
+            held = pl.DataFrame([column_of_words(run.keys, name, dtype)])
     return pl.DataFrame(
         [
             exactly(held.get_column(name), dtype)

@@ -23,7 +23,7 @@ from ..expressions.dtype_reading import dtype_of_text
 from ..plan.declared_calls import Replay
 from ..plan.function_versions import without_versions
 from ..plan.node_identities import plan_identities
-from ..plan.nodes import Input, PlanId, PlanNode
+from ..plan.nodes import PlanId, PlanNode
 from ..plan.plan import Plan
 from ..plan.widening import widens
 
@@ -73,17 +73,19 @@ class EarlierPlan:
 def source_changes(record: Record, now: Record, plan: Plan) -> dict[str, SourceChange]:
     """The sources of a checkpoint that have other columns now, and are what they were in all else."""
     found = {}
-    for node in plan.nodes:
-        if isinstance(node.operation, Input) and node.operation.name in record["sources"]:
-            was, is_now = (each["sources"][node.operation.name] for each in (record, now))
-            order = record.get("order", {}).get(node.operation.name)
-            if was["identity"] != is_now["identity"] and (change := _change(node, was, is_now, order)):
-                found[change.name] = change
+    for place, source in plan.inputs.items():
+        if source.name in record["sources"]:
+            was, is_now = (each["sources"][source.name] for each in (record, now))
+            order = record.get("order", {}).get(source.name)
+            if was["identity"] == is_now["identity"]:
+                continue
+            if (before := _columns_before(plan[place], was, is_now, order)) is not None:
+                found[source.name] = SourceChange(source.name, before, plan[place].schema)
     return found
 
 
-def _change(node: PlanNode, was: Record, now: Record, order: list[str] | None) -> SourceChange | None:
-    assert isinstance(node.operation, Input)
+def _columns_before(node: PlanNode, was: Record, now: Record, order: list[str] | None) -> pl.Schema | None:
+    """Return the columns that a source had in the checkpoint; None if it differs in more than its columns."""
     others = [each for each in {**was, **now} if each not in ("identity", "columns", "retained")]
     if any(was.get(each, []) != now.get(each, []) for each in others):
         return None
@@ -97,7 +99,7 @@ def _change(node: PlanNode, was: Record, now: Record, order: list[str] | None) -
         [pl.Schema({name: types[name] for name in order})] if order else _orders(types, node.schema)
     ):
         if _identity_of(node, schema) == was["identity"]:
-            return SourceChange(node.operation.name, schema, node.schema)
+            return schema
     return None
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from evercurrent.core.group.aggregate_states import RetractableAggregate
-from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.group.user_states import PICKLES_REFUSED, StateUnreadableError
+from evercurrent.core.state.spine import Spine
 
 from ..checkpoint import Commit, CommitLog, Saver
 from ..checkpoint.rebucket import following, to_go_on_from
@@ -27,22 +26,18 @@ def without_pickles(
         CheckpointError: there are pickles, and they are not allowed; names the aggregate.
     """
     names = {id(state): name for name, state in state_ids(compiled).items()}
-    converted: dict[str, RetractableAggregate] = {}
+    converted: dict[str, Spine] = {}
     for node in compiled.circuit.nodes:
-        grouping = node.operator
-        if not isinstance(grouping, GroupBy):
-            continue
-        for part in grouping.inverted:
-            if part.has_pickles():
+        for state in node.operator.user_states:
+            if state.has_pickles():
                 if not compiled.allow_pickle:
-                    refused = grouping.refusal_of(part, PICKLES_REFUSED)
-                    raise StateUnreadableError(f"{log.store.url}: {refused}")
-                if part.convert():
-                    converted[f"{names[id(part.spine)]}/0"] = part
+                    raise StateUnreadableError(f"{log.store.url}: {state.refusal(PICKLES_REFUSED)}")
+                if state.convert():
+                    converted[f"{names[id(state.spine)]}/0"] = state.spine
     if not converted or not may_commit:
         return None
     last = renewed(to_go_on_from(log))
-    written = saver.write({name: (part.spine, part.spine.saved()) for name, part in converted.items()})
+    written = saver.write({name: (spine, spine.saved()) for name, spine in converted.items()})
     commit = following(last, states={**last.states, **written})
     log.append(commit, whole=True)
     return commit

@@ -67,11 +67,8 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         for name, place in sorted(plan.views.items())
     }
     sources = {
-        node.operation.name: _source_record(
-            node, node.operation, identities[place], rows.get(node.operation.name)
-        )
-        for place, node in enumerate(plan.nodes)
-        if isinstance(node.operation, Input)
+        declared.name: _source_record(plan[place], declared, identities[place], rows.get(declared.name))
+        for place, declared in plan.inputs.items()
     }
     return {
         "views": views,
@@ -84,11 +81,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         "labels": state_labels(plan, compiled, states),
         "forms": [forms.get(name, "") for name in sorted(states)],
         "functions": function_digests(plan),
-        "order": {
-            node.operation.name: node.schema.names()
-            for node in plan.nodes
-            if isinstance(node.operation, Input)
-        },
+        "order": {declared.name: plan[place].schema.names() for place, declared in plan.inputs.items()},
     }
 
 
@@ -218,7 +211,7 @@ def _sorted_by(spine: Spine) -> list[list[Any]] | None:
 
 def _holds(compiled: Compiled) -> Iterator[str]:
     """Return the nodes that track how far the watermark behind their windows is held back, as windows downstream need it."""
-    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
+    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_read}
     for node in compiled.circuit.nodes:
         if any(id(state) in wanted for state in node.states):
             yield node.identity

@@ -7,7 +7,7 @@ from typing import Literal
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 
-from ..plan.nodes import PlanId, WindowedGroup
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..plan.windowed import grouping_of, shows_last_panes
 
@@ -48,9 +48,7 @@ def check_reader(where: str, plan: Plan, place: PlanId, reader: object) -> None:
     grouping = grouping_of(plan, place)
     if grouping is None:
         return
-    operation = plan[grouping].operation
-    assert isinstance(operation, WindowedGroup)
-    windowing = operation.windowing
+    windowing = plan.windowed[grouping].windowing
     if shows_last_panes(plan, place):
         return
     misfit = MISFITS.get((reader, windowing.mode))

@@ -10,9 +10,10 @@ import polars as pl
 
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused
+from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.spine import Version
 
-from ..compiler.builder import Compiled, Readable
+from ..compiler.builder import Compiled
 from ..concurrency.turns import Guard
 from ..epochs.history import Retained
 from ..epochs.records import EvaluatedEpoch

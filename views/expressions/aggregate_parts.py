@@ -18,10 +18,11 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
 )
 
-from .declared import Expression
+from .declared import Expression, output_name
 from .known_schemas import resolved
 from .order_insensitive import SINGLE, Arranging
-from .polars_tree import read, write
+from .polars_tree import read
+from .polars_writer import write
 from .rowwise import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
 from .showing import text
 from .tree import Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
@@ -262,7 +263,7 @@ Rule = Callable[[AggregateCompiler, Node], pl.Expr | None]
 
 def name_of(node: Node) -> str:
     """Return the output name of an expression. Its parts keep it, since ``pl.struct`` and others name fields after it."""
-    return Expression(write(node)).output_name
+    return output_name(write(node))
 
 
 def tree_of(expr: pl.Expr) -> Node:

@@ -18,7 +18,8 @@ from .deep_expressions import DEEPEST, naming, require_shallow, with_room
 from .elementwise import elementwise
 from .expansion import expanded
 from .known_schemas import planned_schema, selected_schema
-from .polars_tree import UnreadableError, form_of, read, without_python_renaming, write
+from .polars_tree import UnreadableError, form_of, read, without_python_renaming
+from .polars_writer import write
 from .rowwise import PYTHON, Obstacle, obstacle
 from .showing import shown
 from .tree import Column as ColumnNode
@@ -63,13 +64,7 @@ class Expression:
         Raises:
             PlanError: where that depends on the schema, as with a selector.
         """
-        try:
-            return self.expr.meta.output_name()
-        except pl.exceptions.PolarsError:
-            # polars has no output name for `name.keep()`, which is that of its first column.
-            if self.root_names and not self.expr.meta.has_multiple_outputs():
-                return self.root_names[0]
-            raise PlanError(f"{self}: it has no name of its own; name it with .alias(...)") from None
+        return output_name(self.expr)
 
     @property
     def root_names(self) -> tuple[str, ...]:
@@ -80,6 +75,22 @@ class Expression:
     def copies(self) -> str | None:
         """Return the column that the expression is, under its own name or another; None where it computes."""
         return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
+
+
+def output_name(expr: pl.Expr) -> str:
+    """Return the name of an expression's output column.
+
+    Raises:
+        PlanError: where that depends on the schema, as with a selector.
+    """
+    try:
+        return expr.meta.output_name()
+    except pl.exceptions.PolarsError:
+        # polars has no output name for `name.keep()`, which is that of its first column.
+        roots = expr.meta.root_names()
+        if roots and not expr.meta.has_multiple_outputs():
+            return roots[0]
+        raise PlanError(f"{shown(expr)}: it has no name of its own; name it with .alias(...)") from None
 
 
 def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: object) -> tuple[Column, ...]:

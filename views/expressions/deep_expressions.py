@@ -11,7 +11,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 
-from .polars_tree import TooDeepError
+from .polars_writer import TooDeepError
 
 _T = TypeVar("_T")
 

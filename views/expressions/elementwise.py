@@ -21,7 +21,8 @@ import polars as pl
 from evercurrent.core.group.aggregates import Column as OutputColumn
 
 from .deep_expressions import with_room
-from .polars_tree import read, write
+from .polars_tree import read
+from .polars_writer import write
 from .tree import Aggregate, Call, Cast, Column, Element, Field, Literal, Nested, Node, Renaming
 
 _DIVISIONS = frozenset(
@@ -84,8 +85,8 @@ def elementwise_columns(columns: Sequence[OutputColumn]) -> tuple[OutputColumn, 
 
 
 def _written_out(node: Node) -> Node:
-    operands = [_written_out(each) for each in node.inputs]
-    name = node.name
+    inputs, name = node.inputs, node.name
+    operands = [_written_out(each) for each in inputs]
     if name in _SENSITIVE or name in _DIVISIONS:
         operands = [_shifted_by_none(each) if _may_be_constant(each) else each for each in operands]
     if name in _ADDING_UP:
@@ -93,7 +94,7 @@ def _written_out(node: Node) -> Node:
     if name in _OF_ELEMENTS:
         function, kind = _OF_ELEMENTS[name]
         return Nested(function, operands[0], (Aggregate(kind, (Element(),)),))
-    is_same = all(one is other for one, other in zip(operands, node.inputs, strict=True))
+    is_same = all(one is other for one, other in zip(operands, inputs, strict=True))
     changed = node if is_same else node.with_inputs(operands)
     if isinstance(changed, Nested) and not changed.sees_row:
         evaluations = tuple(map(_written_out, changed.evaluations))

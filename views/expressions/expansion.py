@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 
 import polars as pl
@@ -11,7 +12,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
 from .known_schemas import resolved
-from .polars_tree import write
+from .polars_writer import write
 from .showing import text
 from .tree import Call, Column, Node, Selector
 
@@ -38,7 +39,8 @@ def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = 
     Raises:
         PlanError: where selections of different lengths meet.
     """
-    parts = [expanded(where, schema, each, hidden) for each in node.inputs]
+    inputs = node.inputs
+    parts = [expanded(where, schema, each, hidden) for each in inputs]
     if isinstance(node, Selector):
         return [Column(column) for column in _selected(schema, node, set(hidden))]
     if isinstance(node, Call) and node.function == "struct.select":
@@ -50,7 +52,7 @@ def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = 
     lengths = {len(part) for part in parts} - {1}
     if not lengths:
         single = tuple(part[0] for part in parts)
-        same = len(single) == len(node.inputs) and all(map(_is, single, node.inputs))
+        same = len(single) == len(inputs) and all(map(operator.is_, single, inputs))
         return [node if same else node.with_inputs(single)]
     if len(lengths) > 1:
         raise PlanError(
@@ -59,10 +61,6 @@ def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = 
         )
     each_of = range(lengths.pop())
     return [node.with_inputs([part[0 if len(part) == 1 else i] for part in parts]) for i in each_of]
-
-
-def _is(one: Node, other: Node) -> bool:
-    return one is other
 
 
 def _selected(schema: pl.Schema, node: Selector, hidden: set[str]) -> list[str]:

@@ -74,7 +74,7 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
     """
     empty = schema.to_frame()
     try:
-        found = _made(ask(empty))
+        found: pl.Schema = ask(empty).collect_schema()
         return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found
     except pl.exceptions.DuplicateError:
         raise PlanError(
@@ -96,10 +96,6 @@ def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.
         PlanError: with the first line of what polars says, where it refuses.
     """
     try:
-        return _made(make())
+        return make().collect_schema()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise PlanError(f"{about}: {first_line(error)}") from error
-
-
-def _made(frame: pl.DataFrame | pl.LazyFrame) -> pl.Schema:
-    return frame.collect_schema()

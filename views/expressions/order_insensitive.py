@@ -12,7 +12,8 @@ from typing import NoReturn
 import polars as pl
 
 from .functions import ONE_VALUE, SAME_ROWS
-from .polars_tree import read, write
+from .polars_tree import read
+from .polars_writer import write
 from .rowwise import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, obstacle, operands, own_obstacle
 from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renaming, reads_columns
 

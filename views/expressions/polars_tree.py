@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-import numpy as np
 import polars as pl
 
 from evercurrent.core.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import PlanError
 
-from .message_pack import packed, unpacked
+from .message_pack import unpacked
 from .polars_reader import node_of
-from .polars_values import LostNumberError, UnknownFormError, dumped
-from .polars_writer import body_of
-from .tree import Call, Literal, Nested, Node, Option, Values
+from .polars_values import LostNumberError, UnknownFormError
+from .polars_writer import TooDeepError, write
+from .tree import Node, Values
 
 _T = TypeVar("_T")
 
@@ -35,10 +33,6 @@ MOST, LONGEST = 2000, 4000
 """How many trees are cached, and the most bytes of their expressions."""
 
 _known: dict[bytes, Node] = {}
-
-
-class TooDeepError(ValueError):
-    """A tree is deeper than polars reads: 128 nested brackets."""
 
 
 class UnreadableError(PlanError):
@@ -111,57 +105,6 @@ def _read_anew(expr: pl.Expr, form: bytes) -> Node:
 
 _WAYS_OUT = {"SubPlan": "a query within an expression has rows of its own: make a view of it, and join"}
 """Remedies for some forms that will not be supported."""
-
-
-def write(node: Node) -> pl.Expr:
-    """Return the expression of a tree.
-
-    Raises:
-        TooDeepError: polars does not read it.
-    """
-    body = body_of(node)
-    if _has_lost_numbers(node):
-        return pl.Expr.deserialize(io.BytesIO(packed(body)), format="binary")
-    text = dumped(body)
-    try:
-        return pl.Expr.deserialize(io.StringIO(text), format="json")
-    except pl.exceptions.ComputeError as error:
-        if _brackets(text) >= MOST_BRACKETS:
-            raise TooDeepError("a tree is too deep for polars to read") from error
-        raise
-
-
-MOST_BRACKETS = 128
-
-
-def _brackets(text: str) -> int:
-    """Return how deeply brackets nest, those in texts included."""
-    letters = np.frombuffer(text.encode(), np.uint8)
-    opened = np.isin(letters, np.frombuffer(b"{[", np.uint8)).astype(np.int64)
-    return int(np.cumsum(opened - np.isin(letters, np.frombuffer(b"}]", np.uint8))).max())
-
-
-def _has_lost_numbers(node: Node) -> bool:
-    """Return whether a number in the tree is NaN or infinite, which JSON cannot hold."""
-    match node:
-        case Literal(value=value):
-            return _is_lost(value)
-        case Call(inputs=inputs, options=options):
-            return any(_is_lost(value) for _, value in options) or any(map(_has_lost_numbers, inputs))
-        case Nested(input=input, evaluations=evaluations):
-            return any(map(_has_lost_numbers, (input, *evaluations)))
-    return any(map(_has_lost_numbers, node.inputs))
-
-
-def _is_lost(value: Option) -> bool:
-    match value:
-        case float():
-            return not math.isfinite(value)
-        case Literal(value=inner):
-            return _is_lost(inner)
-        case tuple():
-            return any(map(_is_lost, value))
-    return False
 
 
 def series_of(values: Values) -> pl.Series:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
+import math
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 from evercurrent.core.columns.polars_versions import VERSION
 
+from .message_pack import packed
 from .polars_forms import (
     LISTS_WRITTEN,
     OPERATORS_WRITTEN,
@@ -15,7 +22,79 @@ from .polars_forms import (
     forms_by_our_names,
 )
 from .polars_values import CODECS, thawed, written_literal
-from .tree import Alias, Call, Cast, Column, Element, Field, Literal, Nested, Node, Over, Rename, Selector
+from .tree import (
+    Alias,
+    Call,
+    Cast,
+    Column,
+    Element,
+    Field,
+    Literal,
+    Nested,
+    Node,
+    OfOne,
+    Option,
+    Over,
+    Rename,
+    Selector,
+)
+
+
+class TooDeepError(ValueError):
+    """A tree is deeper than polars reads: 128 nested brackets."""
+
+
+def write(node: Node) -> pl.Expr:
+    """Return the expression of a tree.
+
+    Raises:
+        TooDeepError: polars does not read it.
+    """
+    body = body_of(node)
+    if _has_lost_numbers(node):
+        return pl.Expr.deserialize(io.BytesIO(packed(body)), format="binary")
+    text = json.dumps(body, default=list)
+    try:
+        return pl.Expr.deserialize(io.StringIO(text), format="json")
+    except pl.exceptions.ComputeError as error:
+        if _brackets(text) >= MOST_BRACKETS:
+            raise TooDeepError("a tree is too deep for polars to read") from error
+        raise
+
+
+MOST_BRACKETS = 128
+
+
+def _brackets(text: str) -> int:
+    """Return how deeply brackets nest, those in texts included."""
+    letters = np.frombuffer(text.encode(), np.uint8)
+    opened = np.isin(letters, np.frombuffer(b"{[", np.uint8)).astype(np.int64)
+    return int(np.cumsum(opened - np.isin(letters, np.frombuffer(b"}]", np.uint8))).max())
+
+
+def _has_lost_numbers(node: Node) -> bool:
+    """Return whether a number in the tree is NaN or infinite, which JSON cannot hold."""
+    match node:
+        case Literal(value=value):
+            return _is_lost(value)
+        case OfOne(input=input):
+            return _has_lost_numbers(input)
+        case Call(inputs=inputs, options=options):
+            return any(_is_lost(value) for _, value in options) or any(map(_has_lost_numbers, inputs))
+        case Nested(input=input, evaluations=evaluations):
+            return any(map(_has_lost_numbers, (input, *evaluations)))
+    return any(map(_has_lost_numbers, node.inputs))
+
+
+def _is_lost(value: Option) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case Literal(value=inner):
+            return _is_lost(inner)
+        case tuple():
+            return any(map(_is_lost, value))
+    return False
 
 
 def body_of(node: Node) -> Any:

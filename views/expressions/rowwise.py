@@ -10,7 +10,7 @@ from evercurrent.core.columns.polars_versions import UNSTEADY, VERSION, steady_s
 
 from .functions import ONE_VALUE, ROW_BY_ROW
 from .known_schemas import resolved
-from .polars_tree import write
+from .polars_writer import write
 from .showing import text
 from .tree import (
     Aggregate,

@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-from .polars_tree import TooDeepError, write
+from .polars_writer import TooDeepError, write
 from .tree import Node
 
 _UNSAID = r"\b(dyn (int|float|str): )|(, sort_option=SortMultipleOptions \{[^}]*\})|(, require_all=true)"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -42,12 +43,12 @@ class Node:
     @property
     def name(self) -> str:
         """Return the kind of the expression; of a call the function's name."""
-        return type(self).__name__.lower()
+        raise NotImplementedError
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Return the input expressions, without those evaluated within lists, which see one row."""
-        return ()
+        raise NotImplementedError
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         """Return the same node over other inputs."""
@@ -55,32 +56,48 @@ class Node:
         return self
 
 
+class Leaf(Node):
+    """A node without inputs."""
+
+    __slots__ = ()
+
+    inputs = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Column(Node):
+class Column(Leaf):
     """A column of the rows."""
+
+    name: ClassVar[str] = "column"
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class Element(Node):
+class Element(Leaf):
     """The elements of a list, in an expression evaluated over them."""
+
+    name: ClassVar[str] = "element"
 
 
 @dataclass(frozen=True, slots=True)
-class Field(Node):
+class Field(Leaf):
     """A field of a struct, or several, in an expression evaluated over them."""
+
+    name: ClassVar[str] = "field"
 
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Literal(Node):
+class Literal(Leaf):
     """A constant: its stored value and its type, which may depend on the other operand.
 
     ``dtype`` is ``"int"``, ``"float"``, ``"str"`` or ``"list"`` where the other operand decides the type, and ``"series"``
     for values with rows of their own. 0.0 and -0.0 are two constants, and all NaN are one.
     """
+
+    name: ClassVar[str] = "literal"
 
     dtype: pl.DataType | str
     value: Option = field(compare=False)
@@ -100,11 +117,13 @@ def _bits(value: Option) -> Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector(Node):
+class Selector(Leaf):
     """A selection of columns by their names, positions, types or a pattern.
 
     ``required`` are the names that have to be there. ``is_literal``: the columns are named or counted, not described.
     """
+
+    name: ClassVar[str] = "selector"
 
     description: Option
     required: tuple[str, ...] = ()
@@ -130,12 +149,16 @@ class OfOne(Node):
 class Alias(OfOne):
     """The values of an expression under another name."""
 
+    name: ClassVar[str] = "alias"
+
     alias: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rename(OfOne):
     """The values of an expression under a name derived from its own: ``"keep"``, ``"prefix"``, ``"to_lowercase"`` ..."""
+
+    name: ClassVar[str] = "rename"
 
     how: str
     argument: Option = None
@@ -144,6 +167,8 @@ class Rename(OfOne):
 @dataclass(frozen=True, slots=True)
 class Cast(OfOne):
     """Values of another type; ``how`` is ``"strict"``, ``"non_strict"`` or ``"overflowing"``."""
+
+    name: ClassVar[str] = "cast"
 
     dtype: Option
     how: str
@@ -157,9 +182,7 @@ class Call(Node):
     inputs: tuple[Node, ...]
     options: tuple[tuple[str, Option], ...] = ()
 
-    @property
-    def name(self) -> str:
-        return self.function
+    name = property(attrgetter("function"))
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         return replace(self, inputs=tuple(inputs))
@@ -183,6 +206,8 @@ class Aggregate(Call):
 @dataclass(frozen=True, slots=True)
 class Over(Node):
     """An expression computed over the rows that agree in others, in an order or in none."""
+
+    name: ClassVar[str] = "over"
 
     input: Node
     partition_by: tuple[Node, ...]
@@ -211,9 +236,7 @@ class Nested(Node):
     evaluations: tuple[Node, ...]
     options: tuple[tuple[str, Option], ...] = ()
 
-    @property
-    def name(self) -> str:
-        return self.function
+    name = property(attrgetter("function"))
 
     @property
     def sees_row(self) -> bool:

@@ -16,7 +16,7 @@ from ..checkpoint.memory_limit import Residence
 from ..compiler.builder import Compiled
 from ..dataframe.collection import Collection
 from ..dataframe.triggers import in_words
-from ..plan.nodes import Input, PlanId, WindowedGroup
+from ..plan.nodes import Input, PlanId, Windowing
 from ..plan.plan import Plan
 from .tables import aligned, escaped
 
@@ -67,10 +67,11 @@ def explain_text(
         rows.append((str(place), node.label, inputs, views, *figures_text))
     rows.append(("", "total", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
     lines += aligned(rows, right={4, 5, 6, 7})
-    lines += [_windows_line(place, plan[place].operation) for place in places if place in compiled.trackers]
+    lines += [
+        _windows_line(place, plan.windowed[place].windowing) for place in places if place in compiled.trackers
+    ]
     lines += [_watermark_line(name, clock, instant) for name, clock in compiled.clocks.items()]
-    operations = [plan[place].operation for place in places]
-    sources = [source for source in operations if isinstance(source, Input)]
+    sources = [plan.inputs[place] for place in places if place in plan.inputs]
     lines += [
         _sequence_line(source, compiled.sequenced[source.name]) for source in sources if source.sequence
     ]
@@ -85,10 +86,8 @@ def explain_text(
     return "\n".join(lines)
 
 
-def _windows_line(place: PlanId, operation: object) -> str:
+def _windows_line(place: PlanId, windowing: Windowing) -> str:
     """Describe when the windows of a node emit panes, in which mode, and when they close."""
-    assert isinstance(operation, WindowedGroup)
-    windowing = operation.windowing
     closes = (
         "never close"
         if windowing.lateness is None
@@ -127,7 +126,7 @@ def explain_mermaid(plan: Plan, compiled: Compiled) -> str:
         parts += [escaped(node.label), f"{figures.rows_out:,} rows out, {figures.seconds:.3f} s"]
         parts.append(f"{figures.entries:,} entries, {figures.nbytes:,} bytes")
         text = "<br/>".join(parts)
-        shape = f'[("{text}")]' if isinstance(node.operation, Input) else f'["{text}"]'
+        shape = f'[("{text}")]' if place in plan.inputs else f'["{text}"]'
         nodes.append(f"  n{place}{shape}")
         for source in node.inputs:
             rows = measured(compiled, source).rows_out

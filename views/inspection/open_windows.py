@@ -12,7 +12,6 @@ from evercurrent.core.columns.kernels import Keys, gather
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING
-from evercurrent.core.group.group_by import GroupBy
 
 from ..compiler.builder import Compiled
 from ..plan.nodes import BOUNDS, PlanId
@@ -50,7 +49,7 @@ class OpenWindows:
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     """Return all open windows of the grouping at this place. Cost: all of them."""
-    tracker, group = compiled.trackers[place], _group(compiled, place)
+    tracker, group = compiled.trackers[place], compiled.groupings[place]
     run = tracker.spine.merged()
     is_open = np.flatnonzero(run.sums.get(OPEN, np.zeros(len(run), np.int64)))
     keys = run.keys.take(is_open)
@@ -107,9 +106,3 @@ def _kind(dtype: pl.DataType) -> object:
     if dtype.is_temporal():
         return "time of day" if dtype == pl.Time else "length" if dtype == pl.Duration else "time"
     return pl.String if dtype in (pl.String, pl.Categorical, pl.Enum) else dtype.base_type()
-
-
-def _group(compiled: Compiled, place: PlanId) -> GroupBy:
-    nodes = [compiled.circuit.nodes[node].operator for node in compiled.parts[place]]
-    (group,) = [operator for operator in nodes if isinstance(operator, GroupBy)]
-    return group

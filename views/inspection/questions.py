@@ -11,7 +11,7 @@ from evercurrent.core.data.instants import time_of
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import PlanId, WindowedGroup
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..plan.windowed import grouping_of
 from .open_windows import OpenWindows, open_windows
@@ -68,8 +68,7 @@ class WindowQueries:
             InputError: the view has no windows, or no such key.
         """
         place = self._grouping()
-        operation = self._plan[place].operation
-        assert isinstance(operation, WindowedGroup)
+        operation = self._plan.windowed[place]
         if place not in self._compiled.trackers:
             return ["nothing is held back: every epoch that brings rows emits its panes at once"]
         tracker, windows = self.windows(key, window)

@@ -34,26 +34,15 @@ class ClockEvidence:
 
 
 class EvidenceCollector:
-    """Replaces a source's clock where rows arrive: it keeps the rows that may move the clock, for the driver."""
+    """Keeps the rows that may move a source's clock where rows arrive, for the driver, which has the clock that moves."""
 
     def __init__(self, clock: SourceClock) -> None:
         self.clock = clock
-        self.specification = clock.specification
         self.told: ClockEvidence | None = None
+        clock.collect(self._collect)
 
-    @property
-    def before(self) -> int:
-        """The watermark as of the last commit."""
-        return self.clock.before
-
-    @property
-    def now(self) -> int:
-        """The watermark after the rows of this epoch, once the driver has computed it."""
-        return self.clock.now
-
-    def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
-        """Keep the rows that may move the clock."""
-        self.told = _telling(self.specification, now, delta, times) if len(times) else None
+    def _collect(self, now: Now, delta: Delta, times: Ints) -> None:
+        self.told = _telling(self.clock.specification, now, delta, times) if len(times) else None
 
 
 def _telling(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:

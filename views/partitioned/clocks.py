@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evercurrent.core.data.clock import END_OF_TIME, Now
+from evercurrent.core.data.clock import END_OF_TIME, Clock, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
-from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES, Arrive, SourceClock
+from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.operator_contract import Operator
 
 from ..checkpoint import Commit, Saver, StateRecord
 from ..compiler.compiler import compile_plan
@@ -28,48 +29,41 @@ class Clocks:
         self.ledger = Ledger(LEDGER_ROWS)
         self.compiled = compile_plan(plan, self.ledger)
         ids = state_ids(self.compiled)
-        self.states = {
-            name: state
-            for name, state in ids.items()
-            if isinstance(state, SourceClock | HeldWatermark | Ledger)
-        }
+        self.states = {name: state for name, state in ids.items() if state.kept_in in ("driver", "both")}
         names = {id(state): name for name, state in ids.items()}
-        self.sources: dict[str, tuple[int, Arrive]] = {}
+        self.sources: dict[str, tuple[int, Operator]] = {}
         self.holds: dict[str, tuple[int, HeldWatermark]] = {}
         self.held_at: dict[tuple[str, int], int] = {}
         self._held_before: dict[tuple[str, int], int] = {}
+        self._clocks: dict[str, Clock] = {}
         for place, stage in self.compiled.cut.stage_of.items():
             operator = self.compiled.circuit.nodes[place].operator
-            if isinstance(operator, Arrive):
-                self.sources[names[id(operator.clock)]] = stage, operator
-            elif isinstance(operator.moved_clock, HeldWatermark):
-                self.holds[names[id(operator.moved_clock)]] = stage, operator.moved_clock
+            clock = operator.moved_clock
+            if isinstance(clock, HeldWatermark):
+                self.holds[names[id(clock)]] = stage, clock
+            elif clock is not None:
+                self.sources[names[id(clock)]] = stage, operator
+                self._clocks[names[id(clock)]] = clock
+        self._clocks |= {name: hold for name, (_, hold) in self.holds.items()}
 
     def said(self) -> dict[str, tuple[int, int]]:
         """Return the watermarks of every clock: after the epoch before, and after this one as far as it is known."""
-        clocks: dict[str, SourceClock | HeldWatermark] = {
-            name: one.clock for name, (_, one) in self.sources.items()
-        }
-        clocks |= {name: hold for name, (_, hold) in self.holds.items()}
-        return {name: (clock.before, clock.now) for name, clock in clocks.items()}
+        return {name: (clock.before, clock.now) for name, clock in self._clocks.items()}
 
     def advance(self, stage: int, now: Now, done: Sequence[TaskResult]) -> None:
         """Move the clocks that the rows of a stage move; one behind windows is held back by those of all buckets."""
-        for name, (at, arrive) in self.sources.items():
+        for name, (at, mover) in self.sources.items():
             if at == stage and now.epoch:
                 told = [one.witnessed[name] for one in done if name in one.witnessed]
-                self._advance(arrive, now, told)
+                if told:
+                    witness = ClockEvidence.together(told)
+                    mover.move_clock(now, Delta(witness.frame), witness.times)
+                else:
+                    mover.move_clock(now, None, NO_TIMES)
         for name, (at, hold) in self.holds.items():
             if at == stage:
                 held_at = (at for (held, _), at in self.held_at.items() if held == name)
                 hold.stage(min(held_at, default=END_OF_TIME))
-
-    def _advance(self, arrive: Arrive, now: Now, told: list[ClockEvidence]) -> None:
-        if not told:
-            arrive.clock.advance(now, Delta.empty(arrive.schema), NO_TIMES, arrive.time_type)
-            return
-        witness = ClockEvidence.together(told)
-        arrive.clock.advance(now, Delta(witness.frame), witness.times, arrive.time_type)
 
     def commit(self) -> None:
         """Commit what was staged."""

@@ -17,8 +17,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
-from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
-from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import bucket_of
 from evercurrent.core.state.protocol import State
@@ -65,6 +64,12 @@ class StageRunner:
         self._buckets = buckets
         self._inline_rows = inline_rows
         self._states = state_ids(self.compiled)
+        self._trackers = {
+            NodeId(place): tracker
+            for place, node in enumerate(self.circuit.nodes)
+            for tracker in self.compiled.trackers.values()
+            if tracker is node.operator
+        }
         self.clocks = {
             name: state
             for name, state in self._states.items()
@@ -81,7 +86,7 @@ class StageRunner:
     def _names(self, nodes: Iterable[NodeId]) -> dict[str, None]:
         """The ids of the states of these nodes that are cut into buckets, in order."""
         states = (state for node in nodes for state in self.circuit.nodes[node].states)
-        return {self._ids[id(state)]: None for state in states if not isinstance(state, SourceClock | Ledger)}
+        return {self._ids[id(state)]: None for state in states if state.kept_in != "driver"}
 
     def schema_of(self, view: str) -> pl.Schema:
         """The columns of a view."""
@@ -138,9 +143,9 @@ class StageRunner:
             InputError: the view has no windows that wait for a trigger, or no such key.
         """
         self._begin(Instant(0, 0, clocks))
-        places = {id(node.operator): NodeId(place) for place, node in enumerate(self.circuit.nodes)}
         asked = WindowQueries(self._plan, self.compiled, fire.view)
-        node = places[id(asked.tracker())]
+        tracker = asked.tracker()
+        node = next(node for node, each in self._trackers.items() if each is tracker)
         stage = self.cut.stages[self.cut.stage_of[node]]
         if node not in stage.in_bucket(bucket):
             return node, NO_KEYS
@@ -152,9 +157,7 @@ class StageRunner:
         states = self._put(stage, task.bucket, task.states)
         before = {name: state.saved() for name, state in states.items()}
         for node, keys in task.signals.items():
-            tracker = self.circuit.nodes[NodeId(node)].operator
-            assert isinstance(tracker, TrackWindows), "windows are fired where they are tracked"
-            tracker.signal(keys)
+            self._trackers[NodeId(node)].signal(keys)
         try:
             given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
             deltas = self._evaluate(stage, task.bucket, now, given)
@@ -169,7 +172,7 @@ class StageRunner:
             return done
         finally:
             for node in task.signals:
-                self.circuit.nodes[NodeId(node)].operator.forget_signals()  # type: ignore[attr-defined]
+                self._trackers[NodeId(node)].forget_signals()
 
     def _begin(self, instant: Instant) -> Now:
         """Set all clocks to the watermarks of the epoch, and discard what an earlier task has staged."""
@@ -281,14 +284,9 @@ class StageRunner:
         return [exchange for stage in self.cut.stages for exchange in stage.takes if exchange.arrives]
 
     def _put_witnesses(self) -> dict[NodeId, EvidenceCollector]:
-        """Replace the clocks of sources by collectors of evidence, as the clocks are in the driver."""
-        witnesses = {}
-        for place, node in enumerate(self.circuit.nodes):
-            if isinstance(node.operator, Arrive):
-                witness = EvidenceCollector(node.operator.clock)
-                node.operator.clock = witness  # type: ignore[assignment]  # It is asked and told the same.
-                witnesses[NodeId(place)] = witness
-        return witnesses
+        """Collect what would move the clocks of sources, as the clocks that move are in the driver."""
+        moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
+        return {place: EvidenceCollector(clock) for place, clock in moved if isinstance(clock, SourceClock)}
 
 
 def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:

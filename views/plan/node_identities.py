@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .digests import digest_of, kind_of
-from .nodes import Input, PlanId, PlanNode
+from .nodes import PlanId, PlanNode
 from .plan import Plan
 
 
@@ -16,7 +16,7 @@ def operation_identity(node: PlanNode) -> str:
     The name of a source and its event time column count; whether its rows are retained, labels and texts of messages do
     not.
     """
-    event_time = node.event_time if isinstance(node.operation, Input) else None
+    event_time = None if node.inputs else node.event_time
     return digest_of("operation", node.operation, node.schema, event_time)
 
 

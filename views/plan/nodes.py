@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NewType, TypeVar
+from typing import ClassVar, Literal, NewType
 
 import polars as pl
 
-from evercurrent.core.circuit.placement import ANYWHERE, Placement
+from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.data.schema import Order
 from evercurrent.core.data.tags import added_later, tagged
 from evercurrent.core.eventtime.panes.panes import Mode
@@ -18,8 +18,8 @@ from evercurrent.core.eventtime.windows.kinds import Window
 from evercurrent.core.group.aggregates import Aggregation, Column
 from evercurrent.core.operators import linear
 from evercurrent.core.operators.join import JoinColumn, JoinKind
-from evercurrent.core.state.operator_contract import Operator
-from evercurrent.core.state.protocol import State
+
+from .traits import GroupTraits, Made, Place, Traits
 
 BOUNDS = ("window_start", "window_end")
 """The columns of window bounds."""
@@ -35,60 +35,6 @@ class EventTime:
 
     column: str
     shift: int = 0
-
-
-Place = TypeVar("Place")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Made:
-    """The one operator that an operation becomes, the states that it keeps for itself, and where it may run."""
-
-    operator: Operator
-    states: Sequence[State] = ()
-    placement: Placement = ANYWHERE
-
-
-class Traits:
-    """The traits of an operation's rows. The defaults are those of an operation that computes row by row."""
-
-    __slots__ = ()
-
-    is_grouping: ClassVar[bool] = False
-    """Whether its rows are those of groups, whose number does not grow with the rows of the input."""
-
-    keeps_last: ClassVar[bool] = False
-    """Whether it keeps the last row of each key and window of its input."""
-
-    def made(self, where: str, schema: pl.Schema) -> Made | None:
-        """The operator that it becomes, whose rows have this schema; ``where`` is what messages begin with.
-
-        None: the compiler has more to do, such as arranging rows by a key, which others may share.
-        """
-        return None
-
-    def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
-        """Return the key columns of its rows, or with ``last_only`` of the last rows; none where rows have no keys."""
-        return ()
-
-    def counts_again(self, place: Place, before: Sequence[Place]) -> Place | None:
-        """Return the grouping whose panes repeat what earlier panes held, if rows of the operation at this place may.
-
-        ``before`` are the groupings whose panes repeat in the rows of its inputs.
-        """
-        return before[0] if before else None
-
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return whether its rows may be retracted, given whether those of its inputs may."""
-        return inputs_do
-
-    def may_go_below_zero(self, may_retract: bool) -> bool:
-        """Return whether it may produce negative counts of rows where its inputs have none."""
-        return False
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return the inputs whose negative counts of rows become negative counts of its own rows."""
-        return inputs
 
 
 @tagged("views.plan:Input")
@@ -193,6 +139,10 @@ class Negate(Traits):
         """Return True: counts are negative unless the rows are added to others."""
         return True
 
+    def why_below_zero(self, source: str) -> str:
+        """Return the calls that subtract."""
+        return f"minus or negate takes off rows of {source}, whether they are there or not"
+
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
         """Return none: it makes such rows by itself."""
         return ()
@@ -200,23 +150,17 @@ class Negate(Traits):
 
 @tagged("views.plan:Unique")
 @dataclass(frozen=True, slots=True)
-class Unique(Traits):
+class Unique(GroupTraits):
     """Each row once."""
 
-    is_grouping: ClassVar[bool] = True
-
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return True: rows may be retracted whatever the inputs do."""
-        return True
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
+    def state_label(self, label: str, role: str | None) -> str:
+        """Return the label alone: the node has one state."""
+        return label
 
 
 @tagged("views.plan:Group")
 @dataclass(frozen=True, slots=True)
-class Group(Traits):
+class Group(GroupTraits):
     """Aggregates by key columns."""
 
     keys: tuple[str, ...]
@@ -224,19 +168,18 @@ class Group(Traits):
     key_columns: tuple[Column, ...] = field(compare=False)
     aggregation: Aggregation = field(compare=False)
 
-    is_grouping: ClassVar[bool] = True
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Return the keys of the grouping."""
+        return self.keys
+
+    def state_label(self, label: str, role: str | None) -> str:
+        """Return the label by the keys alone: what is computed can be seen by the columns."""
+        return GroupTraits.state_label(self, f"group by {', '.join(self.keys) or 'nothing'}", role)
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
         """Return the keys of the grouping."""
         return self.keys
-
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return True: rows may be retracted whatever the inputs do."""
-        return True
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
 
 
 @tagged("views.plan:Join")
@@ -261,22 +204,16 @@ class Join(Traits):
 
 @tagged("views.plan:Top")
 @dataclass(frozen=True, slots=True)
-class Top(Traits):
+class Top(GroupTraits):
     """The first rows of each group by an order."""
 
     keys: tuple[str, ...]
     order: tuple[Order, ...]
     count: int
 
-    is_grouping: ClassVar[bool] = True
-
-    def may_retract(self, inputs_do: bool) -> bool:
-        """Return True: rows may be retracted whatever the inputs do."""
-        return True
-
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
+    def state_label(self, label: str, role: str | None) -> str:
+        """Return the label alone: the node has one state."""
+        return label
 
 
 Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
@@ -317,7 +254,7 @@ class Assign(Traits):
 
 @tagged("views.plan:WindowedGroup")
 @dataclass(frozen=True, slots=True)
-class WindowedGroup(Traits):
+class WindowedGroup(GroupTraits):
     """Aggregates by key columns and window, emitted in panes when a trigger fires.
 
     ``event_time`` is that of the rows; ``trigger_columns`` are the columns that triggers add up.
@@ -332,7 +269,10 @@ class WindowedGroup(Traits):
     aggregation: Aggregation = field(compare=False)
     trigger_inputs: tuple[Column, ...] = field(compare=False)
 
-    is_grouping: ClassVar[bool] = True
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Return the keys of the grouping, without the bounds of windows."""
+        return self.keys
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
         """Return the keys and the bounds of windows, where each key and window has one row and not one for each pane."""
@@ -347,10 +287,6 @@ class WindowedGroup(Traits):
         """Return whether panes are retracted, as they are in one of three modes."""
         return self.windowing.mode == "retracting"
 
-    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
-        return ()
-
 
 @tagged("views.plan:TooLate")
 @dataclass(frozen=True, slots=True)
@@ -364,6 +300,10 @@ class LateRows(Traits):
     def may_go_below_zero(self, may_retract: bool) -> bool:
         """Return whether rows may be retracted: a late retraction may be of a row that was in time."""
         return may_retract
+
+    def why_below_zero(self, source: str) -> str:
+        """Return that retractions may be late."""
+        return f"late rows of {source} may be retractions of rows that were in time"
 
 
 @tagged("views.plan:LastPanes")

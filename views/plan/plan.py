@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..concurrency.turns import Guard
 from .declared_calls import DeclaredCall
-from .nodes import Input, PlanId, PlanNode
+from .nodes import Input, PlanId, PlanNode, WindowedGroup
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,6 +28,10 @@ class Plan:
     def __init__(self) -> None:
         self.nodes: list[PlanNode] = []
         self.views: dict[str, PlanId] = {}
+        self.inputs: dict[PlanId, Input] = {}
+        """Its sources, by their places."""
+        self.windowed: dict[PlanId, WindowedGroup] = {}
+        """Its groupings over windows, by their places."""
         self._known: dict[PlanNode, PlanId] = {}
         self._names: dict[PlanId, list[str]] = {}
         self._consequences: list[_Consequences] = []
@@ -49,6 +53,10 @@ class Plan:
                 known = self._known[node] = PlanId(len(self.nodes))
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
                 self.nodes.append(replace(node, label=label))
+                if isinstance(node.operation, Input):
+                    self.inputs[known] = node.operation
+                elif isinstance(node.operation, WindowedGroup):
+                    self.windowed[known] = node.operation
                 self._consequences.append(
                     _consequences(known, node, [self._consequences[source] for source in node.inputs])
                 )
@@ -73,16 +81,15 @@ class Plan:
         steps: list[str] = []
         for _ in range(STEPS):
             node = self.nodes[place]
-            if isinstance(node.operation, Input) or place in self._names:
+            if place in self.inputs or place in self._names:
                 break
             steps.append(f"({node.label})")
             place = node.inputs[0]
         if place in self._names:
             return " of ".join([*steps, f"view {self._names[place][0]!r}"])
         origin = self._consequences[place].origin
-        operation = self.nodes[origin].operation
-        assert isinstance(operation, Input), operation
-        return " of ".join([*steps, *(["…"] if origin != place else []), f"source {operation.name!r}"])
+        source = f"source {self.inputs[origin].name!r}"
+        return " of ".join([*steps, *(["…"] if origin != place else []), source])
 
     def keys_of(self, place: PlanId) -> tuple[str, ...]:
         """Return the key columns of a grouped node; none for any other node."""
@@ -95,8 +102,7 @@ class Plan:
         """Return the sources from which the rows of a node come."""
         if place not in self._sources:
             self._sources[place] = self._found_sources(place)
-        operations = (self.nodes[at].operation for at in self._sources[place])
-        found = [operation for operation in operations if isinstance(operation, Input)]
+        found = (self.inputs[at] for at in self._sources[place])
         return sorted(found, key=lambda source: source.name)
 
     def behind(self, place: PlanId) -> set[PlanId]:
@@ -168,9 +174,7 @@ class Plan:
     def needed(self) -> list[PlanId]:
         """Return the nodes needed for the views and sources, in the order in which they can be computed."""
         wanted = list(self.views.values())
-        wanted += [
-            PlanId(place) for place, node in enumerate(self.nodes) if isinstance(node.operation, Input)
-        ]
+        wanted += self.inputs
         found: set[PlanId] = set()
         while wanted:
             place = wanted.pop()

@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 from evercurrent.core.eventtime.windows.kinds import Count, Custom, Fixed, LastRows, Window
 
-from .nodes import LastPanes, PlanId, WindowedGroup
+from .nodes import PlanId
 from .plan import Plan
 
 HELD = "held:"
@@ -26,20 +26,20 @@ def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
 def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
     """Return the windowed grouping that a node is, or that it filters and renames; None if there is none."""
     while True:
-        node = plan[place]
-        if isinstance(node.operation, WindowedGroup):
+        if place in plan.windowed:
             return place
-        if len(node.inputs) != 1:
+        inputs = plan[place].inputs
+        if len(inputs) != 1:
             return None
-        (place,) = node.inputs
+        (place,) = inputs
 
 
 def shows_last_panes(plan: Plan, place: PlanId) -> bool:
     """Return whether a node shows a windowed grouping by the last pane of each window, not by all that were emitted."""
     while True:
         node = plan[place]
-        if isinstance(node.operation, LastPanes):
+        if node.operation.keeps_last:
             return True
-        if isinstance(node.operation, WindowedGroup) or len(node.inputs) != 1:
+        if place in plan.windowed or len(node.inputs) != 1:
             return False
         (place,) = node.inputs

@@ -12,7 +12,7 @@ from evercurrent.core.data.schema import EPOCH, listed, require_columns
 from evercurrent.core.state.ledger import Refused
 
 from ..epochs.run_log import RunLog
-from ..plan.nodes import BOUNDS, Group, Input, PlanId, WindowedGroup
+from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 from .drawing import Look
 from .gathering import NOT_VALUES, Choice, SourceRows
@@ -58,7 +58,7 @@ def timeline_of_view(
     """
     where = f"timeline of view {name!r}"
     keys = pane_keys(plan, place)
-    schema, is_timed = plan[place].schema, isinstance(_grouping(plan, place), WindowedGroup)
+    schema, is_timed = plan[place].schema, _grouping(plan, place) in plan.windowed
     choice = Choice(_value(where, schema, keys, value), keys, _key(where, keys, key), is_timed)
     sources = _sources(where, plan, place, kept, label or None, choice)
     log = kept.log
@@ -91,16 +91,15 @@ def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
 def pane_keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
     """The key of the panes, as far as the view still has its columns: that of the nearest grouping."""
     grouping = _grouping(plan, place)
-    keys = () if grouping is None else grouping.keys
+    keys = () if grouping is None else plan[grouping].operation.grouped_by or ()
     return tuple(name for name in keys if name in plan[place].schema and name not in BOUNDS)
 
 
-def _grouping(plan: Plan, place: PlanId) -> Group | WindowedGroup | None:
+def _grouping(plan: Plan, place: PlanId) -> PlanId | None:
     """The grouping nearest to a place, if there is one and only one way to it."""
     while len(plan[place].inputs) == 1:
-        operation = plan[place].operation
-        if isinstance(operation, Group | WindowedGroup):
-            return operation
+        if plan[place].operation.grouped_by is not None:
+            return place
         (place,) = plan[place].inputs
     return None
 
@@ -140,8 +139,8 @@ def _sources(
     places = sorted(_upstream(plan, place))
     judges = [f"{plan.name_of(at)}:" for at in places]
     for at in places:
-        source, event_time, schema = plan[at].operation, plan[at].event_time, plan[at].schema
-        if isinstance(source, Input) and event_time is not None:
+        source, event_time, schema = plan.inputs.get(at), plan[at].event_time, plan[at].schema
+        if source is not None and event_time is not None:
             schemas[source.name] = schema
             others = (event_time.column, *choice.keys)
             found[source.name] = SourceRows(

@@ -82,7 +82,9 @@ class Panes(Operator):
     """
 
     emits_without_rows = True
+    awaits_clocks = True
     role = "last panes"
+    other_roles = ("counts of panes",)
     is_replayable = False
 
     def __init__(
@@ -101,6 +103,7 @@ class Panes(Operator):
         self._groups = groups
         self.looks_at = (firing, groups)
         self._clock = clock
+        self.clocks = (clock,)
         route = KeyColumns.of(spec.keys, spec.by).route
         self.emitted = Spine(Layout(schema, by_row=True), route)
         self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})), route)

@@ -23,6 +23,7 @@ from ...state.purge import entries_gone
 from ...state.run import Layout, make_run
 from ...state.snapshot import KEY, SECOND, Saved
 from ...state.spine import Spine
+from ...state.staged import StagedValue
 from ..triggers.firing import NO_KEYS, Firing, Merging, places_among
 
 
@@ -33,13 +34,11 @@ class _Windows:
     keys: Keys
 
 
-class EmittedWindows:
+class EmittedWindows(StagedValue[_Windows]):
     """The windows that emitted in the epoch before: their rows are no longer pending."""
 
     def __init__(self, route: Route | None = WORDS) -> None:
-        self.route = route
-        self._committed = _Windows(NO_KEYS)
-        self._staged: _Windows | None = None
+        super().__init__(_Windows(NO_KEYS), route)
 
     @property
     def keys(self) -> Keys:
@@ -49,15 +48,6 @@ class EmittedWindows:
     def stage(self, keys: Keys) -> None:
         """Make ready to remember these, and these alone."""
         self._staged = _Windows(keys)
-
-    def commit(self) -> None:
-        """Make what was staged the state."""
-        if self._staged is not None:
-            self._committed, self._staged = self._staged, None
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = None
 
     @property
     def entries(self) -> int:
@@ -71,7 +61,7 @@ class EmittedWindows:
 
     def saved(self) -> Saved:
         """See ``State``: one piece, or none."""
-        windows = self._committed if self._staged is None else self._staged
+        windows = self._latest
         return Saved((windows,) if len(windows.keys) else (), {})
 
     def restore(self, saved: Saved) -> None:
@@ -105,6 +95,7 @@ class PendingRows(Operator):
 
     emits_without_rows = True
     role = "rows not emitted yet"
+    other_roles = ("windows that emitted last",)
     is_replayable = False
 
     def __init__(

@@ -50,7 +50,9 @@ class Sessions(Operator):
 
     may_wake = True
     has_timers = True
+    awaits_clocks = True
     role = "sessions"
+    other_roles = ("rows of sessions", "timers of sessions")
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Sessions(Operator):
         self._gap = gap
         self._lateness = lateness
         self._clock = clock
+        self.clocks = () if lateness is None else (clock,)
         self._may_retract = may_retract
         self._never_below_zero = never_below_zero
         self._cells = CellState(gap)

@@ -9,8 +9,9 @@ import polars as pl
 
 from ...columns.grouping import group
 from ...columns.kernels import Ints, Keys, Mask
-from ...data.clock import END_OF_TIME, START_OF_TIME, Clock
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, OwnClock
 from ...state.partitioning import ONE, Route
+from ...state.protocol import KeptIn
 from ...state.snapshot import Saved
 from ...state.spine import Spine
 from ...state.timers import Timers
@@ -20,20 +21,20 @@ FIRST_HOLDS = 16
 """So many timers of each run are read at first to find what holds the watermark."""
 
 
-class HeldWatermark:
+class HeldWatermark(OwnClock):
     """The clock behind windows: the watermark, held back by what is behind it and has not been emitted yet.
 
     Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
     """
 
     route: Route | None = ONE
+    kept_in: KeptIn = "both"
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._committed = self._staged = (START_OF_TIME, END_OF_TIME)
         self._is_found = self._was_found = False
         self._pinned: tuple[int, int] | None = None
-        self.is_wanted = False
 
     @property
     def before(self) -> int:

@@ -19,10 +19,11 @@ from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
 from ...state.merge_policy import to_merge
 from ...state.operator_contract import Operator
-from ...state.partitioning import ONE, Route
+from ...state.partitioning import ONE
 from ...state.run import Layout, run_of_groups
 from ...state.snapshot import INSTANT, PAYLOAD, SPENT, Saved
 from ...state.spine import Spine
+from ...state.staged import StagedValue
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -85,7 +86,7 @@ class _Version:
     attempt_from: int = 0
 
 
-class Buffer:
+class Buffer(StagedValue[_Version]):
     """Rows with diffs by event time: those that come are added, those before an instant taken out.
 
     A state of a few runs, sorted by instant; a row and its retraction cancel when their runs are merged, at the
@@ -94,11 +95,8 @@ class Buffer:
     were sorted or moved.
     """
 
-    route: Route | None = ONE
-
     def __init__(self) -> None:
-        self._committed = _Version()
-        self._staged: _Version | None = None
+        super().__init__(_Version(), ONE)
         self.touched = 0
 
     @property
@@ -123,15 +121,6 @@ class Buffer:
         out = self._merged(taken) if len(taken) > 1 or taken[0].negatives else taken[0]
         return out.instants, out.frame
 
-    def commit(self) -> None:
-        """Make what was staged the state."""
-        if self._staged is not None:
-            self._committed, self._staged = self._staged, None
-
-    def discard(self) -> None:
-        """Forget what was staged."""
-        self._staged = None
-
     @property
     def entries(self) -> int:
         """How many entries are kept, those that cancel between runs counted twice."""
@@ -146,7 +135,7 @@ class Buffer:
 
     def saved(self) -> Saved:
         """See ``State``."""
-        version = self._committed if self._staged is None else self._staged
+        version = self._latest
         runs = version.runs
         facts = {
             SPENT: [run.spent for run in runs],
@@ -246,6 +235,9 @@ class ReleaseInOrder(Operator):
 
     may_wake = True
     has_timers = True
+    awaits_clocks = True
+    role = "rows kept back"
+    other_roles = ("refused rows",)
     is_replayable = False
 
     def __init__(
@@ -262,6 +254,7 @@ class ReleaseInOrder(Operator):
     ) -> None:
         self.schema = schema
         self.clock = clock
+        self.clocks = (clock,)
         self.buffer = Buffer()
         self.refused = Spine(Layout(), ONE)
         self._source = source

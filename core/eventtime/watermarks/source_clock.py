@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import polars as pl
 
 from ...columns.json_texts import shown_row
 from ...columns.kernels import Ints, Mask, keep
-from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now, OwnClock
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import (
@@ -26,8 +27,12 @@ from ...data.tags import tagged
 from ...state.ledger import Ledger, Refused
 from ...state.operator_contract import Operator
 from ...state.partitioning import ONE, Route
+from ...state.protocol import KeptIn
 from ...state.snapshot import Saved
 from .kinds import Arrived, IngressTime, Perfect, Watermark
+
+Collect = Callable[[Now, Delta, Ints], None]
+"""Takes rows that arrive, with their event times, in place of the clock of their source."""
 
 NO_TIMES = np.zeros(0, np.int64)
 
@@ -56,7 +61,7 @@ FACTS = {
 """What is kept of a source's event time, without what its specification remembers: the fact, and the field of it."""
 
 
-class SourceClock:
+class SourceClock(OwnClock):
     """The watermark of a source: before this epoch and after its rows. Never moves back.
 
         W(after) = max(W(before), what the specification says of the rows, what was promised by hand)
@@ -65,10 +70,12 @@ class SourceClock:
     """
 
     route: Route | None = ONE
+    kept_in: KeptIn = "driver"
 
     def __init__(self, source: str, specification: Watermark) -> None:
         self.specification = specification
         self._where = f"source {source!r}"
+        self._collect: Collect | None = None
         self._committed = _Progress(specification.start())
         self._staged: _Progress | None = None
         self._promised: int | None = None
@@ -87,6 +94,10 @@ class SourceClock:
     def pin(self, before: int, now: int) -> None:
         """Say these watermarks in this process until pinned anew: the rows that move the clock are seen elsewhere."""
         self._pinned = before, now
+
+    def collect(self, collect: Collect) -> None:
+        """Hand rows that would move the clock to a function from now on: it is moved elsewhere."""
+        self._collect = collect
 
     @property
     def highest(self) -> int:
@@ -124,6 +135,9 @@ class SourceClock:
 
     def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
         """Stage what these rows with these event times say. Once per epoch, with or without rows."""
+        if self._collect is not None:
+            self._collect(now, delta, times)
+            return
         assert self._staged is None, "advanced twice in one epoch"
         if not (len(times) or self.wakes_on_time):
             return
@@ -243,13 +257,17 @@ class Arrive(Operator):
         self.clock = clock
         self._source = source
         self._event_time = event_time
-        self.time_type = schema[event_time]
+        self._time_type = schema[event_time]
         self._ledger = ledger
 
     @property
     def moved_clock(self) -> Clock | None:
         """The clock of the source."""
         return self.clock
+
+    def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
+        """Move the clock by rows that arrived elsewhere."""
+        self.clock.advance(now, Delta.empty(self.schema) if delta is None else delta, times, self._time_type)
 
     def wakes_on_time(self, now: Now) -> bool:
         """Whether the clock may move without rows."""
@@ -263,7 +281,7 @@ class Arrive(Operator):
         times = NO_TIMES
         if len(delta):
             delta, times = self._timed(now, delta)
-        self.clock.advance(now, delta, times, self.time_type)
+        self.clock.advance(now, delta, times, self._time_type)
         return delta
 
     def _timed(self, now: Now, delta: Delta) -> tuple[Delta, Ints]:
@@ -290,16 +308,16 @@ class Arrive(Operator):
 
     def _stamped(self, now: Now, delta: Delta) -> Delta:
         """The rows with processing time for event time, or with the watermark if processing time went back."""
-        instant, step = now.instant, resolution(self.time_type)
+        instant, step = now.instant, resolution(self._time_type)
         instant -= instant % step
         if instant < self.clock.before < END_OF_TIME:
             instant = -(-self.clock.before // step) * step
-        if not can_hold(self.time_type, instant):
+        if not can_hold(self._time_type, instant):
             raise InputError(
                 f"source {self._source!r}: processing time {shown(instant)} does not fit column {self._event_time!r}, which is "
-                f"{self.time_type}; declare it as pl.Datetime('us'). Nothing has changed"
+                f"{self._time_type}; declare it as pl.Datetime('us'). Nothing has changed"
             )
-        column = column_of_instants(self._event_time, np.full(len(delta), instant), self.time_type)
+        column = column_of_instants(self._event_time, np.full(len(delta), instant), self._time_type)
         columns = [
             column if name == self._event_time else delta.frame.get_column(name)
             for name in delta.frame.columns

@@ -64,6 +64,7 @@ class DropLate(Operator):
         self.schema = schema
         self._lateness = lateness
         self._clock = clock
+        self.clocks = (clock,)
         self._ledger = ledger
         self._last_end = last_end
 
@@ -134,6 +135,7 @@ class KeepLateRows(Operator):
         self.schema = schema
         self._lateness = lateness
         self._clock = clock
+        self.clocks = (clock,)
         self._last_end = last_end
         self._nothing = Delta.empty(schema)
 
@@ -167,6 +169,7 @@ class HoldAt(Operator):
         self._event_time = event_time
         self._shift = shift
         self._clock = clock
+        self.clocks = () if clock is None else (clock,)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The rows with the column."""
@@ -209,6 +212,7 @@ class RequireInTime(Operator):
         self._where = where
         self._event_time = event_time
         self._clock = clock
+        self.clocks = (clock,)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The change itself."""

@@ -9,15 +9,12 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import boundaries
-from ...columns.kernels import Index, Ints, Mask, expand, gather, physical, stack
-from ...data.clock import Now
-from ...data.delta import Delta
+from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
 from ...data.schema import Order
 from ...data.tags import tagged
-from ...state.lookup import Found, all_rows_change, first_rows_change
+from ...state.lookup import Found
 from ...state.negative_counts import NeverBelowZero, counts_of_taken_back
-from ...state.operator_contract import Operator
+from ...state.per_key import PerKey
 from ...state.run import Layout
 from ...state.spine import Spine
 from .kinds import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows, bounds_by_function
@@ -70,10 +67,10 @@ def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
 
 
 @tagged("core.eventtime.rewindow:WindowByKey")
-class WindowByKey(Operator):
+class WindowByKey(PerKey):
     """The rows of each key in windows that depend on all rows of the key.
 
-        out(A) = rewindow(rows of A by key),   difference of after and before for the keys that the change touches
+        out(A) = rewindow(rows of A by key)
 
     The input has a first window in ``window_start`` and ``window_end`` (``AssignWindows``), the output has both
     columns rewritten. State: the arrangement that it reads, by ``keys`` and in the order of ``layout_of``; nothing is
@@ -89,31 +86,17 @@ class WindowByKey(Operator):
         function: Rewindow,
         never_below_zero: NeverBelowZero | None = None,
     ) -> None:
-        self.schema = schema
-        self._arrangement = arrangement
-        self.looks_at = (arrangement,)
+        super().__init__(schema, arrangement, function.count)
         self._function = function
         self._never_below_zero = never_below_zero
-        self._nothing = Delta.empty(schema)
 
-    def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The rows in their windows after less the rows in their windows before."""
-        spine = self._arrangement
-        if not len(spine.delta):
-            return self._nothing
+    def check(self, arrangement: Spine) -> None:
+        """Refuse rows that would stand less than zero times."""
         if self._never_below_zero is not None:
-            self._never_below_zero.require(*counts_of_taken_back(spine))
-        touched = spine.delta.keys.take(boundaries(spine.delta.keys))
-        count = self._function.count
-        if count is None:
-            before, after = all_rows_change(spine, touched)
-        else:
-            before, after = first_rows_change(spine, touched, count)
-        old, old_diffs = self._in_windows(before)
-        new, new_diffs = self._in_windows(after)
-        return Delta.of(stack([old, new]), np.concatenate((-old_diffs, new_diffs))).consolidate()
+            self._never_below_zero.require(*counts_of_taken_back(arrangement))
 
-    def _in_windows(self, found: Found) -> tuple[pl.DataFrame, Ints]:
+    def made_of(self, found: Found) -> tuple[pl.DataFrame, Ints]:
+        """Return the rows in their windows."""
         if not len(found.diffs):
             return self.schema.to_frame(), found.diffs
         made = self._function(found)

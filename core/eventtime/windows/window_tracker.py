@@ -85,6 +85,7 @@ class TrackWindows(Operator):
 
     may_wake = True
     has_timers = True
+    awaits_clocks = True
     role = "open windows"
     is_replayable = False
 
@@ -109,6 +110,7 @@ class TrackWindows(Operator):
         self._merging = merging
         self.looks_at = () if merging is None else (merging,)
         self.percentiles = dict(percentiles or {})
+        self.clocks = (clock, *self.percentiles.values())
         self._trigger = trigger_state(tracking.trigger)
         self._trigger_columns = TriggerColumns.of(self._trigger)
         self._inputs = TriggerInputs(tracking.trigger, TRIGGER_INPUT, tracking.keys)
@@ -119,6 +121,18 @@ class TrackWindows(Operator):
         self._processing = Timers(route)
         self._holds = WatermarkHolds(self.hold, self.spine, by_start=tracking.window_start is not None)
         self._signals: Keys | None = None
+
+    @property
+    def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of its states but the windows themselves."""
+        shares = (f"timers of {share:.0%} of the rows" for share in self.percentiles)
+        timers = (
+            "timers of window ends",
+            "timers of processing time",
+            "timers that hold the watermark",
+            *shares,
+        )
+        return (*timers, "held watermark")
 
     @property
     def states(self) -> list[State]:
@@ -139,7 +153,7 @@ class TrackWindows(Operator):
     @property
     def moved_clock(self) -> Clock | None:
         """The watermark behind its windows, where an operator reads it."""
-        return self.hold if self.hold.is_wanted else None
+        return self.hold if self.hold.is_read else None
 
     def is_due(self, now: Now) -> bool:
         """Whether a step without rows would look at any window."""
@@ -153,7 +167,7 @@ class TrackWindows(Operator):
 
     def wakes_on_time(self, now: Now) -> bool:
         """Whether a window is to be looked at, or the watermark moves that is held back behind the windows."""
-        return self.is_due(now) or (self.hold.is_wanted and self.hold.would_move)
+        return self.is_due(now) or (self.hold.is_read and self.hold.would_move)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Decide what fires and what closes; the rows go through."""
@@ -165,7 +179,7 @@ class TrackWindows(Operator):
             moment, after = self._moment(now, active, before, rows, ends)
             self._fire(active.groups.keys, moment, after)
             self._stage(active.groups, before, after, moment)
-        if self.hold.is_wanted:
+        if self.hold.is_read:
             self._holds.hold(anew=len(active.groups) > 0 or not self.hold.is_found)
         return rows
 
@@ -235,7 +249,7 @@ class TrackWindows(Operator):
             after[END][own] = physical(rows.frame.get_column(self._tracking.window_end))
         elif ends is not None:
             np.add.at(after[END], ended, ends.diffs)
-        if self.hold.is_wanted and self._tracking.window_start is not None:
+        if self.hold.is_read and self._tracking.window_start is not None:
             after[START][own] = physical(rows.frame.get_column(self._tracking.window_start))
 
     def _seen(
@@ -330,7 +344,7 @@ class TrackWindows(Operator):
             difference[name] = kept - before[name] if name in before else kept
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
         self._set_processing_timers(groups.keys, before, moment, is_open)
-        if self.hold.is_wanted:
+        if self.hold.is_read:
             self._holds.set(groups.keys, before, after, is_open)
 
     def _set_processing_timers(

@@ -1,0 +1,105 @@
+"""The way of one call through the files: which it passes in which order, and how often it changes from one to another.
+
+    python -m bench.way push         # a push through two chained groupings
+    python -m bench.way aggregate    # the compile of one aggregate expression
+
+A way that can be followed passes few files and stays in each for a while. Only functions of the package count, and each
+is run once before, so that imports, caches and first epochs are no part of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import polars as pl
+
+import evercurrent as ec
+
+PACKAGE = Path(ec.__file__).resolve().parent
+FOLDERS = [(PACKAGE / layer).resolve() for layer in ("core", "views", "spark_bridge")]
+ROOT = FOLDERS[0].parent
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The files of a call, one for each stretch of calls that are in the same file, and the functions called there."""
+
+    stretches: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def files(self) -> int:
+        """How many files it passed."""
+        return len({file for file, _ in self.stretches})
+
+    @property
+    def changes(self) -> int:
+        """How often a call was in another file than the one before."""
+        return max(len(self.stretches) - 1, 0)
+
+    def report(self) -> str:
+        """The stretches, one per line, and then the counts."""
+        lines = [f"{file}: {', '.join(names)}" for file, names in self.stretches]
+        often = Counter(file for file, _ in self.stretches).most_common()
+        lines += ["", *(f"{count:4} {file}" for file, count in often)]
+        return "\n".join([*lines, "", f"{self.files} files, {self.changes} changes of file"])
+
+
+def way_of(call: Callable[[], object]) -> Way:
+    """Run a call, and return its way."""
+    stretches: list[tuple[str, list[str]]] = []
+    places: dict[str, str | None] = {}
+
+    def place_of(path: str) -> str | None:
+        if path not in places:
+            real = Path(path).resolve()
+            inside = any(folder in real.parents for folder in FOLDERS)
+            places[path] = str(real.relative_to(ROOT)) if inside else None
+        return places[path]
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (file := place_of(frame.f_code.co_filename)) is not None:
+            if not stretches or stretches[-1][0] != file:
+                stretches.append((file, []))
+            stretches[-1][1].append(frame.f_code.co_name)
+
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return Way(tuple((file, tuple(names)) for file, names in stretches))
+
+
+def push() -> Way:
+    """A push through two chained groupings, in memory."""
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
+    shops = engine.view("shops", sales.group_by("shop").agg(n=pl.len(), total=pl.col("price").sum()))
+    engine.view("sizes", shops.group_by("n").agg(shops=pl.len()))
+    rows = pl.DataFrame({"shop": ["north", "south", "north"], "price": [3, 4, 5]})
+    engine.push("sales", rows)
+    return way_of(lambda: engine.push("sales", rows))
+
+
+def aggregate() -> Way:
+    """The compile of one aggregate expression over a source."""
+
+    def grouped() -> Callable[[], object]:
+        sales = ec.Engine().source("sales", {"shop": pl.String, "price": pl.Int64})
+        by_shop = sales.group_by("shop")
+        return lambda: by_shop.agg(mean=pl.col("price").sum() / pl.len())
+
+    grouped()()
+    return way_of(grouped())
+
+
+WAYS = {"push": push, "aggregate": aggregate}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or WAYS:
+        print(f"{name}\n{WAYS[name]().report()}\n")

@@ -1,0 +1,129 @@
+"""The modules of the three layers as syntax trees: what their names mean, and for which classes they ask."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "evercurrent"
+
+LAYERS = ("core", "views", "spark_bridge")
+"""From the lowest: a layer imports itself and the layers before it."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """The modules of the three layers and of the package, by name, with their real files."""
+    package = ROOT / "src" / PACKAGE
+    found = {path.relative_to(package): path for path in package.glob("*.py")}
+    found |= {
+        path.relative_to(ROOT): path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))
+    }
+    return {
+        ".".join((PACKAGE, *place.with_suffix("").parts)).removesuffix(".__init__"): path
+        for place, path in found.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Classes that say everything about themselves: a subclass of ``base`` is asked for by name in ``own`` alone."""
+
+    base: str
+    """The class that they all are, by module and name."""
+    outside: tuple[str, ...]
+    """The modules that are held to it, by their beginnings."""
+    own: tuple[str, ...] = ()
+    """Those that are not, although they are among these."""
+
+
+OPERATORS = Family(f"{PACKAGE}.core.state.operator_contract.Operator", LAYERS)
+PLAN_NODES = Family(
+    f"{PACKAGE}.views.plan.traits.Traits", ("views", "spark_bridge"), ("views.plan", "views.compiler")
+)
+
+
+def names_in(module: str, path: Path, tree: ast.Module) -> dict[str, str]:
+    """What the names of a module mean that are classes of it, or imported: by module and name."""
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    found = {node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
+    return found
+
+
+@cache
+def trees() -> dict[str, tuple[ast.Module, dict[str, str]]]:
+    """Each module with the meanings of its names."""
+    parsed = {module: ast.parse(path.read_text("utf-8")) for module, path in modules().items()}
+    return {module: (tree, names_in(module, modules()[module], tree)) for module, tree in parsed.items()}
+
+
+@cache
+def members_of(family: Family) -> frozenset[str]:
+    """All classes of a family, and names of unions of them."""
+    found, before = {family.base}, set[str]()
+    while found != before:
+        before = set(found)
+        for module, (tree, names) in trees().items():
+            for node in ast.walk(tree):
+                bases = node.bases if isinstance(node, ast.ClassDef) else []
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.Tuple):
+                    bases, (name, *_) = [*classes_in(node.value)], node.targets
+                    named = name.id if isinstance(name, ast.Name) else ""
+                else:
+                    named = node.name if isinstance(node, ast.ClassDef) else ""
+                if named and any(
+                    isinstance(base, ast.Name) and names.get(base.id) in found for base in bases
+                ):
+                    found.add(f"{module}.{named}")
+    return frozenset(found)
+
+
+def classes_in(node: ast.expr) -> Iterator[ast.expr]:
+    """The classes of ``A | B`` and of ``(A, B)``."""
+    if isinstance(node, ast.BinOp):
+        yield from (*classes_in(node.left), *classes_in(node.right))
+    elif isinstance(node, ast.Tuple):
+        yield from (each for part in node.elts for each in classes_in(part))
+    else:
+        yield node
+
+
+def classes_asked_for(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
+    """The classes in ``isinstance``, ``issubclass`` and class patterns, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.MatchClass):
+            yield node.lineno, node.cls
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
+            yield from ((node.lineno, each) for each in classes_in(node.args[1]))
+
+
+def asks_for(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
+    """Where a module asks for a class of a family, other than those that it defines itself."""
+    return [
+        f"{module}:{line}: {ast.unparse(each)}"
+        for line, each in classes_asked_for(tree)
+        if isinstance(each, ast.Name)
+        and (meant := names.get(each.id)) in members_of(family)
+        and meant != f"{module}.{each.id}"
+    ]
+
+
+def is_held(family: Family, module: str) -> bool:
+    """Whether a module is outside of what a family is free in."""
+    return is_in(module, family.outside) and not is_in(module, family.own)
+
+
+def is_in(module: str, rooms: tuple[str, ...]) -> bool:
+    """Whether a module is in one of these rooms or layers."""
+    return any(f"{module}.".startswith(f"{PACKAGE}.{room}.") for room in rooms)

@@ -1,0 +1,95 @@
+"""The traits of plan nodes: what follows from an operation for its rows, its operator, its states and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import polars as pl
+
+from evercurrent.core.circuit.placement import ANYWHERE, Placement
+from evercurrent.core.state.operator_contract import Operator
+from evercurrent.core.state.protocol import State
+
+Place = TypeVar("Place")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The one operator that an operation becomes, the states that it keeps for itself, and where it may run."""
+
+    operator: Operator
+    states: Sequence[State] = ()
+    placement: Placement = ANYWHERE
+
+
+class Traits:
+    """The traits of an operation's rows. The defaults are those of an operation that computes row by row."""
+
+    __slots__ = ()
+
+    is_grouping: ClassVar[bool] = False
+    """Whether its rows are those of groups, whose number does not grow with the rows of the input."""
+
+    keeps_last: ClassVar[bool] = False
+    """Whether it keeps the last row of each key and window of its input."""
+
+    def made(self, where: str, schema: pl.Schema) -> Made | None:
+        """The operator that it becomes, whose rows have this schema; ``where`` is what messages begin with.
+
+        None: the compiler has more to do, such as arranging rows by a key, which others may share.
+        """
+        return None
+
+    def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
+        """Return the key columns of its rows, or with ``last_only`` of the last rows; none where rows have no keys."""
+        return ()
+
+    def counts_again(self, place: Place, before: Sequence[Place]) -> Place | None:
+        """Return the grouping whose panes repeat what earlier panes held, if rows of the operation at this place may.
+
+        ``before`` are the groupings whose panes repeat in the rows of its inputs.
+        """
+        return before[0] if before else None
+
+    def may_retract(self, inputs_do: bool) -> bool:
+        """Return whether its rows may be retracted, given whether those of its inputs may."""
+        return inputs_do
+
+    def may_go_below_zero(self, may_retract: bool) -> bool:
+        """Return whether it may produce negative counts of rows where its inputs have none."""
+        return False
+
+    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
+        """Return the inputs whose negative counts of rows become negative counts of its own rows."""
+        return inputs
+
+    def why_below_zero(self, source: str) -> str:
+        """Return why it produces negative counts of rows of its input, which messages call by this name."""
+        raise AssertionError(f"{self} produces none")
+
+    @property
+    def grouped_by(self) -> tuple[str, ...] | None:
+        """Return the keys whose groups its rows are; None if it does not aggregate."""
+        return None
+
+    def state_label(self, label: str, role: str | None) -> str:
+        """Return what a state of this role is called in displays, in a node of this label."""
+        return label if role is None else f"{label}: {role}"
+
+
+class GroupTraits(Traits):
+    """The traits of an operation whose rows are those of groups."""
+
+    __slots__ = ()
+
+    is_grouping: ClassVar[bool] = True
+
+    def may_retract(self, inputs_do: bool) -> bool:
+        """Return True: rows may be retracted whatever the inputs do."""
+        return True
+
+    def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
+        """Return none: what is counted is there or not."""
+        return ()
