@@ -202,7 +202,11 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     made = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
     engine = ec.Engine()
-    watermark = {"event_time": "at", "watermark": ec.bounded_delay("10s")} if name in ("fixed windows", "sessions") else {}
+    watermark = (
+        {"event_time": "at", "watermark": ec.bounded_delay("10s")}
+        if name in ("fixed windows", "sessions")
+        else {}
+    )
     kind = "diffs" if operator.retracting else "append"
     source = engine.source("rows", dict(COLUMNS), kind=kind, **watermark)
     dimension = engine.source("other", {"key": pl.Int64, "label": pl.Int64})

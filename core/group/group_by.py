@@ -161,7 +161,9 @@ class GroupBy(Operator):
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """Return the additive columns that its state may have, beside the number of rows."""
-        return tuple(sorted({*self._sums_but_heads, *(n for head in self._heads for n in head.order.kept_sums)}))
+        return tuple(
+            sorted({*self._sums_but_heads, *(n for head in self._heads for n in head.order.kept_sums)})
+        )
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
@@ -193,12 +195,8 @@ class GroupBy(Operator):
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
         names = self._names([delta.frame for delta in deltas], groups)
-<<<<<<< HEAD
         before, after = self._before_and_after(groups, deltas[0].frame, added)
-=======
-        before, after = self._before_and_after(groups.keys, added)
         size = len(groups)
->>>>>>> rules
         self._require_room(after)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
@@ -222,8 +220,12 @@ class GroupBy(Operator):
             return None
         sums, groups = self._contributions(delta), self._groups(delta.frame)
         numbers = groups.numbers if self._heads else NO_NUMBERS
-        firsts = [head.order.columns_of(head.first(delta.frame, numbers, len(groups))) for head in self._heads]
-        return added_up(delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part])
+        firsts = [
+            head.order.columns_of(head.first(delta.frame, numbers, len(groups))) for head in self._heads
+        ]
+        return added_up(
+            delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part]
+        )
 
     def rows(self, keys: Keys, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
         """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
@@ -318,7 +320,8 @@ class GroupBy(Operator):
         self, groups: Groups, rows: pl.DataFrame, added: dict[str, Ints]
     ) -> tuple[Sums, Sums]:
         """Return the additive columns of groups before and after these additions; first rows are put among the additions."""
-        before, then = self.spine.totals(groups.keys), {}
+        before = self.spine.totals(groups.keys)
+        then: dict[str, Ints] = {}
         numbers = groups.numbers[: rows.height] if self._heads else NO_NUMBERS
         for head in self._heads:
             moved, kept = head.moved(head.first(rows, numbers, len(groups)), groups.keys, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Ints, Keys
+from ..columns.kernels import Index, Keys
 from ..state.lookup import Found, first_rows
 from ..state.spine import Spine
 from .accumulators import LENGTH, Sums
@@ -37,7 +37,8 @@ class HeadState(ReadAggregateState):
         both = [slice(0, change.count_before), slice(change.count_before, len(change))]
         parts = [
             self.current(
-                change.keys.take(change.groups[part]), {name: column[part] for name, column in change.sums.items()}
+                change.keys.take(change.groups[part]),
+                {name: column[part] for name, column in change.sums.items()},
             )
             for part in both
         ]

@@ -60,7 +60,9 @@ def values_of(name: str, words: Ints, dtype: pl.DataType) -> pl.Series:
     if dtype == pl.UInt64:
         return pl.Series(name, (words ^ LEAST).view(np.uint64))
     column = pl.Series(name, words)
-    return column if dtype == pl.Int64 else column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
+    return (
+        column if dtype == pl.Int64 else column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,10 +96,15 @@ class HeadOrder:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the additive columns: whether there is a first row, then its words."""
-        parts = [f"{each.column}{'-' if each.descending else '+'}{'<>'[each.nulls_last]}" for each in self.columns]
+        parts = [
+            f"{each.column}{'-' if each.descending else '+'}{'<>'[each.nulls_last]}" for each in self.columns
+        ]
         where = "" if self.aggregate.where is None else f" where {self.aggregate.where}"
         about = PREFIX + ",".join(parts) + where
-        return (about, *(f"{about}:{part}{place}" for place in range(len(parts)) for part in ("null", "word")))
+        return (
+            about,
+            *(f"{about}:{part}{place}" for place in range(len(parts)) for part in ("null", "word")),
+        )
 
     @property
     def kept_sums(self) -> tuple[str, ...]:

@@ -45,15 +45,9 @@ class Arrange(KeyedOperator):
         by: Sequence[str] | None = None,
         holds_rows: bool = True,
     ) -> None:
-<<<<<<< HEAD
-        self.schema = schema
-        self.holds_rows = holds_rows
-        self._key_columns = KeyColumns.of(keys, by)
-        self.spine = Spine(layout, self._key_columns.route)
-=======
         super().__init__(schema, KeyColumns.of(keys, by))
+        self.holds_rows = holds_rows
         self.spine = Spine(layout, self._keys.route)
->>>>>>> rules
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
         self._where = where

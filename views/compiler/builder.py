@@ -307,7 +307,15 @@ class Builder:
             case FirstBy(input=name, order=order):
                 head = None if retracts else HeadOrder.of(aggregate, types)
                 node, spine = self._ordered(
-                    prepared, types, keys, [name], order, aggregate.where, expired, by, holds_rows=head is None
+                    prepared,
+                    types,
+                    keys,
+                    [name],
+                    order,
+                    aggregate.where,
+                    expired,
+                    by,
+                    holds_rows=head is None,
                 )
                 return node, FirstByState(aggregate, spine) if head is None else HeadState(head, spine)
             case RecomputedAggregate(inputs=names, order=order):
