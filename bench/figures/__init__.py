@@ -9,6 +9,7 @@ from bench.figures import (
     memory,
     one_row,
     open_windows,
+    operators,
     readers,
     retail,
     sessions,
@@ -21,6 +22,9 @@ from bench.figures import (
 
 FIGURES = {
     "chain": chain.measure,
+    "operators": operators.operators,
+    "break-even": operators.break_even,
+    "backfill": operators.backfill,
     "state": state.measure,
     "one-row": one_row.measure,
     "readers": readers.measure,

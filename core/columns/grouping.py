@@ -274,7 +274,11 @@ def consolidated_rows(rows: pl.DataFrame, diffs: Ints) -> tuple[Index | None, In
 
     The positions are None if all rows are different and no diff is zero: then nothing is to be done.
     """
-    groups = group(key_words(rows.get_columns(), len(diffs)))
+    return consolidated(group(key_words(rows.get_columns(), len(diffs))), diffs)
+
+
+def consolidated(groups: Groups, diffs: Ints) -> tuple[Index | None, Ints]:
+    """Return what ``consolidated_rows`` does of rows that are grouped."""
     if len(groups) == len(diffs) and diffs.all():
         return None, diffs
     sums = groups.sums(diffs)

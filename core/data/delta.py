@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import consolidated_rows
-from ..columns.kernels import Ints, gather
+from ..columns.grouping import Groups, consolidated, group
+from ..columns.kernels import Ints, gather, key_words
 from .schema import DIFF, with_diff
 
 
@@ -24,6 +24,8 @@ class Delta:
 
     frame: pl.DataFrame
     is_consolidated: bool = False
+    _groups: list[Groups] = field(default_factory=list, repr=False)
+    """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
 
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
@@ -50,16 +52,27 @@ class Delta:
         """Return the data columns, without ``_diff``."""
         return pl.DataFrame(self.frame.get_columns()[:-1])
 
+    @property
+    def groups(self) -> Groups:
+        """Return the entries by equal rows. Cost: two hashes and one sort of the entries, the first time."""
+        if not self._groups:
+            self._groups.append(group(key_words(self.rows.get_columns(), len(self))))
+        return self._groups[0]
+
+    def as_consolidated(self) -> Delta:
+        """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
+        return Delta(self.frame, True, self._groups)
+
     def consolidate(self) -> Delta:
         """Return the same change with each row once and no zero diff, rows in order of first appearance.
 
-        Cost: two hashes and one sort of the entries; nothing if the delta is already consolidated.
+        Cost: that of ``groups``; nothing if the delta is already consolidated.
         """
         if self.is_consolidated:
             return self
-        keep, diffs = consolidated_rows(self.rows, self.diffs)
+        keep, diffs = consolidated(self.groups, self.diffs)
         if keep is None:
-            return Delta(self.frame, is_consolidated=True)
+            return self.as_consolidated()
         return Delta.of(gather(self.rows, keep), diffs, is_consolidated=True)
 
     def negate(self) -> Delta:

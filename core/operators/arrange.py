@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Keys, gather, key_words
+from ..columns.kernels import Keys, gather
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
@@ -17,7 +17,7 @@ from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
 from ..state.readable import Readable
-from ..state.run import Layout, empty_run, make_run, run_of_rows
+from ..state.run import Layout, empty_run, make_run, run_of_groups, run_of_rows
 from ..state.spine import Spine, Version
 
 
@@ -112,9 +112,9 @@ class Materialize(Operator):
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
         if len(delta):
-            rows = delta.rows
-            words = key_words(rows.get_columns(), len(delta))
-            self.spine.stage(make_run(self.spine.layout, words, rows, {DIFF: delta.diffs}))
+            groups = delta.groups
+            rows = gather(delta.rows, groups.first_entries)
+            self.spine.stage(run_of_groups(groups, rows, {DIFF: groups.sums(delta.diffs)}))
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import gather, has_floats, key_words, stack, with_plain_zeros
+from ..columns.kernels import gather, has_floats, stack, with_plain_zeros
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
@@ -67,8 +67,7 @@ class CheckRetractions(Operator):
         delta = _plain(deltas[0])
         if not len(delta):
             return delta
-        rows = delta.rows
-        groups = group(key_words(rows.get_columns(), len(delta)))
+        rows, groups = delta.rows, delta.groups
         added = groups.sums(delta.diffs)
         held = self.spine.totals(groups.keys).get(DIFF, np.zeros(len(groups), np.int64))
         accepted = np.maximum(added, -held)
@@ -76,7 +75,7 @@ class CheckRetractions(Operator):
         excess = np.flatnonzero(accepted != added)
         if not len(excess):
             if len(groups) == len(delta):
-                return Delta(delta.frame, is_consolidated=True)
+                return delta.as_consolidated()
             if (delta.diffs > 0).all():
                 return delta
         entries = groups.first_entries

@@ -1,0 +1,139 @@
+"""What does each operator cost beside polars, which evaluates all rows once, or again after each epoch?"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from bench.child import Outcome, Program, interleave
+from bench.figure import Figure, Line, Settings, Spread, Target, Verdict, failure, judge, spread
+from bench.programs.operators import OPERATORS
+
+GROUPINGS, JOINS = "groupings", "joins"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows are there before, and how many epochs of how many rows follow."""
+
+    loaded: int
+    epochs: int
+    rows: int
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return ("--loaded", str(self.loaded), "--epochs", str(self.epochs), "--rows", str(self.rows))
+
+    @property
+    def quick(self) -> Sizes:
+        return Sizes(self.loaded // 20, self.epochs, self.rows // 20)
+
+
+TEN_EPOCHS = Sizes(0, 10, 200_000)
+ON_A_MILLION = Sizes(1_000_000, 10, 10_000)
+ALL_AT_ONCE = Sizes(0, 1, 2_000_000)
+
+
+def operators(settings: Settings) -> Figure:
+    """Ten epochs of 200,000 rows."""
+    outcomes, sizes = _run(settings, TEN_EPOCHS)
+    floors, gains = _spreads(outcomes, "times_floor"), _spreads(outcomes, "gain")
+    lines = tuple(
+        Line(name, "ns a row", spread(several, "ns_a_row"), {"x floor": floors[name], "recomputing / ours": gains[name]},
+             _note(several))
+        for name, several in outcomes.items()
+    )  # fmt: skip
+    verdicts = (
+        judge(Target("times the floor, geometric mean", "x", "at most", 4), _mean(floors), _other(settings)),
+        judge(Target("times the floor, the worst", "x", "at most", 10), _worst(floors), _other(settings)),
+        judge(Target("recomputing / ours, the least", "x", "at least", 1), _least(gains), _other(settings)),
+    )
+    return _figure("operators", "each operator beside polars, 100,000 keys", sizes, lines, verdicts, outcomes)
+
+
+def break_even(settings: Settings) -> Figure:
+    """A million rows are there; epochs of 10,000 follow."""
+    outcomes, sizes = _run(settings, ON_A_MILLION)
+    gains = _spreads(outcomes, "gain")
+    lines = tuple(
+        Line(name, "recomputing / ours", gains[name], note=_note(several))
+        for name, several in outcomes.items()
+    )
+    target = Target("recomputing / ours, the least", "x", "at least", 8)
+    verdicts = (
+        judge(target, _least(gains), _other(settings)),
+        judge(
+            Target("recomputing / ours, geometric mean", "x", "at least", 8), _mean(gains), _other(settings)
+        ),
+    )
+    return _figure("break-even", "10,000 rows beside a million", sizes, lines, verdicts, outcomes)
+
+
+def backfill(settings: Settings) -> Figure:
+    """All rows in one epoch, then the view is read."""
+    outcomes, sizes = _run(settings, ALL_AT_ONCE)
+    floors = _spreads(outcomes, "read_times_floor")
+    lines = tuple(
+        Line(name, "x floor", floors[name], note=_note(several)) for name, several in outcomes.items()
+    )
+    of = {
+        unit: {name: floors[name] for name in floors if OPERATORS[name].unit == unit}
+        for unit in (GROUPINGS, JOINS)
+    }
+    verdicts = (
+        judge(Target("groupings, geometric mean", "x", "at most", 3), _mean(of[GROUPINGS]), _other(settings)),
+        judge(Target("joins, geometric mean", "x", "at most", 5), _mean(of[JOINS]), _other(settings)),
+    )
+    return _figure("backfill", "all rows in one epoch, read", sizes, lines, verdicts, outcomes)
+
+
+def _run(settings: Settings, sizes: Sizes) -> tuple[dict[str, list[Outcome]], Sizes]:
+    sizes = sizes.quick if settings.quick else sizes
+    programs = [
+        Program(name, "bench.programs.operators", ("--operator", name, *sizes.arguments))
+        for name in OPERATORS
+    ]
+    return interleave(programs, settings.runs, settings.timeout, settings.say), sizes
+
+
+def _figure(
+    name: str,
+    title: str,
+    sizes: Sizes,
+    lines: tuple[Line, ...],
+    verdicts: tuple[Verdict, ...],
+    outcomes: dict[str, list[Outcome]],
+) -> Figure:
+    wrong = tuple(f"{each}: {why}" for each, several in outcomes.items() if (why := failure(several)))
+    shown = {"loaded": sizes.loaded, "epochs": sizes.epochs, "rows_per_epoch": sizes.rows}
+    return Figure(name, title, shown, lines, verdicts, wrong, outcomes)
+
+
+def _note(several: list[Outcome]) -> str:
+    reason = failure(several)
+    return f"failed: {reason}" if reason else ""
+
+
+def _other(settings: Settings) -> str:
+    return "the targets are about other sizes" if settings.quick else ""
+
+
+def _spreads(outcomes: dict[str, list[Outcome]], field: str) -> dict[str, Spread | None]:
+    return {name: spread(several, field) for name, several in outcomes.items()}
+
+
+def _medians(spreads: dict[str, Spread | None]) -> list[float]:
+    return [each.median for each in spreads.values() if each is not None]
+
+
+def _mean(spreads: dict[str, Spread | None]) -> Spread | None:
+    found = _medians(spreads)
+    return Spread.of([statistics.geometric_mean(found)] if found else [])
+
+
+def _worst(spreads: dict[str, Spread | None]) -> Spread | None:
+    return Spread.of([max(_medians(spreads))] if _medians(spreads) else [])
+
+
+def _least(spreads: dict[str, Spread | None]) -> Spread | None:
+    return Spread.of([min(_medians(spreads))] if _medians(spreads) else [])
