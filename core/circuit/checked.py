@@ -11,7 +11,7 @@ import polars as pl
 
 from ..columns.grouping import consolidated_rows
 from ..columns.kernels import Ints, Keys
-from ..data.clock import Clock, Now
+from ..data.clock import Clock, Now, OwnClock, bases
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
 from ..state.channels import Channel, Finding
@@ -52,6 +52,27 @@ class _Guard:
             reader.require(self.found_in == now.epoch, f"reads {what} in epoch {now.epoch}, found in another")
 
 
+@dataclass(slots=True, eq=False)
+class _ClockGuard:
+    """Holds readers of a clock to what they declared."""
+
+    mover: str
+    clock: OwnClock
+
+    def __call__(self, moment: str) -> None:
+        """Check whoever steps now and reads the clock: the node that moves it, or one that has it among its clocks."""
+        reading = _READER.get()
+        if reading is None:
+            return
+        reader, _ = reading
+        declared = any(base is self.clock for clock in reader.clocks for base in bases(clock))
+        moves: object = reader.moved_clock
+        what = f"reads the watermark of node {self.mover!r}"
+        reader.require(declared or moves is self.clock, f"{what}, which is not among its clocks")
+        if moment == "now" and declared:
+            reader.require(reader.awaits_clocks, f"{what} after the rows of the epoch and does not await it")
+
+
 class Checked(Operator):
     """An operator that behaves as the one it wraps, or raises ``ContractError``.
 
@@ -78,6 +99,9 @@ class Checked(Operator):
         self._guards = [_Guard(name, channel) for channel in operator.gives]
         for guard in self._guards:
             guard.channel.guard = guard
+        for state in states:
+            if isinstance(state, OwnClock):
+                state.guard = _ClockGuard(name, state)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """The wrapped step, checked."""

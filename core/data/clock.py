@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NewType, Protocol
@@ -60,6 +60,13 @@ class OwnClock:
 
     is_read = False
     """Whether anything reads it, which is set where that is added to the circuit."""
+
+    guard: Callable[[str], None] | None = None
+    """Called with ``"before"`` or ``"now"`` when that is read, where tests have set it."""
+
+    def _check(self, moment: str) -> None:
+        if self.guard is not None:
+            self.guard(moment)
 
 
 class UnknownClock(OwnClock):

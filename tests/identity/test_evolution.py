@@ -117,6 +117,14 @@ def test_a_column_that_nobody_uses_is_dropped(tmp_path: Path) -> None:
         assert (1, 3) in contents(engine)["counts"]
 
 
+TALLY = ec.aggregate(
+    create=lambda: 0,
+    add=lambda count, values: count + len(values),
+    merge=lambda one, other: one + other,
+    extract=lambda count: count,
+    remove=lambda count, values: count - len(values),
+    dtype=pl.Int64,
+)
 REFUSED: dict[str, tuple[Declare, Mapping[str, Any], dict[str, Any], str]] = {
     "computed from a wider column": (
         lambda a: {"v": a.filter(pl.col("x") / 3 > 0.1)}, {**OLD, "x": pl.Float64}, {},
@@ -129,6 +137,10 @@ REFUSED: dict[str, tuple[Declare, Mapping[str, Any], dict[str, Any], str]] = {
     "another function": (
         lambda a: {"v": a.map_batches(lambda frame: frame.select("k", n=pl.lit(frame.width)))}, {**OLD, "y": pl.Int8}, {},
         "(?s)column 'y' is new.*view 'v'",
+    ),
+    "states by keys that are only known by their words": (
+        lambda a: {"v": a.group_by("k", "day").agg(n=TALLY(pl.col("x")))}, {**OLD, "k": pl.Int64}, {},
+        "(?s)column 'k' is Int64, was Int32.*view 'v'.*source 'a' does not keep its rows",
     ),
     "rows once each": (lambda a: {"v": a.unique()}, {**OLD, "y": pl.Int8}, {}, "(?s)column 'y' is new.*view 'v'"),
 }  # fmt: skip

@@ -56,6 +56,15 @@ def test_every_operator_has_a_line_with_what_it_takes_and_reads() -> None:
     assert cells[-1][4].split("  ")[0].startswith("user, window_start")
 
 
+def test_who_reads_a_watermark_names_the_node_that_moves_it() -> None:
+    _, head, *lines = engine().explain(circuit=True).splitlines()
+    start, end = head.index("watermark of"), head.index("views")
+    moved_by = {line[head.index("operator") :].split()[0]: line[start:end].strip() for line in lines}
+    arrive = str([*moved_by].index("Arrive"))
+    readers = ("DropLate", "Sessions", "TrackWindows", "Panes")
+    assert moved_by == {name: arrive if name in readers else "" for name in moved_by}
+
+
 def test_the_drawing_has_every_operator_in_the_box_of_its_stage_and_an_arrow_for_all_that_it_takes() -> None:
     lines = [line.strip() for line in engine().explain("mermaid", circuit=True).splitlines()]
     assert lines[0] == "flowchart TD"

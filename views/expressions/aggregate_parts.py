@@ -23,7 +23,7 @@ from .known_schemas import resolved
 from .order_insensitive import SINGLE, Arranging
 from .polars_tree import read
 from .polars_writer import write
-from .rowwise import LOOKING_UP, Obstacle, obstacle, operands, own_obstacle
+from .rowwise import LOOKING_UP, Obstacle, is_rowwise, operands, own_obstacle
 from .showing import text
 from .tree import Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
 
@@ -109,7 +109,7 @@ class AggregateCompiler:
         own = own_obstacle(node, self.schema)
         if isinstance(node, Literal) and own:
             self.refuse(own, node)
-        if reads_columns(node) and obstacle(node, self.schema) is None:
+        if own is None and reads_columns(node) and is_rowwise(node, self.schema):
             self.refuse(_NO_AGGREGATE, node)
         if own and node.name not in LOOKING_UP:
             return self._aggregate(node).alias(name_of(node))
@@ -210,7 +210,7 @@ class AggregateCompiler:
     def rows(self, node: Node) -> Rows | None:
         """Return the rows that a node stands for, where it is row by row but for filters and a sort; else None."""
         node = without_renaming(node)
-        if obstacle(node, self.schema) is None:
+        if is_rowwise(node, self.schema):
             return Rows(write(node)) if reads_columns(node) else None
         name = node.name
         if not isinstance(node, Call) or name not in ("drop_nulls", "drop_nans", "filter", "sort", "sort_by"):

@@ -14,7 +14,7 @@ import polars as pl
 from .functions import ONE_VALUE, SAME_ROWS
 from .polars_tree import read
 from .polars_writer import write
-from .rowwise import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, obstacle, operands, own_obstacle
+from .rowwise import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, is_rowwise, operands, own_obstacle
 from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renaming, reads_columns
 
 NO_ORDER: Obstacle = (
@@ -130,7 +130,7 @@ class Arranging:
         own = own_obstacle(node, self.schema)
         if isinstance(node, Literal):
             return self.refuse(own, node) if own else (node, None)
-        if reads_columns(node) and obstacle(node, self.schema) is None:
+        if reads_columns(node) and is_rowwise(node, self.schema):
             prepared = self.prepare(write(node))
             self.inputs[prepared] = None
             return self._named(Column(prepared), node), RowAlignment("group")

@@ -128,6 +128,11 @@ def obstacle(node: Node, schema: pl.Schema) -> str | None:
     return next(filter(None, (obstacle(child, schema) for child in operands(node))), None)
 
 
+def is_rowwise(node: Node, schema: pl.Schema) -> bool:
+    """Return whether an expression is computed row by row."""
+    return own_obstacle(node, schema) is None and all(is_rowwise(child, schema) for child in operands(node))
+
+
 def operands(node: Node) -> list[Node]:
     """Return the inputs of a node, without constants that are searched: those may be a Series."""
     constant = LOOKING_UP.get(node.name, ())
@@ -242,7 +247,7 @@ def _looks_up_constants(node: Call, schema: pl.Schema) -> bool:
     """Return whether the values that a function searches are constant, or a list in the row where it takes one."""
     looked_up = [node.inputs[place] for place in LOOKING_UP[node.function]]
     columns = [each for each in looked_up if not _is_constant(node, each)]
-    if not columns or node.function.startswith("replace") or obstacle(columns[0], schema):
+    if not columns or node.function.startswith("replace") or not is_rowwise(columns[0], schema):
         return not columns
     return isinstance(_type_of(columns[0], schema), pl.List | pl.Array)
 

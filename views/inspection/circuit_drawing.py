@@ -17,12 +17,13 @@ HEAD = (
     "rows of",
     "looks at",
     "rows meet by",
+    "watermark of",
     "views",
     "rows out",
     "entries",
     "seconds",
 )
-RIGHT = {0, 1, 8, 9, 10}
+RIGHT = {0, 1, 9, 10, 11}
 """The columns of numbers."""
 
 
@@ -34,7 +35,7 @@ def circuit_text(compiled: Compiled, epoch: int) -> str:
 
 
 def circuit_mermaid(compiled: Compiled) -> str:
-    """A Mermaid flowchart with a box per stage: rows along full arrows, what is looked at of others along dotted ones."""
+    """A Mermaid flowchart with a box per stage: rows along full arrows, what is looked at of others and watermarks along dotted ones."""
     nodes = compiled.circuit.nodes
     lines = ["flowchart TD"]
     for stage in compiled.cut.stages:
@@ -45,6 +46,7 @@ def circuit_mermaid(compiled: Compiled) -> str:
     for number, node in enumerate(nodes):
         lines += [f'  n{source} -- "{nodes[source].rows_out:,} rows" --> n{number}' for source in node.inputs]
         lines += [f"  n{look.node} -.->|{look.what}| n{number}" for look in node.looks]
+        lines += [f"  n{mover} -.->|watermark| n{number}" for mover in node.timed_by]
     return "\n".join(lines)
 
 
@@ -59,6 +61,7 @@ def _rows(compiled: Compiled) -> Iterator[tuple[str, ...]]:
             ", ".join(map(str, node.inputs)),
             ", ".join(f"{look.what} of {look.node}" for look in node.looks),
             "" if by is None else ", ".join(by) or "one place",
+            ", ".join(map(str, node.timed_by)),
             ", ".join(compiled.named(place)),
             f"{node.rows_out:,}",
             f"{_entries(node):,}" if node.states else "",

@@ -39,11 +39,13 @@ class HeldWatermark(OwnClock):
     @property
     def before(self) -> int:
         """The held watermark as of the last commit."""
+        self._check("before")
         return self._committed[0] if self._pinned is None else self._pinned[0]
 
     @property
     def now(self) -> int:
         """The held watermark after this epoch."""
+        self._check("now")
         return self._staged[0] if self._pinned is None else self._pinned[1]
 
     @property

@@ -84,11 +84,13 @@ class SourceClock(OwnClock):
     @property
     def before(self) -> int:
         """The watermark as of the last commit."""
+        self._check("before")
         return self._committed.watermark if self._pinned is None else self._pinned[0]
 
     @property
     def now(self) -> int:
         """The watermark after the rows of this epoch, or after the last one's between epochs."""
+        self._check("now")
         return self._latest.watermark if self._pinned is None else self._pinned[1]
 
     def pin(self, before: int, now: int) -> None:
