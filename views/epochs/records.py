@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -164,7 +163,7 @@ class Logged:
     @property
     def now(self) -> Now:
         """The clocks of the epoch."""
-        return Now(Epoch(self.epoch), datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.instant))
+        return Now.at(Epoch(self.epoch), self.instant)
 
 
 @dataclass(frozen=True, slots=True)

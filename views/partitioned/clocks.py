@@ -77,11 +77,10 @@ class Clocks:
             state.commit()
         self._held_before = dict(self.held_at)
 
-    def discard(self, last: Commit) -> None:
+    def discard(self) -> None:
         """Discard what was staged, and return to the last commit."""
         for state in self.states.values():
             state.discard()
-        self._recall(last)
         self.held_at = dict(self._held_before)
 
     def restore(self, saver: Saver, commit: Commit) -> None:
