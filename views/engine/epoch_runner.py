@@ -27,6 +27,7 @@ from ..durability.durability import Durability
 from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
+from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
@@ -39,9 +40,6 @@ Answer = TypeVar("Answer")
 
 ATTEMPTS = 8
 """How often a read that epochs may disturb is tried, before it waits for its turn between two epochs."""
-
-LEDGER_ROWS = 1_000_000
-"""How many refused rows are kept; ``explain`` says how many had to go."""
 
 BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""

@@ -14,7 +14,7 @@ from evercurrent.core.state.ledger import Ledger
 from ..checkpoint import Commit, Saver, StateRecord
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
-from ..engine.epoch_runner import LEDGER_ROWS
+from ..epochs.refused_rows import LEDGER_ROWS
 from ..plan.plan import Plan
 from .clock_evidence import ClockEvidence
 from .stage_runner import ChangedStates
