@@ -20,6 +20,7 @@ from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..concurrency.giving_way import GivingWay
 from ..concurrency.interrupts import interruptible, interrupts_deferred
+from ..concurrency.teams import Team
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position, joined
 from ..dataframe.source import Source
@@ -35,6 +36,7 @@ from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, Ta
 from .keepers import InMemory, OnDisk
 from .published import Published, PublishedView
 from .view import View
+from .worker_evaluator import WorkerEvaluator
 
 Answer = TypeVar("Answer")
 
@@ -60,6 +62,7 @@ class Running:
         log: RunRecorder,
         turn: Turn,
         durability: Durability | None = None,
+        workers: int = 1,
     ) -> None:
         self.epoch = 0
         self.positions: dict[str, Position] = {}
@@ -71,7 +74,9 @@ class Running:
         self._views = views
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
-        self._evaluator: CircuitEvaluator | None = None
+        self._workers = workers
+        self._team = Team(workers, turn)
+        self._evaluator: CircuitEvaluator | WorkerEvaluator | None = None
         keeper = InMemory() if durability is None else OnDisk(durability, self._standing, self.readers.heard)
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
@@ -287,8 +292,13 @@ class Running:
         log: InputLog = "written" if silent is not None else "to write" if now.epoch else "none"
         taken = TakenInput(offered, offered.arrived(), log, () if silent is None else silent)
         if self._evaluator is None or self._evaluator.compiled is not compiled:
-            self._evaluator = CircuitEvaluator(compiled, self._views)
+            self._evaluator = self._evaluator_of(compiled)
         return self._choreography.make_real(self._evaluator, now, taken)
+
+    def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
+        if self._workers == 1:
+            return CircuitEvaluator(compiled, self._views)
+        return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
     # The audience of epochs
 

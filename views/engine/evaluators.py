@@ -11,6 +11,7 @@ import polars as pl
 from evercurrent.core.circuit.circuit import Deltas, EpochDeltas
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.state.snapshot import Saved
 
 from ..compiler.builder import Compiled
 from ..connectors.positions import Position
@@ -36,14 +37,15 @@ class EpochResult:
     """An epoch that was evaluated: what is written of it, and what only this process needs.
 
     ``positions`` are those that its input has moved, ``rows`` what came of sources with event time; of the views not
-    in ``touched`` no state has changed.
+    in ``touched`` no state has changed. ``elsewhere`` are states, by their ids as objects, of which what this epoch
+    changes is staged in others.
     """
 
     passed: EvaluatedEpoch
     positions: Mapping[str, Position]
     rows: Mapping[str, pl.DataFrame]
     touched: tuple[str, ...]
-    staged: EpochDeltas | None = None
+    elsewhere: Mapping[int, Saved] = field(default_factory=dict)
 
 
 class CircuitEvaluator:
@@ -54,6 +56,7 @@ class CircuitEvaluator:
         self._views = views
         self._marks: Mapping[str, int] | None = None
         """The watermarks of the sources after the last epoch, once there was one."""
+        self._staged: EpochDeltas | None = None
 
     def promise(self, taken: TakenInput) -> None:
         """See ``Evaluator``."""
@@ -62,7 +65,7 @@ class CircuitEvaluator:
 
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        staged = self.compiled.circuit.evaluate(now, taken.arrived)
+        staged = self._staged = self.compiled.circuit.evaluate(now, taken.arrived)
         changed: dict[str, pl.DataFrame] = {}
         for name, delta in self.compiled.of_views(staged.deltas):
             if name in taken.silent:
@@ -75,18 +78,18 @@ class CircuitEvaluator:
             taken.offered.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
-            staged,
         )
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``."""
-        assert evaluated.staged is not None, "it was evaluated here"
-        self.compiled.circuit.commit(evaluated.staged)
-        self._marks = evaluated.passed.watermarks
+        assert self._staged is not None, "an epoch is evaluated before it is committed"
+        self.compiled.circuit.commit(self._staged)
+        self._marks, self._staged = evaluated.passed.watermarks, None
 
     def discard(self) -> None:
         """See ``Evaluator``."""
         self.compiled.circuit.discard()
+        self._staged = None
 
     def _marks_after(self, visited: Deltas) -> Mapping[str, int]:
         """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits, once others are known."""

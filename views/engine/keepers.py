@@ -58,7 +58,8 @@ class OnDisk:
 
     def write(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Keeper``."""
-        self._durability.write(evaluated.passed, self._standing(evaluated.positions, evaluated.rows))
+        standing = self._standing(evaluated.positions, evaluated.rows)
+        self._durability.write(evaluated.passed, standing, evaluated.elsewhere)
 
     def append(self) -> None:
         """See ``Keeper``."""

@@ -15,8 +15,10 @@ from evercurrent.core.data.clock import Now
 
 from ..checkpoint import PieceRef, Pieces, StateRecord
 from .clocks import Clocks
+from .held_states import HeldStates
 from .stage_runner import ChangedStates, StageRunner
-from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
+from .tasks import FireRequest, Instant, Measures, RowBatch, Task, TaskResult
+from .workers import Workers
 
 Arrival = Callable[[Instant], list[TaskResult]]
 """Runs the first stage over the rows of an epoch, given the time."""
@@ -59,6 +61,7 @@ class BucketResult:
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
+    measured: list[tuple[NodeId, Measures]] = field(default_factory=list)
 
 
 class BucketEvaluator:
@@ -70,7 +73,13 @@ class BucketEvaluator:
     """
 
     def __init__(
-        self, runner: StageRunner, clocks: Clocks, pieces: Pieces, *, buckets: int, driver_rows: int
+        self,
+        runner: StageRunner | Workers,
+        clocks: Clocks,
+        pieces: Pieces | HeldStates,
+        *,
+        buckets: int,
+        driver_rows: int = 0,
     ) -> None:
         self.states: Mapping[str, StateRecord] = {}
         self.executors: Executors | None = None
@@ -172,6 +181,7 @@ class BucketEvaluator:
         for one in done:
             work.arrived += one.arrived
             work.states.update(one.states)
+            work.measured += one.measured.items()
             for exchange, parts in one.rows.items():
                 for bucket, part in parts.items():
                     work.rows.setdefault(exchange, {}).setdefault(bucket, []).append(part)

@@ -12,6 +12,7 @@ from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES, Arrive,
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import Commit, Saver, StateRecord
+from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
 from ..epochs.refused_rows import LEDGER_ROWS
@@ -24,9 +25,9 @@ from .tasks import TaskResult
 class Clocks:
     """The clocks of a plan, which are moved in the driver and whose watermarks are passed to tasks."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.ledger = Ledger(LEDGER_ROWS)
-        self.compiled = compile_plan(plan, self.ledger)
+    def __init__(self, plan: Plan, compiled: Compiled | None = None) -> None:
+        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS)) if compiled is None else compiled
+        self.ledger = self.compiled.ledger
         ids = state_ids(self.compiled)
         self.states = {
             name: state
