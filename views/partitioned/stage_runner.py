@@ -33,7 +33,10 @@ from .clock_evidence import EvidenceCollector
 from .held_states import HeldStates
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
-SAMPLE, FAR_FEWER = 1024, 4
+FEW_BUCKETS = 8
+"""Up to so many buckets, to look for the rows of each costs less than to sort the rows by their buckets."""
+
+SAMPLE, FAR_FEWER = 256, 4
 """Rows are combined in memory if so many of them come to one in four at most."""
 
 LEDGER_ROWS = 1 << 62
@@ -247,8 +250,9 @@ class StageRunner:
             return delta
         operator = self.circuit.nodes[exchange.combined_for].operator
         if self._inline_rows is None and len(delta) > SAMPLE:
-            sample = operator.combine(Delta(delta.frame.gather_every(len(delta) // SAMPLE)))
-            if sample is None or len(sample) > SAMPLE // FAR_FEWER:
+            places = np.arange(0, len(delta), len(delta) // SAMPLE)
+            sample = operator.combine(Delta(gather(delta.frame, places)))
+            if sample is None or len(sample) > len(places) // FAR_FEWER:
                 return delta
         return operator.combine(delta) or delta
 
@@ -271,6 +275,9 @@ class StageRunner:
         with hashing_by(self._pieces.key_hash):
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
+        if self._buckets <= FEW_BUCKETS:
+            found = ((bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets))
+            return [(bucket, gather(frame, places)) for bucket, places in found if len(places)]
         counts = np.bincount(buckets, minlength=self._buckets)
         # Numbers of 16 bits are sorted by counting.
         ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
