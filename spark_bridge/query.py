@@ -17,7 +17,7 @@ from evercurrent.views.durability.digest_schemes import EarlierNames
 from evercurrent.views.durability.plan_diff import require_same_columns
 from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
-from evercurrent.views.engine.epoch_runner import LEDGER_ROWS
+from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.tasks import FireRequest

@@ -49,8 +49,9 @@ FLOORS = (
     {"views.plan", "views.checkpoint"},
     {"views.dataframe", "views.compiler", "views.epochs"},
     {"views.inspection", "views.timeline", "views.durability"},
+    {"views.partitioned"},
     {"views.engine"},
-    {"views.partitioned", "views.testing", "views.apps"},
+    {"views.testing", "views.apps"},
     {"views.cli"},
     # spark_bridge
     {"spark_bridge.runtime"},

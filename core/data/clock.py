@@ -30,6 +30,11 @@ class Now:
         """Return the processing time in microseconds since 1970-01-01 UTC."""
         return (self.processing_time - _ORIGIN) // _MICROSECOND
 
+    @staticmethod
+    def at(epoch: Epoch, instant: int) -> Now:
+        """Return the clocks of an epoch with a processing time in microseconds; the inverse of ``instant``."""
+        return Now(epoch, _ORIGIN + instant * _MICROSECOND)
+
 
 START_OF_TIME = -(2**62)
 """The watermark before any is known, in microseconds; far enough from the ends of int64 to add to."""

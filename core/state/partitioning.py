@@ -18,7 +18,7 @@ from ..columns.grouping import group
 from ..columns.kernels import ROUTED_BITS, Ints, Keys, Words, key_words
 from ..data.clock import START_OF_TIME
 from ..data.tags import tagged
-from .snapshot import INSTANT, KEY, PAYLOAD, SECOND, SPENT, SUM
+from .snapshot import INSTANT, KEY, PAYLOAD, SECOND, SPENT, SUM, Saved
 
 MOST_BUCKETS = 1 << ROUTED_BITS
 """The most buckets that route words can distinguish."""
@@ -173,6 +173,31 @@ def in_buckets(
             cut[number].append(frame.filter(pl.Series(bucket == number)))
     # Larger runs stand before smaller ones, as their merges would have left them.
     return [(sorted(pieces, key=lambda piece: -piece.height), {}) for pieces in cut]
+
+
+def of_buckets(parts: Sequence[Saved]) -> Saved:
+    """Return a saved state as one, given what was saved of it in each bucket: the inverse of a cut.
+
+    The pieces are the same objects. Facts add up as the pieces do: numbers are summed, sums of columns modulo 2^64, and
+    lists, which have an item for each piece, follow one another. Cost: the number of pieces.
+    """
+    there = [part for part in parts if part.pieces]
+    if len(there) < 2:
+        return there[0] if there else parts[0]
+    facts: dict[str, Any] = {}
+    for part in there:
+        assert part.facts.keys() == there[0].facts.keys(), "all buckets are of one kind of state"
+        for name, fact in part.facts.items():
+            if isinstance(fact, Mapping):
+                before = facts.get(name, {})
+                facts[name] = {
+                    column: (before.get(column, 0) + fact.get(column, 0)) % 2**64
+                    for column in dict.fromkeys((*before, *fact))
+                }
+            else:
+                assert isinstance(fact, int | list), f"the fact {name!r} does not add up"
+                facts[name] = facts[name] + fact if name in facts else fact
+    return Saved(tuple(piece for part in there for piece in part.pieces), facts)
 
 
 def _whole(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.views.checkpoint import Commit, DeltaRef, PieceRef, Pieces
-from evercurrent.views.partitioned.driver import PartitionedDeltas
+from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
 from evercurrent.views.partitioned.stage_runner import with_epoch
 from evercurrent.views.store import store_at
 

@@ -21,7 +21,8 @@ from evercurrent.core.data.errors import (
     NameTakenError,
 )
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
-from evercurrent.views.partitioned.driver import Epochs, PartitionedDeltas
+from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
+from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.store import Store, store_at
 

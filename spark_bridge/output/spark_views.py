@@ -15,8 +15,8 @@ from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.engine.engine import Engine
-from evercurrent.views.engine.view import Snapshot
 from evercurrent.views.epochs.refused_rows import ledger_frame, source_ledger_frame
+from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.inspection.questions import shown_watermark
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.clocks import Clocks

@@ -41,8 +41,9 @@ from evercurrent.views.dataframe.watermarks import (
 )
 from evercurrent.views.dataframe.windows import *  # noqa: F403
 from evercurrent.views.engine.engine import Engine
-from evercurrent.views.engine.view import Snapshot, View
+from evercurrent.views.engine.view import View
 from evercurrent.views.epochs.history import Retain
+from evercurrent.views.epochs.snapshot import Snapshot
 
 __version__ = VERSION
 

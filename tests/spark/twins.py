@@ -18,6 +18,7 @@ from evercurrent.core.data.clock import Now
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
 from evercurrent.views.compiler.builder import Compiled
 from evercurrent.views.engine.epoch_runner import Running
+from evercurrent.views.engine.evaluators import EpochResult
 from evercurrent.views.epochs.records import EpochInput
 from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
@@ -88,8 +89,8 @@ class TwinRunning(Running):
         self._engine = engine
         self._folder: Any = None
 
-    def _step(self, compiled: Compiled, now: Now, offered: EpochInput) -> dict[str, pl.DataFrame]:
-        changed = super()._step(compiled, now, offered)
+    def _step(self, compiled: Compiled, now: Now, offered: EpochInput) -> EpochResult:
+        evaluated = super()._step(compiled, now, offered)
         if now.epoch == 0:
             # Views that are declared later have it begin anew.
             self._folder, self._engine.compared = tempfile.TemporaryDirectory(), 0
@@ -100,8 +101,8 @@ class TwinRunning(Running):
             if self._engine.way.reopens:
                 self._open()
             self._follow(now, offered)
-        self._compare(compiled, now, changed)
-        return changed
+        self._compare(compiled, now, dict(evaluated.passed.deltas))
+        return evaluated
 
     def _open(self) -> None:
         way, store = self._engine.way, store_at(Path(self._folder.name))

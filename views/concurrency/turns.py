@@ -6,7 +6,9 @@ import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -53,6 +55,7 @@ class Turn:
         self._owner: int | None = None
         self._depth = 0
         self._deferred: list[Ends | None] = []
+        self._helpers: set[int] = set()
         self.is_lost = False
         _turns.add(self)
 
@@ -76,6 +79,10 @@ class Turn:
         if self._owner == me:
             self._depth += 1
             return
+        if me in self._helpers:
+            raise InputError(
+                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
+            )
         if self.is_lost:
             raise InputError(
                 "this process was forked off while another thread was in the middle of an epoch of this engine, which "
@@ -100,6 +107,16 @@ class Turn:
             self._hand_on()
         if deferred is not None:
             deferred.end()
+
+    @contextmanager
+    def helped(self) -> Iterator[None]:
+        """Mark this thread as one that the holder waits for, so that it does not wait for the turn itself."""
+        me = threading.get_ident()
+        self._helpers.add(me)
+        try:
+            yield
+        finally:
+            self._helpers.discard(me)
 
     def _hand_on(self) -> None:
         with self._guard:

@@ -1,8 +1,6 @@
 """The durability of epochs: states and deltas are written first, then one record that commits them.
 
-    evaluate (states staged) -> write -> append -> commit in memory
-
-Whatever fails before the record is there leaves files that nothing names, and an engine that can take the same
+``write`` and ``append`` are two steps of the choreography of epochs, which is elsewhere. Whatever fails before the record is there leaves files that nothing names, and an engine that can take the same
 input again. Between two commits epochs wait in memory. With ``Checkpoint(every=1)`` their input is on disk meanwhile,
 where the store has a log for it, and is evaluated again after a crash.
 """
@@ -24,6 +22,7 @@ from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.protocol import State
+from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine
 
 from ..checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
@@ -53,6 +52,8 @@ from .time_travel_reader import PastReader
 
 SWEEP_EVERY = 64
 """The number of commits after which files that no retained commit names are deleted."""
+
+NOWHERE: Mapping[int, Saved] = {}
 
 MOST_WAITING, MOST_SECONDS = 512, 0.5
 """So many epochs at most, and for so long, only their input is on disk: what comes then is committed, and they with it."""
@@ -233,10 +234,13 @@ class Durability:
         """Note that the next epoch is evaluated again, so that its input is on disk already."""
         self._now().waits = True
 
-    def write(self, passed: EvaluatedEpoch, standing: CommitMetadata) -> None:
+    def write(
+        self, passed: EvaluatedEpoch, standing: CommitMetadata, elsewhere: Mapping[int, Saved] = NOWHERE
+    ) -> None:
         """Write the states as staged, and the deltas, if it is this epoch's turn. Nothing is real before ``append``.
 
-        What the store would rather have together with the record waits for that too.
+        What the store would rather have together with the record waits for that too. ``elsewhere`` are states, by their
+        ids as objects, of which what this epoch changes is not staged there, but is this.
 
         Raises:
             CheckpointError: the store does not let us; whatever it has taken is not named by any commit.
@@ -244,7 +248,7 @@ class Durability:
         opened = self._now()
         waiting = (*opened.past.waiting, passed)
         is_due = not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
-        opened.staged = waiting, self._commit_of(opened, waiting, standing) if is_due else None
+        opened.staged = waiting, self._commit_of(opened, waiting, standing, elsewhere) if is_due else None
 
     def append(self) -> None:
         """Commit what was written.
@@ -403,10 +407,16 @@ class Durability:
         return 0 if opened.log.last is None else opened.log.last.epoch
 
     def _commit_of(
-        self, opened: _Open, waiting: tuple[EvaluatedEpoch, ...], standing: CommitMetadata
+        self,
+        opened: _Open,
+        waiting: tuple[EvaluatedEpoch, ...],
+        standing: CommitMetadata,
+        elsewhere: Mapping[int, Saved] = NOWHERE,
     ) -> tuple[Commit, Begun]:
         """Write what the record of these epochs names, but for what is to be written with it."""
-        wanted = {name: (state, state.saved()) for name, state in opened.states.items()}
+        wanted = {
+            name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in opened.states.items()
+        }
         said = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
         begun = opened.saver.write_ahead(wanted, said)
         deltas: dict[str, list[DeltaRef]] = {}

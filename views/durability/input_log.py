@@ -56,7 +56,7 @@ class InputLog:
         if not self._log.is_ours:
             return False
         nbytes = sum(delta.frame.estimated_size() for delta in arrived.values())
-        if not offered.is_all or nbytes > MOST_BYTES or self._log.size > FULL:
+        if offered.fires or nbytes > MOST_BYTES or self._log.size > FULL:
             return False
         try:
             streams = [_as_stream(delta.frame) for delta in arrived.values()]

@@ -31,7 +31,7 @@ from ..dataframe.source import Source, accepted, declare
 from ..dataframe.windowing import forbid_unused_answers
 from ..durability.durability import Durability
 from ..epochs.history import Retain
-from ..epochs.records import Batch, EpochInput
+from ..epochs.records import Batch, EpochInput, FireRequest
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
 from ..epochs.run_log import RunLog, RunRecorder
 from ..epochs.subscriptions import Readers
@@ -48,6 +48,14 @@ from .view import View
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+MOST_WORKERS = 64
+
+RECORD_ALONE = "rows are recorded as a source hands them on, and each worker sees a part of them"
+RESIDENT_ALONE = (
+    "workers hold the states in buckets, and the limit would free only the whole that is made of them"
+)
 
 
 @tagged("views.engine:Engine")
@@ -77,6 +85,10 @@ class Engine:
     subscriptions, positions of the input. It is opened when it is first needed, and only one engine at a time may
     have it open: ``close()``, the end of a ``with`` block or of the process release it.
 
+    With ``workers`` an epoch is evaluated over so many buckets, each in a thread: the results are the same, rows of a view
+    may be in another order, and functions that views are computed with are called by several threads at once. It is
+    faster where epochs have many rows of many keys. A checkpoint can be opened with any number.
+
     Any thread may call anything: writers wait for their turn, readers wait for nobody (``docs/concurrency.md``).
     """
 
@@ -85,18 +97,26 @@ class Engine:
         *,
         retain: Retain | None = None,
         record: bool = False,
+        workers: int = 1,
         checkpoint: str | Path | Checkpoint | None = None,
     ) -> None:
         self.sources: dict[str, Source] = {}
         self.views: dict[str, View] = {}
         if not isinstance(retain, Retain | None):
             raise PlanError(f"retain= is {retain!r}; give Retain(epochs=..., rows=...)")
+        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
+            raise PlanError(
+                f"workers= is {workers!r}; give a number from 1 to {MOST_WORKERS}, such as that of the cores"
+            )
+        self._workers = workers
+        if record:
+            self._require_one_worker("record=True", RECORD_ALONE)
         self._retain = retain or Retain()
         expect_large_arrays()
         self._plan = Plan()
         self._turn = Turn()
         log = RunRecorder(self._retain, records_rows=bool(record))
-        self._running = Running(self._plan, self.sources, self.views, log, self._turn)
+        self._running = Running(self._plan, self.sources, self.views, log, self._turn, workers=workers)
         if checkpoint is not None:
             self.use_checkpoint(checkpoint)
 
@@ -323,9 +343,11 @@ class Engine:
                     "an engine has one checkpoint, from before the first push on; make a new engine"
                 )
             found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+            if found.resident_bytes is not None:
+                self._require_one_worker("Checkpoint(resident_bytes=...)", RESIDENT_ALONE)
             durability = Durability(found, self._plan)
             self._running = Running(
-                self._plan, self.sources, self.views, self._running.log, self._turn, durability
+                self._plan, self.sources, self.views, self._running.log, self._turn, durability, self._workers
             )
 
     @property
@@ -450,6 +472,10 @@ class Engine:
         if name in taken:
             raise PlanError(f"{kind} {name!r} is declared twice; choose another name")
 
+    def _require_one_worker(self, option: str, why: str) -> None:
+        if self._workers > 1:
+            raise PlanError(f"{option} goes with workers=1 only: {why}; leave out one of the two")
+
     def _current(self) -> Compiled:
         """Return the circuit of the plan as declared so far."""
         return self.published().compiled
@@ -477,7 +503,7 @@ class Engine:
             tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)
             tracker.signal(windows.keys)
             try:
-                return self._running.run(EpochInput(is_all=False), at)
+                return self._running.run(EpochInput(fires=(FireRequest(view, key, window),)), at)
             finally:
                 tracker.forget_signals()
 
@@ -532,6 +558,7 @@ class Engine:
 
     def record_rows(self) -> None:
         """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
+        self._require_one_worker("record_rows()", RECORD_ALONE)
         with self._turn:
             self._running.log.records_rows = True
 

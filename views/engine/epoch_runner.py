@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from evercurrent.core.circuit.circuit import Deltas
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
@@ -21,25 +20,28 @@ from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..concurrency.giving_way import GivingWay
 from ..concurrency.interrupts import interruptible, interrupts_deferred
+from ..concurrency.teams import Team
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position, joined
 from ..dataframe.source import Source
 from ..durability.durability import Durability
+from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
-from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch, RestorePoint, require_epoch
+from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
+from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
+from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
+from .keepers import InMemory, OnDisk
 from .published import Published, PublishedView
 from .view import View
+from .worker_evaluator import WorkerEvaluator
 
 Answer = TypeVar("Answer")
 
 ATTEMPTS = 8
 """How often a read that epochs may disturb is tried, before it waits for its turn between two epochs."""
-
-LEDGER_ROWS = 1_000_000
-"""How many refused rows are kept; ``explain`` says how many had to go."""
 
 BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""
@@ -48,7 +50,7 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 class Running:
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
-    An epoch is evaluated, written if there is a checkpoint, and then committed in memory, or it is discarded. A caller of a
+    An epoch has the order of ``Choreography``, in which this is the audience. A caller of a
     method that changes anything has to hold the ``turn``. All others read what is ``published`` of the last epoch, at once.
     """
 
@@ -60,6 +62,7 @@ class Running:
         log: RunRecorder,
         turn: Turn,
         durability: Durability | None = None,
+        workers: int = 1,
     ) -> None:
         self.epoch = 0
         self.positions: dict[str, Position] = {}
@@ -71,10 +74,15 @@ class Running:
         self._views = views
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
+        self._workers = workers
+        self._team = Team(workers, turn)
+        self._evaluator: CircuitEvaluator | WorkerEvaluator | None = None
+        keeper = InMemory() if durability is None else OnDisk(durability, self._standing, self.readers.heard)
+        self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
         self.giving_way = GivingWay()
         self._published: Published | None = None
-        self._is_opening = self._is_stepping = False
+        self._is_opening = False
         self._commits = 0
         """How often a commit has begun or ended: odd while there is one."""
 
@@ -168,12 +176,10 @@ class Running:
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
-        changed = self._step(compiled, now, offered)
-        self.readers.notify(now.epoch, changed)
-        if self.durability is not None:
-            self.durability.tidy()
-            if self.durability.maps_states:
-                self._publish(compiled)
+        evaluated = self._step(compiled, now, offered)
+        self._choreography.follow_up(now, evaluated)
+        if self.durability is not None and self.durability.maps_states:
+            self._publish(compiled)
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
@@ -197,7 +203,7 @@ class Running:
         if self.durability is not None:
             compiled = self.current()
             with interrupts_deferred():
-                self.durability.flush(self._standing(self.positions, {}))
+                self.durability.flush(self._standing({}, {}))
                 self._publish(compiled)
 
     def close(self) -> None:
@@ -208,7 +214,7 @@ class Running:
         """
         if self.durability is not None:
             with interrupts_deferred():
-                self.durability.close(self._standing(self.positions, {}))
+                self.durability.close(self._standing({}, {}))
 
     def _resumed(self, durability: Durability) -> Compiled:
         """Return the circuit with the states of the checkpoint; if that fails, nothing has changed."""
@@ -243,7 +249,6 @@ class Running:
         for logged in resumed.logged:
             delivered = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
             self.readers.remember(delivered)
-            durability.logged_before()
             try:
                 self._step(
                     compiled,
@@ -260,7 +265,7 @@ class Running:
                     f"fails: {error}"
                 ) from error
         last = durability.waiting[-1] if durability.waiting else None
-        durability.flush(self._standing(self.positions, {}))
+        durability.flush(self._standing({}, {}))
         if last is None:
             return resumed
         for name in resumed.filled:
@@ -279,93 +284,53 @@ class Running:
 
     def _step(
         self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None = None
-    ) -> dict[str, pl.DataFrame]:
-        """Run one epoch: evaluate it, write it if there is a checkpoint, and commit it in memory; or discard it.
+    ) -> EpochResult:
+        """Run one epoch, see ``Choreography.make_real``.
 
         ``silent``: the epoch is evaluated again, and the deltas of these views are not published.
         """
-        if self._is_stepping:
-            raise InputError(
-                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
-            )
-        with (
-            interrupts_deferred()
-        ):  # But for the first half: what has become real is all there, and nobody misses it.
-            self._is_stepping = True
-            try:
-                return self._real(compiled, now, offered, silent)
-            except BaseException:
-                compiled.circuit.discard()
-                if self.durability is not None:
-                    self.durability.discard()
-                raise
-            finally:
-                self._is_stepping = False
+        log: InputLog = "written" if silent is not None else "to write" if now.epoch else "none"
+        taken = TakenInput(offered, offered.arrived(), log, () if silent is None else silent)
+        if self._evaluator is None or self._evaluator.compiled is not compiled:
+            self._evaluator = self._evaluator_of(compiled)
+        return self._choreography.make_real(self._evaluator, now, taken)
 
-    def _real(
-        self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None
-    ) -> dict[str, pl.DataFrame]:
-        circuit, durability = compiled.circuit, self.durability
-        changed: dict[str, pl.DataFrame] = {}
-        with interruptible():
-            for source, watermark in offered.watermarks.items():
-                compiled.clocks[source].promise(watermark)
-            arrived = offered.arrived()
-            if durability is not None and now.epoch and silent is None:
-                durability.log(now, offered, arrived, self.readers.heard())
-            evaluated = circuit.evaluate(now, arrived)
-            for name, delta in compiled.of_views(evaluated.deltas):
-                if silent is not None and name in silent:
-                    continue
-                delta = delta.consolidate()
-                if len(delta):
-                    changed[name] = self._views[name]._published(now.epoch, delta.frame)
-            rows = compiled.timed_rows(evaluated.deltas)
-            marks = self._marks_after(compiled, evaluated.deltas)
-            positions = joined(self.positions, offered.positions)
-            if durability is not None:
-                passed = EvaluatedEpoch(now.epoch, now.instant, marks, changed)
-                durability.write(passed, self._standing(positions, rows))
-        if durability is not None:
-            durability.append()
-        with self._committing():
-            circuit.commit(evaluated)
-            self.epoch, self.positions = now.epoch, positions
-            for name, frame in changed.items():
-                self._views[name]._history.append(now.epoch, frame)
-            if now.epoch:
-                self.log.note(now.epoch, now.processing_time, marks, rows)
-            self._publish(compiled, changed, evaluated.deltas, marks)
-        return changed
+    def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
+        if self._workers == 1:
+            return CircuitEvaluator(compiled, self._views)
+        return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
-    def _marks_after(self, compiled: Compiled, visited: Deltas) -> Mapping[str, int]:
-        """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits, once others are known."""
-        known = self._published
-        if known is None or known.compiled is not compiled:
-            return {name: clock.now for name, clock in compiled.clocks.items()}
-        moved = {name: compiled.clocks[name].now for name in compiled.arrivals_in(visited)}
-        return {**known.watermarks, **moved} if moved else known.watermarks
+    # The audience of epochs
+
+    def deliver_first(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Audience``: subscribers get an epoch behind its commit, as they can catch up."""
 
     @contextmanager
-    def _committing(self) -> Iterator[None]:
-        """Mark the states as changing inside the block, so that readers of them notice it."""
+    def changing(self) -> Iterator[None]:
+        """See ``Audience``: ``steadily`` notices it."""
         self._commits += 1
         try:
             yield
         finally:
             self._commits += 1
 
-    def _publish(
-        self,
-        compiled: Compiled,
-        changed: Container[str] = (),
-        visited: Deltas | None = None,
-        marks: Mapping[str, int] | None = None,
-    ) -> None:
-        """Publish the current contents, in which these views have changed, to all readers from now on.
+    def publish(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Audience``."""
+        passed = evaluated.passed
+        self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
+        for name, frame in passed.deltas.items():
+            self._views[name]._history.append(now.epoch, frame)
+        if now.epoch:
+            self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
+        if self._evaluator is not None:
+            self._publish(self._evaluator.compiled, evaluated)
 
-        ``visited``: the nodes of the epoch, as no state of others has changed; ``marks``: the watermarks after it.
-        """
+    def notify(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Audience``."""
+        self.readers.notify(now.epoch, dict(evaluated.passed.deltas))
+
+    def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
+        """Publish the current contents to all readers from now on; of an epoch, only what it has touched is looked at."""
         if self._is_opening:
             return
         before = self._published
@@ -373,7 +338,8 @@ class Running:
         touched: Iterable[str] = self._views
         if before is not None and before.compiled is compiled:
             views = dict(before.views)
-            touched = self._views if visited is None else compiled.views_at(visited)
+            touched = self._views if evaluated is None else evaluated.touched
+        changed = () if evaluated is None else evaluated.passed.deltas
         for name in touched:
             known, readable = views.get(name), compiled.contents[name]
             if known is None or name in changed:
@@ -384,7 +350,9 @@ class Running:
             compiled,
             self.epoch,
             self.positions,
-            {name: clock.before for name, clock in compiled.clocks.items()} if marks is None else marks,
+            {name: clock.before for name, clock in compiled.clocks.items()}
+            if evaluated is None
+            else evaluated.passed.watermarks,
             views,
             compiled.ledger.refused.now(),
             self.log.now(),
@@ -394,24 +362,18 @@ class Running:
     def _standing(
         self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]
     ) -> CommitMetadata:
-        """Return the metadata of a commit with these positions and these rows that have come since."""
+        """Return the metadata of a commit with these positions joined to those so far, and these rows that have come since."""
+        positions = joined(self.positions, positions)
         return CommitMetadata(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
 
     def _make_real(self, durability: Durability, resumed: RestorePoint) -> None:
         """Run an epoch that publishes the rows of views that are new in the program and already filled."""
-        epoch, (_, instant, marks) = Epoch(resumed.epoch + 1), resumed.last
-        changed: dict[str, pl.DataFrame] = {}
-        for name, delta in resumed.filled.items():
-            if len(delta):
-                changed[name] = self._views[name]._published(epoch, delta.frame)
-        durability.bear(resumed.filled, epoch)
-        durability.write(EvaluatedEpoch(epoch, instant, marks, changed), self._standing(self.positions, {}))
-        with interrupts_deferred():
-            durability.append()
-            self.epoch = epoch
-            for name, frame in changed.items():
-                self._views[name]._history.append(epoch, frame)
-            self.log.go_on((epoch, instant, marks), resumed.rows, durability.past.passed)
+        _, instant, watermarks = resumed.last
+        now = Now.at(Epoch(resumed.epoch + 1), instant)
+        durability.bear(resumed.filled, now.epoch)
+        filled = FilledViews(resumed.filled, watermarks, self._views)
+        self._choreography.make_real(filled, now, TakenInput())
+        self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.passed)
 
     def _contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
         require_epoch(view, "epoch", epoch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +21,7 @@ from ..dataframe.collection import Collection
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.records import require_epoch
+from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
     Callback,
     Readers,
@@ -81,15 +81,6 @@ class ViewKeeper(Protocol):
     def watermark_of(self, view: str) -> datetime | int | None:
         """How far the event time of a view's rows is complete."""
         ...
-
-
-@tagged("views.view:Snapshot")
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The contents of a view at the end of an epoch: follow it with ``view.deltas(since=snapshot.epoch)``."""
-
-    epoch: int
-    frame: pl.DataFrame
 
 
 class Deltas:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -50,19 +49,28 @@ class Batch:
         return self.position is not None and self.positions.is_taken(self.position, taken.get(self.source))
 
 
+@dataclass(frozen=True, slots=True)
+class FireRequest:
+    """A request to fire windows of a view: of which key (None: all), with which bounds (None: all)."""
+
+    view: str
+    key: object = None
+    window: object = None
+
+
 @dataclass(slots=True)
 class EpochInput:
     """The input of an epoch: gathered push by push while it is open, and then taken as a whole or not at all.
 
     ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before,
-    ``batches`` are all batches in it. ``is_all``: nothing else is part of the epoch, such as windows that are fired.
+    ``batches`` are all batches in it, ``fires`` windows that are fired.
     """
 
     deltas: dict[str, list[Delta]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     skipped: int = 0
-    is_all: bool = True
+    fires: Sequence[FireRequest] = ()
     batches: list[Batch] = field(default_factory=list)
 
     def take(self, batch: Batch) -> None:
@@ -86,7 +94,7 @@ class EpochInput:
         left = [batch for batch in self.batches if not batch.is_taken(taken)]
         if len(left) == len(self.batches):
             return self
-        offered = EpochInput(skipped=self.skipped + len(self.batches) - len(left), is_all=self.is_all)
+        offered = EpochInput(skipped=self.skipped + len(self.batches) - len(left), fires=self.fires)
         for batch in left:
             offered.take(batch)
         return offered
@@ -164,7 +172,7 @@ class Logged:
     @property
     def now(self) -> Now:
         """The clocks of the epoch."""
-        return Now(Epoch(self.epoch), datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.instant))
+        return Now.at(Epoch(self.epoch), self.instant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from evercurrent.core.state.ledger import MISSED, Refused
 
 from ..plan.nodes import BOUNDS
 
+LEDGER_ROWS = 1_000_000
+"""How many refused rows are kept; ``explain`` says how many had to go."""
+
 TIME = pl.Datetime("us", "UTC")
 
 YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)

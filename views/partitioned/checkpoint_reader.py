@@ -18,9 +18,9 @@ from ..durability.digest_schemes import EarlierNames
 from ..durability.plan_diff import require_all_states
 from ..durability.plan_match import check_plan, plan_record
 from ..durability.time_travel import BORN, Past, delta_files
-from ..engine.epoch_runner import LEDGER_ROWS
-from ..engine.view import Snapshot
 from ..epochs.history import BEFORE_ALL
+from ..epochs.refused_rows import LEDGER_ROWS
+from ..epochs.snapshot import Snapshot
 from ..plan.plan import Plan
 from ..store import Store
 

@@ -13,9 +13,10 @@ from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.operator_contract import Operator
 
 from ..checkpoint import Commit, Saver, StateRecord
+from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
-from ..engine.epoch_runner import LEDGER_ROWS
+from ..epochs.refused_rows import LEDGER_ROWS
 from ..plan.plan import Plan
 from .clock_evidence import ClockEvidence
 from .stage_runner import ChangedStates
@@ -25,9 +26,9 @@ from .tasks import TaskResult
 class Clocks:
     """The clocks of a plan, which are moved in the driver and whose watermarks are passed to tasks."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.ledger = Ledger(LEDGER_ROWS)
-        self.compiled = compile_plan(plan, self.ledger)
+    def __init__(self, plan: Plan, compiled: Compiled | None = None) -> None:
+        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS)) if compiled is None else compiled
+        self.ledger = self.compiled.ledger
         ids = state_ids(self.compiled)
         self.states = {name: state for name, state in ids.items() if state.kept_in in ("driver", "both")}
         names = {id(state): name for name, state in ids.items()}
@@ -71,11 +72,10 @@ class Clocks:
             state.commit()
         self._held_before = dict(self.held_at)
 
-    def discard(self, last: Commit) -> None:
+    def discard(self) -> None:
         """Discard what was staged, and return to the last commit."""
         for state in self.states.values():
             state.discard()
-        self._recall(last)
         self.held_at = dict(self._held_before)
 
     def restore(self, saver: Saver, commit: Commit) -> None:

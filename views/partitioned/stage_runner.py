@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -29,9 +29,14 @@ from ..durability.plan_match import state_ids
 from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
+from .held_states import HeldStates
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
-ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+FEW_BUCKETS = 8
+"""Up to so many buckets, to look for the rows of each costs less than to sort the rows by their buckets."""
+
+SAMPLE, FAR_FEWER = 256, 4
+"""Rows are combined in memory if so many of them come to one in four at most."""
 
 LEDGER_ROWS = 1 << 62
 """Tasks have no limit of refused rows: all go to the ledger, which has a limit of its own."""
@@ -49,18 +54,25 @@ class StageRunner:
 
     Nothing is kept between tasks but mapped files, which never change: so it does not matter in which process a task runs,
     whether it runs twice, or whether the one before failed. ``inline_rows``: up to so many rows are passed on in memory;
-    more are written to a file, with one record batch per bucket for each later stage.
+    more are written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
+    memory, and combined only where that makes them far fewer. With ``HeldStates`` no file is mapped either.
     """
 
     def __init__(
-        self, plan: Plan, pieces: Pieces, buckets: int, *, inline_rows: int, allow_pickle: bool = False
+        self,
+        plan: Plan,
+        pieces: Pieces | HeldStates,
+        buckets: int,
+        *,
+        inline_rows: int | None,
+        allow_pickle: bool = False,
     ) -> None:
         self._plan = plan
         self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
         self.cut = self.compiled.cut
         self.circuit = self.compiled.circuit
         self._pieces = pieces
-        self._saver = Saver(pieces)
+        self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
         self._inline_rows = inline_rows
         self._states = state_ids(self.compiled)
@@ -100,8 +112,8 @@ class StageRunner:
         names = {self.circuit.nodes[exchange.producer].name: exchange for exchange in self._arriving()}
         given = {names[name]: Delta(frame) for name, frame in arrived.items()}
         local = {exchange: delta for exchange, delta in given.items() if exchange.stage == 0}
-        deltas = self._evaluate(stage, 0, now, local)
         done = TaskResult(0, place)
+        deltas = self._evaluate(stage, done, now, local)
         passing = {exchange: delta for exchange, delta in given.items() if exchange.stage > 0}
         self._finish(done, instant.epoch, stage, deltas, passing)
         return done
@@ -160,8 +172,8 @@ class StageRunner:
             self._trackers[NodeId(node)].signal(keys)
         try:
             given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
-            deltas = self._evaluate(stage, task.bucket, now, given)
             done = TaskResult(task.stage, task.bucket)
+            deltas = self._evaluate(stage, done, now, given)
             self._finish(done, task.instant.epoch, stage, deltas, {})
             for name in self._names(sorted(stage.owned)):
                 if name not in states:
@@ -181,7 +193,7 @@ class StageRunner:
             self.clocks[name].pin(before, now)
         for witness in self._witnesses.values():
             witness.told = None
-        return Now(Epoch(instant.epoch), ORIGIN + timedelta(microseconds=instant.processing_time))
+        return Now.at(Epoch(instant.epoch), instant.processing_time)
 
     def _put(self, stage: Stage, bucket: int, records: Mapping[str, StateRecord]) -> dict[str, State]:
         states = self.states_of(stage, bucket)
@@ -189,17 +201,20 @@ class StageRunner:
         return states
 
     def _evaluate(
-        self, stage: Stage, bucket: int, now: Now, given: Mapping[Exchange, Delta]
+        self, stage: Stage, done: TaskResult, now: Now, given: Mapping[Exchange, Delta]
     ) -> dict[NodeId, Delta]:
         deltas: dict[NodeId, Delta] = {}
-        for place in stage.in_bucket(bucket):
-            node = self.circuit.nodes[place]
+        for place in stage.in_bucket(done.place if stage.number else 0):
+            node, begun = self.circuit.nodes[place], time.perf_counter()
             inputs = []
             for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
                 found = deltas.get(source) if exchange is None else given.get(exchange)
                 inputs.append(found or self._nothing[source])
             with hashing_by(self._pieces.key_hash):
                 deltas[place] = node.operator.step(now, *inputs)
+            if place in stage.owned:
+                rows = sum(map(len, inputs)) if node.inputs else 0
+                done.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
         return deltas
 
     # What goes out
@@ -236,7 +251,13 @@ class StageRunner:
         """Combine the rows as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
-        return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
+        operator = self.circuit.nodes[exchange.combined_for].operator
+        if self._inline_rows is None and len(delta) > SAMPLE:
+            places = np.arange(0, len(delta), len(delta) // SAMPLE)
+            sample = operator.combine(Delta(gather(delta.frame, places)))
+            if sample is None or len(sample) > len(places) // FAR_FEWER:
+                return delta
+        return operator.combine(delta) or delta
 
     def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
         """Hand on the rows of each exchange, a part for each bucket that gets any."""
@@ -257,21 +278,23 @@ class StageRunner:
         with hashing_by(self._pieces.key_hash):
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
-        order = np.argsort(buckets, kind="stable")
-        found, starts = np.unique(buckets[order], return_index=True)
-        ends = [*starts[1:].tolist(), frame.height]
-        ordered = gather(frame, order)
-        spans = zip(found.tolist(), starts.tolist(), ends, strict=True)
-        return [(bucket, ordered.slice(start, end - start)) for bucket, start, end in spans]
+        if self._buckets <= FEW_BUCKETS:
+            found = ((bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets))
+            return [(bucket, gather(frame, places)) for bucket, places in found if len(places)]
+        counts = np.bincount(buckets, minlength=self._buckets)
+        # Numbers of 16 bits are sorted by counting.
+        ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
+        spans = zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True)
+        return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
 
     def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
-        if sum(frame.height for frame in frames) <= self._inline_rows:
+        if self._inline_rows is None or sum(frame.height for frame in frames) <= self._inline_rows:
             return [RowBatch(frame.height, frame) for frame in frames]
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
     def _told(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
-        if frame.height <= self._inline_rows:
+        if self._inline_rows is None or frame.height <= self._inline_rows:
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
 

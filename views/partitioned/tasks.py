@@ -13,6 +13,7 @@ from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import PieceRef, StateRecord
+from ..epochs.records import FireRequest as FireRequest
 from .clock_evidence import ClockEvidence
 
 
@@ -30,6 +31,10 @@ Origins = Mapping[str, frozenset[tuple[int, int]]]
 """Of which partitions and files the rows of sources are."""
 
 
+Measures = tuple[float, int, int]
+"""Of a node in a task: seconds, rows in and rows out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instant:
     """The time of an epoch: its number, its processing time in microseconds, and watermarks by the state id of clocks.
@@ -40,15 +45,6 @@ class Instant:
     epoch: int
     processing_time: int
     clocks: Mapping[str, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class FireRequest:
-    """A request to fire windows of a view: of which key (None: all), with which bounds (None: all)."""
-
-    view: str
-    key: object = None
-    window: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class TaskResult:
 
     ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
     were, and ``origins`` of which partitions and files, where that matters. ``held_at`` is how far windows hold back the
-    watermark behind them, by state id.
+    watermark behind them, by state id. ``measured`` is of the nodes whose state the stage keeps.
     """
 
     stage: int
@@ -88,5 +84,6 @@ class TaskResult:
     refused: tuple[Refused, ...] = ()
     witnessed: dict[str, ClockEvidence] = field(default_factory=dict)
     held_at: dict[str, int] = field(default_factory=dict)
+    measured: dict[NodeId, Measures] = field(default_factory=dict)
     arrived: int = 0
     origins: Origins = field(default_factory=dict)

@@ -1,0 +1,109 @@
+"""An engine that has every epoch evaluated by workers too, and compares what both say."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import evercurrent as ec
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.errors import EvercurrentError
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.compiler.builder import Compiled
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.concurrency.teams import Team
+from evercurrent.views.engine.epoch_runner import Running
+from evercurrent.views.engine.evaluators import EpochResult, TakenInput
+from evercurrent.views.engine.keepers import InMemory
+from evercurrent.views.engine.worker_evaluator import WorkerEvaluator
+from evercurrent.views.epochs.choreography import Choreography
+from evercurrent.views.epochs.records import EpochInput
+from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
+from spark.twins import counted, entered
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How many workers there are, epoch by epoch in turn: where the number changes, states are cut anew."""
+
+    workers: tuple[int, ...] = (2,)
+
+
+SHIFTS = (Shift(), Shift((3,)), Shift((2, 3, 2, 5)))
+
+
+class Nobody:
+    """An audience of none."""
+
+    def deliver_first(self, now: Now, evaluated: EpochResult) -> None: ...
+
+    def changing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def publish(self, now: Now, evaluated: EpochResult) -> None: ...
+
+    def notify(self, now: Now, evaluated: EpochResult) -> None: ...
+
+
+class WorkerTwin(ec.Engine):
+    """After every epoch deltas and contents of all views, the ledger and the watermarks are those of workers."""
+
+    shift = Shift()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._running = WorkerTwinRunning(self, self._running)
+        self.compared = 0
+
+
+class WorkerTwinRunning(Running):
+    """Steps as the engine does, and then by workers; what the engine refuses, they refuse."""
+
+    def __init__(self, engine: WorkerTwin, own: Running) -> None:
+        super().__init__(own._plan, own._sources, own._views, own.log, own._turn)
+        self._engine = engine
+        self._follows = Choreography[TakenInput, EpochResult](InMemory(), Nobody())
+
+    def _step(
+        self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None = None
+    ) -> EpochResult:
+        if now.epoch == 0:
+            # Views that are declared later have it begin anew.
+            self._other = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
+            self._workers_now, self._engine.compared = 0, 0
+        try:
+            evaluated = super()._step(compiled, now, offered, silent)
+        except EvercurrentError as error:
+            with pytest.raises(type(error)):
+                self._follow(now, offered)
+            raise
+        self._compare(compiled, now, evaluated, self._follow(now, offered))
+        return evaluated
+
+    def _follow(self, now: Now, offered: EpochInput) -> EpochResult:
+        workers = self._engine.shift.workers[now.epoch % len(self._engine.shift.workers)]
+        if workers != self._workers_now:
+            team = Team(workers, self._turn)
+            self._by_workers = WorkerEvaluator(self._plan, self._other, self._views, team, workers)
+            self._workers_now = workers
+        return self._follows.make_real(self._by_workers, now, TakenInput(offered, offered.arrived()))
+
+    def _compare(self, compiled: Compiled, now: Now, own: EpochResult, other: EpochResult) -> None:
+        for name in self._views:
+            said, known = (
+                counted([result.passed.deltas[name].drop("_epoch")] if name in result.passed.deltas else [])
+                for result in (other, own)
+            )
+            assert said == known, f"epoch {now.epoch}, view {name}: workers say {said}, the engine {known}"
+            held, known = (counted([one.contents[name].contents()]) for one in (self._other, compiled))
+            assert held == known, f"epoch {now.epoch}, view {name}: workers hold {held}, the engine {known}"
+        assert entered(self._other.ledger.refused) == entered(compiled.ledger.refused)
+        assert other.passed.watermarks == own.passed.watermarks
+        assert {name: frame.height for name, frame in other.rows.items() if frame.height} == {
+            name: frame.height for name, frame in own.rows.items() if frame.height
+        }
+        self._engine.compared += 1

@@ -1,0 +1,48 @@
+"""A team of threads that works for the one that has the turn, and is done before that goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from .interrupts import interrupts_deferred
+from .turns import Turn
+
+Answer = TypeVar("Answer")
+
+
+class Team:
+    """Runs functions at the same time, in the calling thread and in others, which are started when they are first needed.
+
+    What runs in them may not push: the caller has the turn, and waits for them.
+    """
+
+    def __init__(self, size: int, turn: Turn) -> None:
+        self._size = size
+        self._turn = turn
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
+
+    def run(self, functions: Sequence[Callable[[], Answer]]) -> list[Answer]:
+        """Return what the functions return. If some raise, what the first of them raised is raised, when all have ended."""
+        if len(functions) < 2:
+            return [function() for function in functions]
+        pool = self._threads()
+        futures = [pool.submit(self._helping, function) for function in functions[1:]]
+        try:
+            return [functions[0](), *(future.result() for future in futures)]
+        finally:
+            with interrupts_deferred():
+                wait(futures)
+
+    def _helping(self, function: Callable[[], Answer]) -> Answer:
+        with self._turn.helped():
+            return function()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the other threads; a child made by ``fork`` has none of its parent's."""
+        if self._pool is None or self._process != os.getpid():
+            self._pool, self._process = ThreadPoolExecutor(self._size - 1, "evercurrent"), os.getpid()
+        return self._pool

@@ -1,0 +1,129 @@
+"""The evaluation of an engine's epochs: by the circuit of this process, or, of views that were filled, by nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+from evercurrent.core.circuit.circuit import Deltas, EpochDeltas
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.state.snapshot import Saved
+
+from ..compiler.builder import Compiled
+from ..connectors.positions import Position
+from ..epochs.records import EpochInput, EvaluatedEpoch
+from .view import View
+
+InputLog = Literal["to write", "written", "none"]
+"""Whether the input of an epoch is to be logged, is in the log already, or does not go there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenInput:
+    """The input of an epoch as it is evaluated. The deltas of views in ``silent`` are not published."""
+
+    offered: EpochInput = field(default_factory=EpochInput)
+    arrived: Mapping[str, Delta] = field(default_factory=dict)
+    log: InputLog = "none"
+    silent: Container[str] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochResult:
+    """An epoch that was evaluated: what is written of it, and what only this process needs.
+
+    ``positions`` are those that its input has moved, ``rows`` what came of sources with event time; of the views not
+    in ``touched`` no state has changed. ``elsewhere`` are states, by their ids as objects, of which what this epoch
+    changes is staged in others.
+    """
+
+    passed: EvaluatedEpoch
+    positions: Mapping[str, Position]
+    rows: Mapping[str, pl.DataFrame]
+    touched: tuple[str, ...]
+    elsewhere: Mapping[int, Saved] = field(default_factory=dict)
+
+
+class CircuitEvaluator:
+    """Evaluates epochs by a circuit whose states are in this process."""
+
+    def __init__(self, compiled: Compiled, views: Mapping[str, View]) -> None:
+        self.compiled = compiled
+        self._views = views
+        self._marks: Mapping[str, int] | None = None
+        """The watermarks of the sources after the last epoch, once there was one."""
+        self._staged: EpochDeltas | None = None
+
+    def promise(self, taken: TakenInput) -> None:
+        """See ``Evaluator``."""
+        for source, watermark in taken.offered.watermarks.items():
+            self.compiled.clocks[source].promise(watermark)
+
+    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+        """See ``Evaluator``."""
+        staged = self._staged = self.compiled.circuit.evaluate(now, taken.arrived)
+        changed: dict[str, pl.DataFrame] = {}
+        for name, delta in self.compiled.of_views(staged.deltas):
+            if name in taken.silent:
+                continue
+            delta = delta.consolidate()
+            if len(delta):
+                changed[name] = self._views[name]._published(now.epoch, delta.frame)
+        return EpochResult(
+            EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), changed),
+            taken.offered.positions,
+            self.compiled.timed_rows(staged.deltas),
+            tuple(self.compiled.views_at(staged.deltas)),
+        )
+
+    def commit(self, evaluated: EpochResult) -> None:
+        """See ``Evaluator``."""
+        assert self._staged is not None, "an epoch is evaluated before it is committed"
+        self.compiled.circuit.commit(self._staged)
+        self._marks, self._staged = evaluated.passed.watermarks, None
+
+    def discard(self) -> None:
+        """See ``Evaluator``."""
+        self.compiled.circuit.discard()
+        self._staged = None
+
+    def _marks_after(self, visited: Deltas) -> Mapping[str, int]:
+        """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits, once others are known."""
+        if self._marks is None:
+            return {name: clock.now for name, clock in self.compiled.clocks.items()}
+        moved = {name: self.compiled.clocks[name].now for name in self.compiled.arrivals_in(visited)}
+        return {**self._marks, **moved} if moved else self._marks
+
+
+class FilledViews:
+    """Evaluates the epoch that publishes the rows of views that are new in the program: they are computed already."""
+
+    def __init__(
+        self, filled: Mapping[str, Delta], watermarks: Mapping[str, int], views: Mapping[str, View]
+    ) -> None:
+        self._filled = filled
+        self._watermarks = watermarks
+        self._views = views
+
+    def promise(self, taken: TakenInput) -> None:
+        """See ``Evaluator``: it has no input."""
+
+    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+        """See ``Evaluator``."""
+        changed = {
+            name: self._views[name]._published(now.epoch, delta.frame)
+            for name, delta in self._filled.items()
+            if len(delta)
+        }
+        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, changed)
+        return EpochResult(passed, {}, {}, tuple(self._filled))
+
+    def commit(self, evaluated: EpochResult) -> None:
+        """See ``Evaluator``: the states hold the rows already."""
+
+    def discard(self) -> None:
+        """See ``Evaluator``: nothing is staged."""

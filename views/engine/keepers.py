@@ -1,0 +1,74 @@
+"""What makes the epochs of an engine outlive the process: nothing in memory, or a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from evercurrent.core.data.clock import Now
+
+from ..connectors.positions import Position
+from ..durability.durability import Durability
+from ..epochs.records import CommitMetadata
+from .evaluators import EpochResult, TakenInput
+
+Standing = Callable[[Mapping[str, Position], Mapping[str, pl.DataFrame]], CommitMetadata]
+"""Returns the metadata of a commit, given the positions that an epoch moves and the rows that it brings."""
+
+
+class InMemory:
+    """Keeps epochs in the states of this process alone, so there is nothing to write, and nothing that can fail."""
+
+    def log(self, now: Now, taken: TakenInput) -> None:
+        """See ``Keeper``: there is no log."""
+
+    def write(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Keeper``: there are no files."""
+
+    def append(self) -> None:
+        """See ``Keeper``: the commit of the states is the commit point."""
+
+    def discard(self) -> None:
+        """See ``Keeper``: nothing was begun."""
+
+    def tidy(self) -> None:
+        """See ``Keeper``: spines tidy themselves."""
+
+
+class OnDisk:
+    """Keeps epochs in a checkpoint, with what ``standing`` returns beside them.
+
+    ``heard`` returns the last epochs delivered to named subscriptions.
+    """
+
+    def __init__(
+        self, durability: Durability, standing: Standing, heard: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._durability = durability
+        self._standing = standing
+        self._heard = heard
+
+    def log(self, now: Now, taken: TakenInput) -> None:
+        """See ``Keeper``."""
+        if taken.log == "to write":
+            self._durability.log(now, taken.offered, taken.arrived, self._heard())
+        elif taken.log == "written":
+            self._durability.logged_before()
+
+    def write(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Keeper``."""
+        standing = self._standing(evaluated.positions, evaluated.rows)
+        self._durability.write(evaluated.passed, standing, evaluated.elsewhere)
+
+    def append(self) -> None:
+        """See ``Keeper``."""
+        self._durability.append()
+
+    def discard(self) -> None:
+        """See ``Keeper``."""
+        self._durability.discard()
+
+    def tidy(self) -> None:
+        """See ``Keeper``."""
+        self._durability.tidy()

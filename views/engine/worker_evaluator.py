@@ -1,0 +1,173 @@
+"""The evaluation of an engine's epochs by several workers: over states cut into buckets, in threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.clock import END_OF_TIME, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.state.partitioning import ONE, in_buckets, of_buckets
+from evercurrent.core.state.protocol import State
+from evercurrent.core.state.snapshot import NOTHING, Saved
+from evercurrent.core.state.spine import Spine
+
+from ..checkpoint import StateRecord
+from ..compiler.builder import Compiled
+from ..concurrency.teams import Team
+from ..durability.plan_match import plan_record, state_ids
+from ..epochs.records import EvaluatedEpoch
+from ..partitioned.bucket_evaluator import BucketEvaluator, BucketInput, BucketResult
+from ..partitioned.clocks import Clocks
+from ..partitioned.held_states import HeldStates, record_of, saved_in
+from ..partitioned.workers import Workers
+from ..plan.plan import Plan
+from .evaluators import EpochResult, TakenInput
+from .view import View
+
+HELD_AT = "held_at"
+"""Fact of a held watermark: where the windows of a bucket hold it."""
+
+
+class WorkerEvaluator:
+    """Evaluates epochs over buckets, one for each worker.
+
+    ``compiled`` is the circuit that readers, checkpoints and explanations know, and is never stepped: its states are those
+    of all buckets as one, the same runs, and so are what they would be without workers. Only its clocks and its ledger are
+    those of the epochs themselves.
+    """
+
+    def __init__(
+        self, plan: Plan, compiled: Compiled, views: Mapping[str, View], team: Team, buckets: int
+    ) -> None:
+        plan_record(
+            plan, compiled
+        )  # States are known by what they hold, as in a checkpoint: it has to be told.
+        self.compiled = compiled
+        self._views = views
+        self._buckets = buckets
+        self._clocks = Clocks(plan, compiled)
+        self._states = state_ids(compiled)
+        self._key_hash = compiled.circuit.key_hash
+        self._workers = Workers(plan, team, self._key_hash, buckets, allow_pickle=compiled.allow_pickle)
+        self._inner = BucketEvaluator(
+            self._workers, self._clocks, HeldStates(self._key_hash), buckets=buckets
+        )
+        self._staged: tuple[BucketResult, dict[int, Saved]] | None = None
+        for state in self._states.values():
+            if isinstance(state, Spine):
+                state.keeps_runs = True  # A merge of all buckets, made by a reader, is in none of them.
+        self._read = self._states_of_views()
+        self._inner.states = self._cut()
+
+    def promise(self, taken: TakenInput) -> None:
+        """See ``Evaluator``."""
+        self._inner.promise(BucketInput(lambda _: [], taken.offered.watermarks))
+
+    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+        """See ``Evaluator``."""
+        arrived = {name: delta.frame for name, delta in taken.arrived.items()}
+        given = BucketInput(lambda instant: self._workers.arrive(instant, arrived), fires=taken.offered.fires)
+        work = self._inner.evaluate(now, given)
+        work.states |= {name: record_of(saved) for name, (_, saved) in work.kept.items()}
+        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.kept)
+        changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
+        elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
+        self._staged = work, elsewhere
+        passed = EvaluatedEpoch(
+            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken)
+        )
+        return EpochResult(
+            passed,
+            taken.offered.positions,
+            self._rows(work),
+            tuple(view for view, read in self._read.items() if not read.isdisjoint(ids)),
+            elsewhere,
+        )
+
+    def commit(self, evaluated: EpochResult) -> None:
+        """See ``Evaluator``."""
+        assert self._staged is not None, "an epoch is evaluated before it is committed"
+        work, changed = self._staged
+        self._staged = None
+        self._inner.commit(work)
+        for state in self._states.values():
+            if (saved := changed.get(id(state))) is not None:
+                state.restore(saved)
+        for place, (seconds, rows_in, rows_out) in work.measured:
+            node = self.compiled.circuit.nodes[place]
+            node.seconds += seconds
+            node.rows_in += rows_in
+            node.rows_out += rows_out
+
+    def discard(self) -> None:
+        """See ``Evaluator``."""
+        self._staged = None
+        self._inner.discard()
+
+    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> dict[str, pl.DataFrame]:
+        """Return the deltas of views that changed: equal rows of several buckets are one."""
+        found: dict[str, pl.DataFrame] = {}
+        for view in self._views:
+            frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
+            if not frames or view in taken.silent:
+                continue
+            delta = Delta(pl.concat(frames) if len(frames) > 1 else frames[0]).consolidate()
+            if len(delta):
+                found[view] = self._views[view]._published(now.epoch, delta.frame)
+        return found
+
+    def _rows(self, work: BucketResult) -> dict[str, pl.DataFrame]:
+        """Return how many rows came of sources with event time, as frames without columns."""
+        counts: dict[NodeId, int] = {}
+        for place, (_, _, rows) in work.measured:
+            counts[place] = counts.get(place, 0) + rows
+        arrivals = self.compiled.arrivals.items()
+        return {name: pl.DataFrame(height=counts[place]) for place, name in arrivals if place in counts}
+
+    # States as one, and in buckets
+
+    def _whole(self, name: str, states: Mapping[str, StateRecord]) -> Saved:
+        return of_buckets([saved_in(states.get(f"{name}/{bucket}")) for bucket in range(self._buckets)])
+
+    def _cut(self) -> dict[str, StateRecord]:
+        """Return the records of the states in buckets. Cost: the states, which are empty but where a checkpoint was opened."""
+        records: dict[str, StateRecord] = {}
+        with hashing_by(self._key_hash):
+            for name, state in self._states.items():
+                if name in self._clocks.holds:
+                    records |= self._held(name, state.saved())
+                elif name not in self._clocks.states:
+                    saved = self._bucket_of_each(state)
+                    records |= {f"{name}/{at}": record_of(one) for at, one in enumerate(saved) if one.pieces}
+        return records
+
+    def _bucket_of_each(self, state: State) -> list[Saved]:
+        whole, route = state.saved(), ONE if state.route is None else state.route
+        if not whole.pieces or route.kind == "one":
+            return [whole, *[NOTHING] * (self._buckets - 1)]
+        columns = [state.columns_of(piece) for piece in whole.pieces]
+        parts: list[Saved] = []
+        for frames, facts in in_buckets(route, [(columns, whole.facts)], self._buckets):
+            state.restore(Saved(tuple(map(state.piece_of, frames)), facts))
+            parts.append(state.saved())  # With the facts that are left out of a cut.
+        state.restore(of_buckets(parts))
+        return parts
+
+    def _held(self, name: str, saved: Saved) -> dict[str, StateRecord]:
+        """Return a held watermark for every bucket, as it is not known which bucket the holding windows go to."""
+        for bucket in range(self._buckets):
+            self._clocks.held_at[name, bucket] = saved.facts.get(HELD_AT, END_OF_TIME)
+        self._clocks.commit()
+        return {f"{name}/{bucket}": record_of(saved) for bucket in range(self._buckets)}
+
+    def _states_of_views(self) -> dict[str, frozenset[str]]:
+        """Return the ids of the states that the rows of each view are read from."""
+        ids = {id(state): name for name, state in self._states.items()}
+        return {
+            view: frozenset(ids[id(spine)] for spine in readable.reads)
+            for view, readable in self.compiled.contents.items()
+        }

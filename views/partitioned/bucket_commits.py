@@ -1,0 +1,103 @@
+"""What makes the epochs of buckets outlive the process: a commit for each, which names the files of all tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from evercurrent.core.data.clock import Now
+
+from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef
+from ..connectors.positions import joined
+from .bucket_evaluator import BucketInput, BucketResult
+from .clocks import Clocks
+from .stage_runner import StageRunner, with_epoch
+from .tasks import RowBatch
+
+ARRIVED = "arrived"
+"""The fact of a commit with the number of rows in its epoch. Epoch 0, in which no rows can come, is without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedDeltas:
+    """The changes of an epoch: for each view that it changed, its delta in parts, with ``_diff`` and without ``_epoch``."""
+
+    epoch: int
+    parts: Mapping[str, tuple[RowBatch, ...]]
+
+    @staticmethod
+    def of(now: Now, evaluated: BucketResult) -> PartitionedDeltas:
+        """Return the changes of an epoch that was evaluated."""
+        return PartitionedDeltas(now.epoch, {view: tuple(parts) for view, parts in evaluated.deltas.items()})
+
+
+class BucketCommits:
+    """Commits every epoch: input is logged nowhere, as whoever offers it does so again until it is committed.
+
+    ``last`` is the last commit; before the first, one of epoch -1 with what all have in common.
+    """
+
+    def __init__(self, log: CommitLog, runner: StageRunner, clocks: Clocks, last: Commit) -> None:
+        self.last = last
+        self._log = log
+        self._runner = runner
+        self._clocks = clocks
+        self._common = last
+        self._begun: Commit | None = None
+
+    def log(self, now: Now, taken: BucketInput) -> None:
+        """See ``Keeper``: there is no log of inputs."""
+
+    def write(self, now: Now, evaluated: BucketResult) -> None:
+        """See ``Keeper``. Tasks elsewhere have written theirs: all that is in this process is written in one go."""
+        told = PartitionedDeltas.of(now, evaluated)
+        frames = [
+            (view, told.epoch, with_epoch(pl.concat(held) if len(held) > 1 else held[0], told.epoch))
+            for view, parts in told.parts.items()
+            if (held := [part.held for part in parts if isinstance(part.held, pl.DataFrame)])
+        ]
+        records, refs = self._runner.write({**evaluated.kept, **self._clocks.to_keep()}, frames)
+        evaluated.states |= records
+        self._clocks.mend(evaluated.states)
+        deltas = {
+            view: tuple(DeltaRef(told.epoch, part.held) for part in parts if isinstance(part.held, PieceRef))
+            for view, parts in told.parts.items()
+        }
+        for (view, _, _), ref in zip(frames, refs, strict=True):
+            deltas[view] = (*deltas[view], ref)
+        self._begun = self._commit_of(now, evaluated, deltas)
+
+    def append(self) -> None:
+        """See ``Keeper``."""
+        assert self._begun is not None, "an epoch is written before it is committed"
+        self._log.append(self._begun)
+        self.last, self._begun = self._begun, None
+
+    def discard(self) -> None:
+        """See ``Keeper``: no record names what was written."""
+        self._begun = None
+
+    def tidy(self) -> None:
+        """See ``Keeper``: whoever counts the micro-batches sweeps."""
+
+    def _commit_of(
+        self, now: Now, evaluated: BucketResult, deltas: Mapping[str, tuple[DeltaRef, ...]]
+    ) -> Commit:
+        taken, own = evaluated.taken, self._common
+        facts: dict[str, Any] = {**self.last.facts, **taken.facts}
+        return Commit(
+            epoch=now.epoch,
+            buckets=own.buckets,
+            plan=own.plan,
+            states=evaluated.states,
+            deltas=deltas,
+            positions=joined(self.last.positions, taken.positions),
+            readers=self.last.readers,
+            epochs=((now.epoch, now.instant, self._clocks.watermarks()),) if now.epoch else (),
+            facts=facts | ({ARRIVED: evaluated.arrived} if now.epoch else {}),
+            writer=own.writer,
+            versions=own.versions,
+        )

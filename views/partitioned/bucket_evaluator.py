@@ -1,0 +1,201 @@
+"""The evaluation of an epoch over states cut into buckets: stage after stage, the tasks of each wherever they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import polars as pl
+
+from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.clock import Now
+
+from ..checkpoint import PieceRef, Pieces, StateRecord
+from .clocks import Clocks
+from .held_states import HeldStates
+from .stage_runner import ChangedStates, StageRunner
+from .tasks import FireRequest, Instant, Measures, RowBatch, Task, TaskResult
+from .workers import Workers
+
+Arrival = Callable[[Instant], list[TaskResult]]
+"""Runs the first stage over the rows of an epoch, given the time."""
+
+
+class Executors(Protocol):
+    """Runs the tasks of a stage in other processes."""
+
+    def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
+        """Run the tasks, of one stage and one epoch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketInput:
+    """The input of an epoch: ``arrive`` runs the first stage over its rows, watermarks by hand, and windows that are fired.
+
+    ``positions`` and ``facts`` are recorded by the commit.
+    """
+
+    arrive: Arrival
+    promised: Mapping[str, int] = field(default_factory=dict)
+    fires: Sequence[FireRequest] = ()
+    positions: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class BucketResult:
+    """The results of an epoch, which grow stage by stage.
+
+    ``states`` are the records of all states, ``kept`` states that are still to be written, ``deltas`` the parts of the
+    deltas of views, ``arrived`` the number of rows that came.
+    """
+
+    taken: BucketInput
+    states: dict[str, StateRecord]
+    arrived: int = 0
+    kept: ChangedStates = field(default_factory=dict)
+    rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
+    deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
+    signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
+    measured: list[tuple[NodeId, Measures]] = field(default_factory=list)
+
+
+class BucketEvaluator:
+    """Evaluates epochs by tasks, each one bucket of one stage; the clocks are moved here, between stages.
+
+    ``states`` are the records of the last commit: a task gets those of its bucket, and what it returns is staged, as
+    nothing names it before the commit. A task may run twice, or somewhere else: each result is collected once.
+    ``driver_rows``: stages with up to so many rows run in this process, where no job has to be started for them.
+    """
+
+    def __init__(
+        self,
+        runner: StageRunner | Workers,
+        clocks: Clocks,
+        pieces: Pieces | HeldStates,
+        *,
+        buckets: int,
+        driver_rows: int = 0,
+    ) -> None:
+        self.states: Mapping[str, StateRecord] = {}
+        self.executors: Executors | None = None
+        self.ran_elsewhere = 0
+        self.looks_at_all = True
+        """Whether it is not known in which buckets timers are due."""
+        self._runner = runner
+        self._clocks = clocks
+        self._pieces = pieces
+        self._buckets = buckets
+        self._driver_rows = driver_rows
+
+    def promise(self, taken: BucketInput) -> None:
+        """See ``Evaluator``."""
+        for source, watermark in taken.promised.items():
+            self._clocks.compiled.clocks[source].promise(watermark)
+
+    def evaluate(self, now: Now, taken: BucketInput) -> BucketResult:
+        """See ``Evaluator``."""
+        work = BucketResult(taken, dict(self.states))
+        work.signals = self._signals(taken.fires)
+        for stage in self._runner.cut.stages:
+            instant = Instant(now.epoch, now.instant, self._clocks.said())
+            done = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            done.sort(key=lambda one: one.place)
+            self._collect(done, work)
+            self._clocks.advance(stage.number, now, done)
+        return work
+
+    def commit(self, evaluated: BucketResult) -> None:
+        """See ``Evaluator``."""
+        self._clocks.commit()
+        self.states, self.looks_at_all = evaluated.states, False
+
+    def discard(self) -> None:
+        """See ``Evaluator``."""
+        self._clocks.discard()
+
+    # Stages
+
+    def _stage(self, stage: Stage, instant: Instant, work: BucketResult) -> list[TaskResult]:
+        tasks = []
+        for bucket in range(self._buckets):
+            given = _given(stage, bucket, work.rows)
+            told = {node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned}
+            if given or told or self._is_due(stage, bucket, instant):
+                known = self._states_of(stage, bucket)
+                tasks.append(Task(stage.number, bucket, instant, known, given, told))
+        if not tasks:
+            return []
+        if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
+            return self._runner.run(tasks, work.kept)
+        self.ran_elsewhere += 1
+        return self.executors.run(self._on_files(tasks))
+
+    def _signals(self, fires: Sequence[FireRequest]) -> dict[int, dict[NodeId, Keys]]:
+        """Return the windows that are fired, by bucket and by the node that tracks them."""
+        signals: dict[int, dict[NodeId, Keys]] = {}
+        for fire in fires:
+            for bucket in range(self._buckets):
+                node, keys = self._runner.windows(fire, bucket, self._clocks.said(), self.states)
+                if len(keys):
+                    told = signals.setdefault(bucket, {})
+                    told[node] = Keys.concat([told[node], keys]) if node in told else keys
+        return signals
+
+    def _is_due(self, stage: Stage, bucket: int, instant: Instant) -> bool:
+        """Return whether a bucket without rows has work to do all the same."""
+        if instant.epoch == 0:
+            return bucket == 0
+        if not stage.has_timers:
+            return False
+        return self.looks_at_all or self._runner.is_due(stage, bucket, instant, self.states)
+
+    def _states_of(self, stage: Stage, bucket: int) -> dict[str, StateRecord]:
+        names = [f"{name}/{bucket}" for name in self._runner.states_of(stage, bucket)]
+        return {name: self.states[name] for name in names if name in self.states}
+
+    def _on_files(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the same tasks with all their rows in files, for other processes."""
+        held = [part for task in tasks for parts in task.rows.values() for part in parts]
+        frames = [part.held for part in held if isinstance(part.held, pl.DataFrame)]
+        refs = iter(self._pieces.write(frames, folder="exchange"))
+        return [
+            replace(
+                task,
+                rows={
+                    exchange: tuple(
+                        part if isinstance(part.held, PieceRef) else RowBatch(part.rows, next(refs))
+                        for part in parts
+                    )
+                    for exchange, parts in task.rows.items()
+                },
+            )
+            for task in tasks
+        ]
+
+    def _collect(self, done: Iterable[TaskResult], work: BucketResult) -> None:
+        for one in done:
+            work.arrived += one.arrived
+            work.states.update(one.states)
+            work.measured += one.measured.items()
+            for exchange, parts in one.rows.items():
+                for bucket, part in parts.items():
+                    work.rows.setdefault(exchange, {}).setdefault(bucket, []).append(part)
+            for view, part in one.deltas.items():
+                work.deltas.setdefault(view, []).append(part)
+            for refused in one.refused:
+                self._clocks.ledger.stage(refused)
+            for name, at in one.held_at.items():
+                self._clocks.held_at[name, one.place] = at
+
+
+def _given(
+    stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
+) -> dict[Exchange, tuple[RowBatch, ...]]:
+    """Return the rows that the stages before have for this bucket."""
+    given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
+    return {exchange: tuple(parts) for exchange, parts in given.items() if parts}
