@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -159,7 +160,7 @@ class Operator:
         return None
 
 
-class KeyedOperator(Operator):
+class KeyedOperator(Operator, ABC):
     """An operator that keeps its rows by some of their columns, from which their place follows."""
 
     is_rekeyable = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from .operator_contract import Operator
 from .spine import Spine
 
 
-class PerKey(Operator):
+class PerKey(Operator, ABC):
     """A function of the rows of each key, kept current by the keys that the epoch touches.
 
         out(A) = f(rows of A by key),   emitted as f(rows after) - f(rows before) for the keys in the change

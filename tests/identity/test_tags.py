@@ -91,13 +91,14 @@ def test_no_two_things_have_one_tag() -> None:
 
 
 def operators() -> Iterator[type]:
-    """All operators of the core: what has a step, but for the protocol and what wraps others in tests."""
+    """All operators of the core: what has a step, but for the protocol, what wraps others in tests, and abstract bases."""
     for found in pkgutil.walk_packages(evercurrent.core.__path__, "evercurrent.core."):
         for _, kind in inspect.getmembers(importlib.import_module(found.name), inspect.isclass):
             if (
                 kind.__module__ == found.name
                 and hasattr(kind, "step")
                 and kind.__name__ not in ("Operator", "Checked")
+                and ABC not in kind.__bases__
             ):
                 yield kind
 
