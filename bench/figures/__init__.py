@@ -18,6 +18,7 @@ from bench.figures import (
     spark_state,
     state,
     wide,
+    workers,
 )
 
 FIGURES = {
@@ -28,6 +29,7 @@ FIGURES = {
     "state": state.measure,
     "one-row": one_row.measure,
     "readers": readers.measure,
+    "workers": workers.measure,
     "memory": memory.measure,
     "retail": retail.measure,
     "sessions": sessions.measure,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.columns.kernels import stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import END_OF_TIME, Now
 from evercurrent.core.data.delta import Delta
@@ -115,7 +116,7 @@ class WorkerEvaluator:
             frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
             if not frames or view in taken.silent:
                 continue
-            delta = Delta(pl.concat(frames) if len(frames) > 1 else frames[0]).consolidate()
+            delta = Delta(stack(frames)).consolidate()
             if len(delta):
                 found[view] = self._views[view]._published(now.epoch, delta.frame)
         return found

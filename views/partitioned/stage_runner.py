@@ -10,7 +10,7 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
-from evercurrent.core.columns.kernels import Keys, gather, key_words
+from evercurrent.core.columns.kernels import Keys, gather, key_words, stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
@@ -251,13 +251,19 @@ class StageRunner:
         """Combine the rows as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
-        operator = self.circuit.nodes[exchange.combined_for].operator
-        if self._inline_rows is None and len(delta) > SAMPLE:
-            places = np.arange(0, len(delta), len(delta) // SAMPLE)
-            sample = operator.combine(Delta(gather(delta.frame, places)))
-            if sample is None or len(sample) > len(places) // FAR_FEWER:
-                return delta
-        return operator.combine(delta) or delta
+        if self._inline_rows is None and not self._is_far_fewer(exchange, delta):
+            return delta
+        return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
+
+    def _is_far_fewer(self, exchange: Exchange, delta: Delta) -> bool:
+        """Return whether the groups of rows seem to be far fewer than the rows. It is not decisive: sums are the same."""
+        if len(delta) <= SAMPLE or not exchange.route:
+            return True
+        places = np.arange(0, len(delta), len(delta) // SAMPLE)
+        sample = [delta.frame.get_column(name)[places] for name in exchange.route]
+        with hashing_by(self._pieces.key_hash):
+            words = key_words(sample, len(places)).first
+        return len(np.unique(words)) <= len(places) // FAR_FEWER
 
     def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
         """Hand on the rows of each exchange, a part for each bucket that gets any."""
@@ -324,7 +330,7 @@ def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     found = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
     names = [*found, DIFF]
     if all(frame.columns == names for frame in frames):
-        return pl.concat(frames)
+        return stack(frames)
     return pl.concat(
         frame.with_columns(
             pl.lit(0, pl.Int64).alias(name) for name in names if name not in frame.columns
