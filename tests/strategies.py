@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cache
 from math import inf, nan
 from typing import Any, Protocol, TypeVar
 
@@ -146,14 +147,20 @@ def schemas(draw: Draw, dtypes: Sequence[pl.DataType] = tuple(CELLS)) -> dict[st
 
 def rows(columns: Mapping[str, pl.DataType]) -> st.SearchStrategy[Row]:
     """Rows over these columns, out of few values."""
-    return st.tuples(*(st.sampled_from(CELLS[dtype]) for dtype in columns.values()))
+    return _rows(tuple(columns.values()))
 
 
-@st.composite
-def entries(draw: Draw, pool: Sequence[Row], max_size: int = 6) -> Entries:
+@cache
+def _rows(dtypes: tuple[pl.DataType, ...]) -> st.SearchStrategy[Row]:
+    return st.tuples(*(st.sampled_from(CELLS[dtype]) for dtype in dtypes))
+
+
+DIFFS = st.sampled_from([1, -1, 2, -2, 0])
+
+
+def entries(pool: Sequence[Row], max_size: int = 6) -> st.SearchStrategy[Entries]:
     """Rows of the pool with diffs from -2 to 2, zero included."""
-    diffs = st.sampled_from([1, -1, 2, -2, 0])
-    return draw(st.lists(st.tuples(st.sampled_from(pool), diffs), max_size=max_size))
+    return st.lists(st.tuples(st.sampled_from(pool), DIFFS), max_size=max_size)
 
 
 def never_below_zero(epochs: Sequence[Epoch]) -> list[Epoch]:
