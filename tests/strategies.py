@@ -128,10 +128,15 @@ def evaluate(text: str, named: Mapping[str, Any]) -> Any:
     return eval(text, {"pl": pl, "nan": nan, "inf": inf, "date": date, "datetime": datetime, **named})
 
 
-def of_profile(share: float) -> settings:
-    """The profile's number of examples times ``share``, for laws that are cheaper or dearer than others."""
+def of_profile(share: float = 1, *, quick: int | None = None) -> settings:
+    """The profile's number of examples times ``share``, for laws that are cheaper or dearer than others.
+
+    In the quick profile ``quick`` examples, where so many find what the law is for; the long one has the share all the same.
+    """
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads a profile"
+    if quick is not None and settings.get_current_profile_name() == "quick":
+        return settings(max_examples=quick)
     return settings(max_examples=max(20, int(profile.max_examples * share)))
 
 

@@ -27,7 +27,7 @@ from strategies import Program, of_profile, programs
 TESTS = Path(__file__).resolve().parent.parent
 
 
-@of_profile(1)
+@of_profile(1, quick=40)
 @given(programs(), programs())
 def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Program) -> None:
     plans = [declared(one)._plan, declared(two)._plan]
@@ -41,7 +41,7 @@ def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Progra
     assert len(set(first)) == len(first)
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(setups(), setups())
 def test_identities_of_windowed_groupings_are_equal_where_they_are(one: Setup, two: Setup) -> None:
     plans = [windowed(one)._plan, windowed(two)._plan]
@@ -66,7 +66,7 @@ def windowed(setup: Setup, *, others: bool = False) -> ec.Engine:
     return engine
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(st.data())
 def test_order_and_neighbours_do_not_count(data: st.DataObject) -> None:
     program = data.draw(programs())
@@ -86,7 +86,7 @@ def test_order_and_neighbours_do_not_count(data: st.DataObject) -> None:
     assert states_of_views(before) == {name: states[name] for name in program.views}
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(setups())
 def test_neighbours_of_windowed_groupings_do_not_count(setup: Setup) -> None:
     before, after = windowed(setup), windowed(setup, others=True)
@@ -97,7 +97,7 @@ def test_neighbours_of_windowed_groupings_do_not_count(setup: Setup) -> None:
     assert set(state_ids(compiled_of(before))) <= set(state_ids(compiled_of(after)))
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(programs())
 def test_every_state_and_every_node_has_an_identity_of_its_own(program: Program) -> None:
     compiled = compiled_of(declared(program))

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 
 from harness import Running
 from oracle import TooLargeError
-from strategies import Case, Epoch, Program, cases
+from strategies import Case, Epoch, Program, cases, of_profile
 
 TESTS = Path(__file__).resolve().parents[1]
 SOURCES = {
@@ -58,6 +58,7 @@ def large_case() -> Case:
     return Case(Program(SOURCES, LINES), epochs)
 
 
+@of_profile(quick=40)
 @given(case=cases())
 def test_a_replay_gives_the_same_bytes(case: Case) -> None:
     try:
