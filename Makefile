@@ -21,6 +21,9 @@ EXTRAS = --extra cli --extra spark-connect --extra s3
 COMPILE = $(PY) -m uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
   --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
+# Hundreds of processes that tests start, and two that collect, import the package: compiled once for all of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 

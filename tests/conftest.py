@@ -56,9 +56,16 @@ WITHOUT_THE_SESSION = (
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 
 
+IN_ANOTHER_PROCESS = (
+    "test_another_process_gives_the_same_bytes",
+    "test_identities_are_the_same_in_another_process",
+)
+"""Tests that ask the same process, see ``other_process``."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    """With ``--dist loadgroup`` the tests on a Spark go to one worker, for each worker would start a session of its own.
+    """With ``--dist loadgroup`` tests that share something dear go to one worker: a session of Spark, another process.
 
     Marks would say so too, but pytest-xdist 3.8 writes them into names where pytest 9.2 does not look.
     """
@@ -66,13 +73,15 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadGroupScheduling
 
-    class OneSpark(LoadGroupScheduling):
+    class Together(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.partition("::")[2].partition("[")[0] in IN_ANOTHER_PROCESS:
+                return "another process"
             folder, _, name = nodeid.partition("tests/spark/")
             shares = not folder and name and name.partition(".py")[0] not in WITHOUT_THE_SESSION
             return "spark" if shares else str(super()._split_scope(nodeid))
 
-    return OneSpark(config, log)
+    return Together(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

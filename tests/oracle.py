@@ -84,10 +84,13 @@ def counted(schema: pl.Schema, counts: Iterable[str]) -> pl.Schema:
 
 
 def without(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """The rows without some columns. ``drop`` loses them before polars 2.0 where no column is left."""
+    """The rows without some columns.
+
+    Out of the columns themselves: ``drop`` starts a query, and loses the rows before polars 2.0 where no column is left.
+    """
     gone = set(names)
-    left = [name for name in frame.columns if name not in gone]
-    return frame.select(left) if left else pl.DataFrame(height=frame.height)
+    left = [frame.get_column(name) for name in frame.columns if name not in gone]
+    return pl.DataFrame(left) if left else pl.DataFrame(height=frame.height)
 
 
 class Bag:
@@ -243,7 +246,7 @@ class Bag:
         joined = left.join(right, how=cast(Any, how), maintain_order="left_right", **options)
         joined = without(joined, [name for name in joined.columns if name.startswith("#key")])
         tags = [name for name in ("#left", "#right") if name in joined.columns]
-        diffs = [math.prod(1 if n is None else n for n in row) for row in joined.select(tags).iter_rows()]
+        diffs = [math.prod(1 if n is None else n for n in row) for row in joined[tags].iter_rows()]
         return Bag.weighed(without(joined, tags), diffs)
 
 
@@ -277,7 +280,7 @@ class Groups:
         """The different keys, and for each row the number of its key."""
         if not self.keys:
             return pl.DataFrame(), [0] * rows.height
-        keys = rows.select(*self.keys, pl.Series("#", [0] * rows.height, dtype=pl.Int8)).drop("#")
+        keys = without(rows.select(*self.keys, pl.Series("#", [0] * rows.height, dtype=pl.Int8)), ["#"])
         frozen = rows_of(keys)
         numbers = {key: number for number, key in enumerate(dict.fromkeys(frozen))}
         return frame_of(keys.schema, numbers), [numbers[key] for key in frozen]
@@ -294,7 +297,7 @@ class Groups:
             given = rows.with_columns(pl.Series("#", numbers, dtype=pl.Int64))
             ordered = given.sort([*dict.fromkeys(expr.meta.root_names()), "#"])
             if self.keys:
-                result = ordered.group_by("#").agg(expr).sort("#").drop("#")
+                result = without(ordered.group_by("#").agg(expr).sort("#"), ["#"])
             else:
                 result = without(ordered, ["#"]).select(expr)
             columns.append(result.cast(pl.Int64) if _is_count(expr, rows.schema) else result)
@@ -355,7 +358,7 @@ class Groups:
         )
         left: dict[int, int] = {}
         counts: dict[Row, int] = {}
-        whole = rows_of(ordered.select(self.bag.columns))
+        whole = rows_of(ordered[self.bag.columns])
         for row, group, many in zip(whole, ordered["#"], ordered["#n"], strict=True):
             taken = min(many, left.get(group, n))
             left[group] = left.get(group, n) - taken

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cache
 from math import inf, nan
 from typing import Any, Protocol, TypeVar
 
@@ -127,10 +128,15 @@ def evaluate(text: str, named: Mapping[str, Any]) -> Any:
     return eval(text, {"pl": pl, "nan": nan, "inf": inf, "date": date, "datetime": datetime, **named})
 
 
-def of_profile(share: float) -> settings:
-    """The profile's number of examples times ``share``, for laws that are cheaper or dearer than others."""
+def of_profile(share: float = 1, *, quick: int | None = None) -> settings:
+    """The profile's number of examples times ``share``, for laws that are cheaper or dearer than others.
+
+    In the quick profile ``quick`` examples, where so many find what the law is for; the long one has the share all the same.
+    """
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads a profile"
+    if quick is not None and settings.get_current_profile_name() == "quick":
+        return settings(max_examples=quick)
     return settings(max_examples=max(20, int(profile.max_examples * share)))
 
 
@@ -146,14 +152,20 @@ def schemas(draw: Draw, dtypes: Sequence[pl.DataType] = tuple(CELLS)) -> dict[st
 
 def rows(columns: Mapping[str, pl.DataType]) -> st.SearchStrategy[Row]:
     """Rows over these columns, out of few values."""
-    return st.tuples(*(st.sampled_from(CELLS[dtype]) for dtype in columns.values()))
+    return _rows(tuple(columns.values()))
 
 
-@st.composite
-def entries(draw: Draw, pool: Sequence[Row], max_size: int = 6) -> Entries:
+@cache
+def _rows(dtypes: tuple[pl.DataType, ...]) -> st.SearchStrategy[Row]:
+    return st.tuples(*(st.sampled_from(CELLS[dtype]) for dtype in dtypes))
+
+
+DIFFS = st.sampled_from([1, -1, 2, -2, 0])
+
+
+def entries(pool: Sequence[Row], max_size: int = 6) -> st.SearchStrategy[Entries]:
     """Rows of the pool with diffs from -2 to 2, zero included."""
-    diffs = st.sampled_from([1, -1, 2, -2, 0])
-    return draw(st.lists(st.tuples(st.sampled_from(pool), diffs), max_size=max_size))
+    return st.lists(st.tuples(st.sampled_from(pool), DIFFS), max_size=max_size)
 
 
 def never_below_zero(epochs: Sequence[Epoch]) -> list[Epoch]:

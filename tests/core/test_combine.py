@@ -106,7 +106,7 @@ def in_parts(operator: GroupBy, frame: pl.DataFrame, owners: list[int]) -> Delta
     return Delta(pl.concat(parts, how="diagonal") if parts else frame)
 
 
-@of_profile(1.0)
+@of_profile(1.0, quick=40)
 @given(
     name=st.sampled_from(sorted(AGGREGATIONS)),
     epochs=st.lists(st.lists(rows(), max_size=12), min_size=1, max_size=3),

@@ -44,7 +44,7 @@ STEPS = st.lists(
 )
 
 
-@of_profile(1.0)
+@of_profile(1.0, quick=40)
 @given(steps=STEPS)
 def test_readers_of_any_commits_change_no_contents(steps: list[tuple[str, object]]) -> None:
     with pytest.MonkeyPatch.context() as patches:

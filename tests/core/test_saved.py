@@ -73,7 +73,7 @@ def assert_goes_on(plan: Plan, steps: list[Step], stops: set[int]) -> None:
 STOPS = st.sets(st.integers(0, 6), min_size=1)
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(case=cases(max_epochs=4), stops=STOPS)
 def test_any_program_goes_on_from_what_was_saved(case: Case, stops: set[int]) -> None:
     try:
@@ -83,7 +83,7 @@ def test_any_program_goes_on_from_what_was_saved(case: Case, stops: set[int]) ->
     assert_goes_on(Running(case, is_checked=False).engine._plan, steps_of(case), stops)
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(run=runs(), stops=STOPS)
 def test_any_windowed_pipeline_goes_on_from_what_was_saved(run: Run, stops: set[int]) -> None:
     assert_goes_on(plan_of(run), steps_in(run), stops)

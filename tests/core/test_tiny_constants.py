@@ -114,6 +114,7 @@ def checked(case: Case, settings: str, *, collide: bool) -> None:
         check(case)
 
 
+@of_profile(quick=50)
 @given(settings=SETTINGS, collide=st.booleans(), case=cases())
 def test_views(settings: str, collide: bool, case: Case) -> None:
     checked(case, settings, collide=collide)
@@ -348,7 +349,7 @@ def positive_zero(cell: object) -> object:
     return cell + 0.0 if isinstance(cell, float) else cell
 
 
-@of_profile(0.6)
+@of_profile(0.6, quick=30)
 @given(
     settings=SETTINGS,
     collide=st.booleans(),

@@ -19,6 +19,7 @@ from evercurrent.core.eventtime.watermarks.reorder import Buffer, ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.dataframe.watermarks import BY_HAND, ascending, behind_processing_time, bounded_delay
+from strategies import of_profile
 
 Entry = tuple[int, int, int]
 """Event time, value, diff."""
@@ -51,6 +52,7 @@ additions = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=
 batches = st.lists(st.tuples(additions, st.integers(0, 6)), max_size=12)
 
 
+@of_profile(quick=40)
 @given(batches)
 def test_a040_random_order_in_sorted_out_and_nothing_released_early(history: list[Any]) -> None:
     feed, watermark, wanted, got = Ordered(), 0, [], []
@@ -84,6 +86,7 @@ entries = st.lists(
 )
 
 
+@of_profile(quick=60)
 @given(st.lists(st.tuples(entries, st.integers(0, 5)), max_size=14), st.sampled_from(["refuse", "release"]))
 def test_a040_the_sum_of_the_output_is_the_input_behind_the_watermark(history: list[Any], late: Any) -> None:
     """With retractions of rows that are kept, released, refused, and of some that never came."""

@@ -32,6 +32,7 @@ from evercurrent.core.operators.arrange import Arrange
 from evercurrent.views.dataframe.windows import custom_windows
 from harness import frame_of_entries, hold_to_contract, summed
 from peer_cases import NOT_BESIDE
+from strategies import of_profile
 
 FIGURES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "dataflow-paper" / "figures.json"
 NOW = Now(Epoch(1), datetime(2026, 1, 1, tzinfo=UTC))
@@ -183,21 +184,25 @@ def check(
         assert chain.contents == expected(counts, windows)
 
 
+@of_profile(quick=40)
 @given(history=HISTORIES, size=st.integers(1, 4))
 def test_a083_a092_counted_windows(history: list[list[Entry]], size: int) -> None:
     check(Count(size), counted(size), history)
 
 
+@of_profile(quick=40)
 @given(history=HISTORIES, size=st.integers(1, 4))
 def test_a084_the_last_rows(history: list[list[Entry]], size: int) -> None:
     check(LastRows(size), the_last(size), history)
 
 
+@of_profile(quick=40)
 @given(history=HISTORIES, gap=st.integers(1, 6))
 def test_a015_a073_a074_sessions_the_generic_way(history: list[list[Entry]], gap: int) -> None:
     check(Custom(proto(gap), merge_overlapping), sessions(gap), history)
 
 
+@of_profile(quick=40)
 @given(history=HISTORIES, gap=st.integers(1, 6))
 def test_a081_windows_of_a_key_do_not_depend_on_other_keys(history: list[list[Entry]], gap: int) -> None:
     together = Chain(Custom(proto(gap), merge_overlapping))
@@ -223,6 +228,7 @@ def test_a080_a_known_session_id_gives_the_same_sessions(ids: list[tuple[str, in
     assert chain.contents == Counter((*row, *bounds[row[0], row[2]]) for row in rows)
 
 
+@of_profile(quick=40)
 @given(history=HISTORIES, gap=st.integers(1, 6))
 def test_a015_sessions_and_the_generic_way_give_the_same_deltas(history: list[list[Entry]], gap: int) -> None:
     engine = ec.Engine()

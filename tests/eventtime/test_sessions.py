@@ -32,6 +32,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
 from evercurrent.core.eventtime.triggers.firing import Moves
+from strategies import of_profile
 
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -353,6 +354,7 @@ def colliding(columns: Sequence[pl.Series], height: int) -> Keys:
     return Keys(np.array([0, 2**63, 2**64 - 1], np.uint64)[words.first % np.uint64(3)], words.second)
 
 
+@of_profile(quick=40)
 @given(history=histories(retract=True), setting=SETTINGS)
 def test_rows_that_come_and_go(history: tuple[int, list[list[tuple[Row, int]]]], setting: str) -> None:
     gap, epochs = history
@@ -365,6 +367,7 @@ def test_rows_that_come_and_go(history: tuple[int, list[list[tuple[Row, int]]]],
         assert running.entries == [0, 0]
 
 
+@of_profile(quick=40)
 @given(history=histories(retract=False), setting=SETTINGS)
 def test_rows_that_only_come(history: tuple[int, list[list[tuple[Row, int]]]], setting: str) -> None:
     gap, epochs = history
@@ -383,6 +386,7 @@ KEYS: tuple[tuple[dict[str, Any], list[Key]], ...] = (
 )
 
 
+@of_profile(quick=40)
 @given(
     history=histories(retract=True), which=st.sampled_from(KEYS), setting=SETTINGS, may_retract=st.booleans()
 )
@@ -405,6 +409,7 @@ def test_keys_of_any_kind(
             check(running, oracle, renamed)
 
 
+@of_profile(quick=40)
 @given(
     history=histories(retract=True),
     lateness=st.sampled_from([0, 1, 7]),

@@ -28,6 +28,7 @@ from evercurrent.views.dataframe.watermarks import (
     punctuated,
 )
 from peer_cases import NOT_BESIDE
+from strategies import of_profile
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "apex-windowed-operator" / "cases.json"
 PARTS = {"at": pl.Datetime("us"), "p": pl.String(), "flag": pl.Boolean()}
@@ -74,6 +75,7 @@ def fed(watermark: Any, history: list[Batch]) -> Feed:
     return feed
 
 
+@of_profile(quick=40)
 @given(kinds, histories)
 def test_a050_never_moves_back(kind, history):
     feed, now, last = Feed(KINDS[kind], PARTS), 0, START_OF_TIME
@@ -84,6 +86,7 @@ def test_a050_never_moves_back(kind, history):
         last = feed.clock.now
 
 
+@of_profile(quick=40)
 @given(kinds, histories)
 def test_a058_a_replay_gives_the_same_marks(kind, history):
     assert fed(KINDS[kind], history).shown == fed(KINDS[kind], history).shown
@@ -105,6 +108,7 @@ def test_how_rows_are_split_does_not_change_where_it_ends(kind, everything, data
     )
 
 
+@of_profile(quick=40)
 @given(st.lists(rows, min_size=1, max_size=30), st.sampled_from([ascending(), punctuated("flag")]), st.data())
 def test_nor_by_partition_if_it_waits_until_all_are_known(everything, inner, data):
     watermark = by_partition("p", inner, at_least=len({row[1] for row in everything}))
@@ -251,6 +255,7 @@ class Partitions:
         return self.watermark
 
 
+@of_profile(quick=40)
 @given(histories, st.sampled_from([None, 1, 5, 12]))
 def test_a059_the_least_watermark_of_the_partitions_that_are_not_idle(history, idle_after):
     idle = None if idle_after is None else f"{idle_after}m"
@@ -267,6 +272,7 @@ def test_a059_the_least_watermark_of_the_partitions_that_are_not_idle(history, i
         assert feed.clock.entries == len(expected.seen)
 
 
+@of_profile(quick=40)
 @given(histories, st.integers(1, 25))
 def test_a059_how_often_somebody_looks_while_all_are_idle_does_not_matter(history, later):
     end = sum(passed for passed, _ in history) + later

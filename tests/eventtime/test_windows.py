@@ -42,6 +42,7 @@ from evercurrent.core.eventtime.windows.row_windows import merge_overlapping
 from evercurrent.views.dataframe import windows as made
 from harness import frame_of_entries
 from peer_cases import NOT_BESIDE
+from strategies import of_profile
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 NOW = Now(Epoch(1), datetime(2026, 1, 1, tzinfo=UTC))
@@ -565,6 +566,7 @@ def entries_frame(entries: list[Any]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
+@of_profile(quick=40)
 @given(entries=ENTRIES)
 def test_each_row_with_its_windows_and_its_diff(window: Window, entries: list[Any]) -> None:
     step = operator(window, ROWS).step

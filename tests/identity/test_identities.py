@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -22,12 +17,11 @@ from evercurrent.views.apps import retail, visits
 from evercurrent.views.durability.plan_match import state_ids
 from evercurrent.views.plan.node_identities import plan_identities
 from identity.declaring import compiled_of, declared, identities_of_views, same, states_of_views
+from other_process import OTHERS, said_by
 from strategies import Program, of_profile, programs
 
-TESTS = Path(__file__).resolve().parent.parent
 
-
-@of_profile(1)
+@of_profile(1, quick=40)
 @given(programs(), programs())
 def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Program) -> None:
     plans = [declared(one)._plan, declared(two)._plan]
@@ -41,7 +35,7 @@ def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Progra
     assert len(set(first)) == len(first)
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(setups(), setups())
 def test_identities_of_windowed_groupings_are_equal_where_they_are(one: Setup, two: Setup) -> None:
     plans = [windowed(one)._plan, windowed(two)._plan]
@@ -66,7 +60,7 @@ def windowed(setup: Setup, *, others: bool = False) -> ec.Engine:
     return engine
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(st.data())
 def test_order_and_neighbours_do_not_count(data: st.DataObject) -> None:
     program = data.draw(programs())
@@ -86,7 +80,7 @@ def test_order_and_neighbours_do_not_count(data: st.DataObject) -> None:
     assert states_of_views(before) == {name: states[name] for name in program.views}
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(setups())
 def test_neighbours_of_windowed_groupings_do_not_count(setup: Setup) -> None:
     before, after = windowed(setup), windowed(setup, others=True)
@@ -97,7 +91,7 @@ def test_neighbours_of_windowed_groupings_do_not_count(setup: Setup) -> None:
     assert set(state_ids(compiled_of(before))) <= set(state_ids(compiled_of(after)))
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=25)
 @given(programs())
 def test_every_state_and_every_node_has_an_identity_of_its_own(program: Program) -> None:
     compiled = compiled_of(declared(program))
@@ -125,28 +119,15 @@ FIXED = Program(
 
 def test_identities_are_the_same_in_another_process() -> None:
     """Another seed of Python's own hashes; expressions with sets, NaN and infinities; a function with a set."""
-    script = (
-        "import json\n"
-        "from identity.test_identities import FIXED\n"
-        "from identity.declaring import declared, states_of_views, identities_of_views\n"
-        "engine = declared(FIXED)\n"
-        "print(json.dumps([identities_of_views(engine), "
-        "{name: sorted(found) for name, found in states_of_views(engine).items()}]))\n"
-    )
-    said = []
-    for seed in ("1", "2"):
-        path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
-        done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-        )
-        said.append(json.loads(done.stdout))
+    found = [said_by(*other)["identity.test_identities"] for other in OTHERS]
+    assert found == [said(), said()]
+
+
+def said() -> list[dict[str, Any]]:
+    """The identities of the views of a program that is fixed, and of their states."""
     engine = declared(FIXED)
-    here = [
-        identities_of_views(engine),
-        {name: sorted(each) for name, each in states_of_views(engine).items()},
-    ]
-    assert said == [here, here]
+    states = {name: sorted(each) for name, each in states_of_views(engine).items()}
+    return [identities_of_views(engine), states]
 
 
 COLUMNS: dict[str, Any] = {"k": pl.String, "v": pl.Int64, "t": pl.Datetime("us")}

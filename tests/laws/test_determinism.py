@@ -2,12 +2,8 @@
 
 import hashlib
 import io
-import os
 import random
-import subprocess
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,9 +11,9 @@ from hypothesis import assume, given
 
 from harness import Running
 from oracle import TooLargeError
-from strategies import Case, Epoch, Program, cases
+from other_process import OTHERS, said_by
+from strategies import Case, Epoch, Program, cases, of_profile
 
-TESTS = Path(__file__).resolve().parents[1]
 SOURCES = {
     "a": {"k": pl.String(), "x": pl.Int64(), "f": pl.Float64()},
     "b": {"k": pl.String(), "y": pl.Int64()},
@@ -58,6 +54,7 @@ def large_case() -> Case:
     return Case(Program(SOURCES, LINES), epochs)
 
 
+@of_profile(quick=40)
 @given(case=cases())
 def test_a_replay_gives_the_same_bytes(case: Case) -> None:
     try:
@@ -71,24 +68,13 @@ def test_the_large_case_says_something() -> None:
     assert len(written(large_case())) > 100_000
 
 
-@pytest.mark.parametrize(("hash_seed", "threads"), [("0", "1"), ("12345", "2")])
+@pytest.mark.parametrize(("hash_seed", "threads"), OTHERS)
 def test_another_process_gives_the_same_bytes(hash_seed: str, threads: str) -> None:
-    script = "import test_determinism as t; print(t.digest())"
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "POLARS_MAX_THREADS": threads}
-    path = os.pathsep.join(
-        [str(Path(__file__).parent), *(str(TESTS.parent / name) for name in ("tests", "src"))]
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == digest()
+    assert said_by(hash_seed, threads)["laws.test_determinism"] == said()
 
 
-def digest() -> str:
+def said() -> str:
+    """A digest of all that the large case gives."""
     return hashlib.sha256(written(large_case())).hexdigest()
 
 

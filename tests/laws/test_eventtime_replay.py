@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import random
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import given
 
 from eventtime.pipelines import Both, Cells, Epoch, Run, Setup, runs
+from other_process import OTHERS, said_by
 from strategies import of_profile
 
-TESTS = Path(__file__).resolve().parents[1]
 INF = float("inf")
 SETUPS = (
     Setup("sessions(5)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=9, info=True, aggregates=("n", "first", "max")),
@@ -77,7 +72,8 @@ def test_a_replay_gives_the_same_bytes(run: Run) -> None:
 
 
 @cache
-def digest() -> str:
+def said() -> str:
+    """A digest of all that the large runs give."""
     return hashlib.sha256(b"".join(written(large(setup)) for setup in SETUPS)).hexdigest()
 
 
@@ -87,16 +83,6 @@ def test_the_large_runs_say_something() -> None:
         assert len(written(Run(setup, run.epochs[:9], run.origin))) > 10_000, setup
 
 
-@pytest.mark.parametrize(("hash_seed", "threads"), [("0", "1"), ("12345", "2")])
+@pytest.mark.parametrize(("hash_seed", "threads"), OTHERS)
 def test_another_process_gives_the_same_bytes(hash_seed: str, threads: str) -> None:
-    script = "import test_eventtime_replay as t; print(t.digest())"
-    environment: dict[str, Any] = {**os.environ, "PYTHONHASHSEED": hash_seed, "POLARS_MAX_THREADS": threads}
-    folders = [Path(__file__).parent, TESTS, TESTS.parent / "src"]
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment | {"PYTHONPATH": os.pathsep.join(map(str, folders))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == digest()
+    assert said_by(hash_seed, threads)["laws.test_eventtime_replay"] == said()

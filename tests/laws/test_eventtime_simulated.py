@@ -11,13 +11,13 @@ from strategies import of_profile
 INF = float("inf")
 
 
-@of_profile(0.6)
+@of_profile(0.6, quick=40)
 @given(run=runs(appends=True))
 def test_any_pipeline_over_rows_that_only_come(run: Run) -> None:
     check(run)
 
 
-@of_profile(0.6)
+@of_profile(0.6, quick=40)
 @given(run=runs(appends=False))
 def test_any_pipeline_over_rows_that_come_and_go(run: Run) -> None:
     check(run)
@@ -34,7 +34,7 @@ COUNTING = (
 )
 
 
-@of_profile(0.8)
+@of_profile(0.8, quick=40)
 @given(
     data=st.data(),
     trigger=st.sampled_from(COUNTING),

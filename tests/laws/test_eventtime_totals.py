@@ -300,7 +300,7 @@ SPEAKING = [
 ]
 
 
-@of_profile(0.4)
+@of_profile(0.4, quick=25)
 @given(
     epochs=punctual(),
     window=st.sampled_from(["fixed(5)", "sliding(10, 5)", "sessions(5)", "sessions(5)"]),

@@ -51,7 +51,7 @@ def missed_in_ledger(both: Both, epoch: int, *, elsewhere: bool) -> Pairs:
     return told
 
 
-@of_profile(0.5)
+@of_profile(0.5, quick=30)
 @given(
     window=st.sampled_from(SLIDING),
     lateness=st.sampled_from([0, 4]),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
+from strategies import of_profile
 
 COLUMNS = {"id": pl.Int64, "v": pl.Int64, "at": pl.Datetime("us")}
 
@@ -38,6 +39,7 @@ def frame_of(batch: list[Any]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("sequence", [None, "v"])
+@of_profile(quick=40)
 @given(histories)
 def test_a_row_that_is_refused_for_its_time_changes_nothing(
     sequence: str | None, history: list[list[Any]]

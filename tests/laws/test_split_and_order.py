@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 import evercurrent as ec
 from harness import Running, frame_of_entries
 from oracle import Bag, TooLargeError
-from strategies import Case, Entries, Epoch, cases
+from strategies import Case, Entries, Epoch, cases, of_profile
 
 
 def final(case: Case, epochs: Sequence[Epoch]) -> dict[str, Bag]:
@@ -33,6 +33,7 @@ def all_at_once(epochs: Sequence[Epoch]) -> list[Epoch]:
     return [together]
 
 
+@of_profile(quick=40)
 @given(case=cases(max_epochs=4), seed=st.integers(0, 2**32))
 def test_one_epoch_or_one_row_at_a_time(case: Case, seed: int) -> None:
     # Entries one by one may pass below zero on the way, so the sources are trusted.

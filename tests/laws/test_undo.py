@@ -8,7 +8,7 @@ import evercurrent as ec
 from evercurrent.core.state.spine import Spine
 from harness import Running, circuit_of
 from oracle import TooLargeError
-from strategies import Case, Epoch, cases
+from strategies import Case, Epoch, cases, of_profile
 
 
 def undone(epochs: list[Epoch]) -> list[Epoch]:
@@ -53,11 +53,13 @@ def assert_nothing_is_left(case: Case, *, together: bool) -> None:
     assert_states_as(fresh, running)
 
 
+@of_profile(quick=40)
 @given(case=cases())
 def test_input_and_its_opposite_leave_nothing(case: Case) -> None:
     assert_nothing_is_left(case, together=False)
 
 
+@of_profile(quick=40)
 @given(case=cases())
 def test_one_epoch_undoes_many(case: Case) -> None:
     assert_nothing_is_left(case, together=True)
