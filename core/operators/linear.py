@@ -88,7 +88,8 @@ class MapBatches(Operator):
 
     def _mapped(self, rows: pl.DataFrame, diff: int) -> Delta:
         if rows.height > 1:
-            mapped = self._applied(written_out(rows))
+            # In one piece: threads share out a frame by its pieces, and a filter may leave a piece of one row.
+            mapped = self._applied(written_out(rows).rechunk())
             if mapped.height != 1:
                 return Delta.of(mapped, np.full(mapped.height, diff))
         mapped = self._applied(twice(rows))

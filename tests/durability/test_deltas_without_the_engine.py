@@ -13,7 +13,8 @@ import pytest
 
 import evercurrent as ec
 from commit_cadence import each_epoch_committed
-from durability.kept_programs import PROGRAMS, KeptProgram
+from durability.kept_programs import NODES_BY_OURS, STATES, KeptProgram
+from durability.test_kept_checkpoint import require_hash
 from durability.test_options import feed, started
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.record_packs import content_of, pack_name
@@ -54,8 +55,9 @@ def test_what_this_version_writes(documented: Any, tmp_path: Path) -> None:
     assert read(documented, tmp_path, "totals") == expected
 
 
-@pytest.mark.parametrize("program", PROGRAMS[:1], ids=lambda program: program.folder)
+@pytest.mark.parametrize("program", [STATES, NODES_BY_OURS], ids=lambda program: program.folder)
 def test_what_an_earlier_version_has_begun(program: KeptProgram, documented: Any, tmp_path: Path) -> None:
+    require_hash(program)
     folder = program.copied(tmp_path / "kept")
     with program.opened(folder, range(program.kept_at, program.epochs)) as engine:
         views = [name for name, view in engine.views.items() if not any(d.is_empty() for d in view.deltas())]

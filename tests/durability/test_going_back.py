@@ -17,6 +17,7 @@ from commit_cadence import commits_put_off
 from durability.kept_programs import PROGRAMS, KeptProgram, contents
 from durability.test_damaged_logs import in_the_former_layout
 from durability.test_input_log import copied
+from durability.test_kept_checkpoint import require_hash
 from durability.test_options import crash, feed, records, started
 from evercurrent.views.checkpoint.record_files import RECORD_FORMAT
 
@@ -48,6 +49,7 @@ def as_of_an_earlier_version(path: Path) -> None:
 def test_what_is_pushed_after_an_earlier_version_is_not_taken_for_nothing_by_it(
     program: KeptProgram, tmp_path: Path
 ) -> None:
+    require_hash(program)
     folder = program.copied(tmp_path / "kept")
     engine = program.opened(folder, range(program.kept_at, program.kept_at + 1))
     left = copied(folder, tmp_path / "left")

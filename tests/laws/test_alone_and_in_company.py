@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.operators.linear import MapBatches
 
 X, B = pl.col("x"), pl.col("b")
 
@@ -47,6 +52,20 @@ def test_nothing_is_left(name: str, first: int) -> None:
     engine.push("a", [(*row, -1) for row in ROWS])
     assert view.read().is_empty()
     assert again.read().is_empty()
+
+
+def test_a_function_is_given_rows_in_one_piece() -> None:
+    """Threads share out a frame by its pieces, and polars divides in a piece of one row as in a frame of one row."""
+    whole = pl.DataFrame({"x": [5.0, 7.0, 11.0], DIFF: [1, 1, 1]})
+    schema = pl.Schema({"x": pl.Float64, "q": pl.Float64})
+    quotients = MapBatches("view 'v'", schema, lambda some: some.with_columns(q=X / 49))
+    in_pieces = pl.concat([whole[:1], whole[1:]], rechunk=False)
+    assert in_pieces.n_chunks() == 2
+    frames = [
+        quotients.step(Now(Epoch(1), datetime.fromtimestamp(0, UTC)), Delta(frame)).frame
+        for frame in (whole, in_pieces)
+    ]
+    assert frames[0].rows() == frames[1].rows()
 
 
 def test_constant_columns_are_divided_as_others_are() -> None:
