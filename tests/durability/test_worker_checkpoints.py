@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
+import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -227,6 +230,30 @@ def test_a_function_that_pushes_is_refused_in_every_thread() -> None:
     with pytest.raises(ec.InputError, match="cannot push; push from a subscriber"):
         engine.push("rows", ROWS)
     assert engine.epoch_number == 0
+
+
+def test_an_interrupt_waits_for_the_other_workers_and_has_changed_nothing() -> None:
+    engine = ec.Engine(workers=2)
+    rows = engine.source("rows", {"k": pl.Int64, "v": pl.Int64})
+    is_slow, ended = False, []
+
+    def slow(frame: pl.DataFrame) -> pl.DataFrame:
+        if is_slow and len(frame) and threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        elif is_slow and len(frame):
+            time.sleep(0.2)
+            ended.append(len(frame))
+        return frame
+
+    view = engine.view("sums", rows.map_batches(slow).group_by("k").agg(pl.col("v").sum()))
+    engine.push("rows", ROWS)
+    before, is_slow = rows_of(view.read()), True
+    with pytest.raises(KeyboardInterrupt):
+        engine.push("rows", ROWS)
+    assert ended == [100]
+    is_slow = False
+    assert (rows_of(view.read()), engine.push("rows", ROWS)) == (before, 2)
+    assert view.read()["v"].sum() == 2 * sum(ROWS["v"])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
