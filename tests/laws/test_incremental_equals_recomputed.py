@@ -1,5 +1,8 @@
 """The first law: after every epoch a view is what batch evaluation of all input so far says it is."""
 
+import ast
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -77,13 +80,29 @@ ONE_VIEW = {
 }
 
 
-@pytest.mark.parametrize("text", ONE_VIEW.values(), ids=ONE_VIEW)
-@of_profile(0.5)
-@given(data=st.data())
-def test_one_operator(text: str, data: st.DataObject) -> None:
-    sources = {"a": KX, "b": KX} if "b" in text.replace("group_by", "").replace("bottom", "") else {"a": KX}
-    program = Program(sources, (f"v1 = {text}",))
-    checked(Case(program, data.draw(histories(sources, max_epochs=6))))
+def program_of(texts: Mapping[str, str], sources: Sequence[str]) -> Program:
+    """Those of the views that are over all of these sources and no others, each by itself."""
+    over = {
+        name: {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        for name, text in texts.items()
+    }
+    lines = [
+        f"{re.sub('[ ,]+', '_', name)} = {text}"
+        for name, text in texts.items()
+        if over[name] - {"pl"} == {*sources}
+    ]
+    return Program(dict.fromkeys(sources, KX), tuple(lines))
+
+
+@pytest.mark.parametrize(
+    "program", [program_of(ONE_VIEW, sources) for sources in ("a", "ab")], ids=["of one source", "of two"]
+)
+@of_profile(0.5, quick=25)
+@given(data=st.data(), each=EACH)
+def test_each_operator_by_itself(program: Program, data: st.DataObject, each: int) -> None:
+    """All of them over the same history: drawing one costs as much as an operator does with it."""
+    assert len(program.lines) > 8
+    checked(going(Case(program, data.draw(histories(program.sources, max_epochs=6))), each))
 
 
 @of_profile(quick=40)
