@@ -224,6 +224,21 @@ NEEDING_MORE = frozenset({
 })  # fmt: skip
 """More that looks at other rows, or calls Python, and cannot be called without arguments."""
 
+FORMER: dict[str, list[Call]] = {
+    "dt.datetime": [lambda x: x.dt.datetime()],
+    "dt.with_time_unit": [lambda x: x.dt.with_time_unit("ms")],
+    "shrink_dtype": [lambda x: x.shrink_dtype()],
+    "agg_groups": [lambda x: x.agg_groups()],
+    "cat.get_categories": [lambda x: x.cat.get_categories()],
+    "flatten": [lambda x: x.flatten()],
+    "rechunk": [lambda x: x.rechunk()],
+    "str.concat": [lambda x: x.str.concat()],
+    "str.explode": [lambda x: x.str.explode()],
+    "where": [lambda x: x.where(x.is_not_null())],
+    **{name: [] for name in ("from_json", "register_plugin")},
+}
+"""What polars has before 2.0. The first three are functions of a row, the others are refused, or make no expression."""
+
 PAIRS = _PAIRS
 LITERALS: tuple[Any, ...] = (
     49,

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from .kernels import Ints, physical
+from .polars_versions import writes_otherwise
 
 INFINITIES = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 NOT_A_NUMBER = "NaN"
@@ -121,7 +122,7 @@ def is_far(column: pl.Series) -> bool:
 
 def _is_ours(column: pl.Series) -> bool:
     """Return whether polars would lose a part of these values, or panic."""
-    return any_leaf(column, _is_lost)
+    return writes_otherwise(column.dtype) or any_leaf(column, _is_lost)
 
 
 def _is_lost(column: pl.Series) -> bool:

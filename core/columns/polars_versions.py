@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeGuard
 
 import polars as pl
+import pyarrow as pa
 
 VERSION = tuple(int(part) for part in pl.__version__.split(".")[:2])
 """The polars that is installed: its major and minor version."""
@@ -58,6 +59,16 @@ def arg_sort(frame: pl.DataFrame, descending: Sequence[bool], nulls_last: Sequen
     return ordered.get_column(_ROW)
 
 
+def of_arrow(values: pa.Array) -> pl.Series:
+    """Return the values of an Arrow array.
+
+    Before 1.44 a Series that is made of lists of categories ends the process when it is read; one out of a frame does not.
+    """
+    if VERSION >= (1, 44) or not pa.types.is_nested(values.type):
+        return pl.Series(values)
+    return pl.DataFrame(pa.table({"": values})).to_series()
+
+
 def without(frame: pl.DataFrame, names: Container[str]) -> pl.DataFrame:
     """Return the rows without columns of these names; before 2.0 ``drop`` loses the rows too where no column is left."""
     left = [name for name in frame.columns if name not in names]
@@ -68,8 +79,8 @@ def _sorts_otherwise(dtype: pl.DataType) -> bool:
     return dtype.is_float() or isinstance(dtype, pl.Categorical)
 
 
-def _is_list_of_nested(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.List | pl.Array) and pl.Series(dtype=dtype.inner).dtype.is_nested()
+def _is_nested(dtype: pl.DataType) -> bool:
+    return dtype.is_nested()
 
 
 def _holds_arrays(dtype: pl.DataType) -> bool:
@@ -80,23 +91,35 @@ def _holds_arrays(dtype: pl.DataType) -> bool:
     return isinstance(dtype, pl.Array)
 
 
-_STEADY: Mapping[str, tuple[tuple[int, int], Callable[[pl.DataType], bool]]] = {
-    "max_horizontal": ((1, 44), _sorts_otherwise),
-    "min_horizontal": ((1, 44), _sorts_otherwise),
-    "list.unique": ((2, 0), _is_list_of_nested),
-    "struct.json_encode": ((2, 0), _holds_arrays),
-}
-"""Functions whose value for a row depended on other rows: the first polars in which it does not, and for which types."""
+def writes_otherwise(dtype: pl.DataType) -> bool:
+    """Return whether JSON of such values may be that of others: before 2.0 arrays behind a null one lose their items."""
+    return VERSION < (2, 0) and _holds_arrays(dtype)
 
-UNSTEADY = _STEADY.keys()
-"""The functions whose value for a row depended on other rows in some versions of polars."""
+
+_STEADY: Mapping[str, tuple[tuple[int, int], int | None, Callable[[pl.DataType], bool]]] = {
+    "is_in": ((2, 0), 1, _is_nested),  # Its nulls were not counted, and false where rows were gathered.
+    "max_horizontal": ((1, 44), None, _sorts_otherwise),
+    "min_horizontal": ((1, 44), None, _sorts_otherwise),
+    "struct.json_encode": ((2, 0), None, _holds_arrays),
+}
+"""Functions whose value for a row depended on other rows: the first polars in which it does not, for how many of their
+inputs (None: all) and for which types of these."""
+
+UNSTEADY = frozenset(function for function, (since, _, _) in _STEADY.items() if since > VERSION)
+"""The functions whose value for a row may depend on other rows with this polars."""
+
+SHUFFLED = frozenset({"unique"}) if VERSION < (1, 41) else frozenset[str]()
+"""Functions whose values come in a random order from those of lists, as ``list.unique()``, and not where elements are evaluated.
+
+Since 1.41 polars itself makes ``list.eval(element().unique())`` of the former.
+"""
 
 
 def steady_since(function: str, dtypes: Sequence[pl.DataType]) -> tuple[int, ...]:
-    """Return the first polars that gives each row its own value by one of ``UNSTEADY``, whatever rows stand beside it.
+    """Return the first polars that gives each row its own value by such a function, whatever rows stand beside it.
 
     >>> steady_since("max_horizontal", [pl.Float64()]), steady_since("max_horizontal", [pl.Int64()])
     ((1, 44), ())
     """
-    since, concerned = _STEADY[function]
-    return since if any(map(concerned, dtypes)) else ()
+    since, inputs, concerned = _STEADY[function]
+    return since if any(map(concerned, dtypes[:inputs])) else ()

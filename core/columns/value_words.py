@@ -27,6 +27,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from .polars_versions import of_arrow
+
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Index = npt.NDArray[np.intp]
@@ -223,7 +225,7 @@ def _items(column: pl.Series) -> tuple[pl.Series, Ints, Ints]:
         )
     offsets = np.frombuffer(lists.buffers()[1], np.int64)[lists.offset : lists.offset + len(lists) + 1]
     first, end = int(offsets[0]), int(offsets[-1])
-    return pl.Series(lists.values.slice(first, end - first)), offsets[:-1] - first, np.diff(offsets)
+    return of_arrow(lists.values.slice(first, end - first)), offsets[:-1] - first, np.diff(offsets)
 
 
 def _sums(items: Words, starts: Ints, counts: Ints) -> Words:

@@ -92,6 +92,38 @@ def test_what_gives_a_row_another_value_in_company_is_refused_with_the_polars_th
         assert rows.select(expr).schema == {"most": pl.Float64()}
 
 
+def test_a_search_of_lists_is_refused_with_the_polars_that_loses_its_nulls() -> None:
+    """Whether a null list is among others was null, and false once rows were gathered."""
+    rows = evercurrent.Engine().source("a", {"x": pl.List(pl.Int64), "n": pl.Int64})
+    assert rows.select(pl.col("n").is_in([1, 2])).schema == {"n": pl.Boolean()}
+    expr = pl.col("x").is_in([[1], [2]])
+    if polars_versions.VERSION < (2, 0):
+        with pytest.raises(evercurrent.PlanError, match=r"is_in.*repaired in polars 2\.0; use polars 2\.0"):
+            rows.select(expr)
+    else:
+        assert rows.select(expr).schema == {"x": pl.Boolean()}
+
+
+def test_distinct_items_of_lists_are_in_the_order_of_the_lists() -> None:
+    """Before polars 1.41 ``list.unique`` gives texts in another order with each call."""
+    engine = evercurrent.Engine()
+    source = engine.source("a", {"x": pl.List(pl.String), "y": pl.Array(pl.String, 3)}, kind="diffs")
+    distinct = engine.view("v", source.select(pl.col("x").list.unique(), pl.col("y").arr.unique()))
+    row = {"x": [["b", "a", "d", "c", "a", "b"]], "y": [["b", "a", "b"]]}
+    for _ in range(20):
+        engine.push("a", {**row, "_diff": [1]})
+        assert distinct.read().rows() == [(["b", "a", "d", "c"], ["b", "a"])]
+        engine.push("a", {**row, "_diff": [-1]})
+        assert distinct.read().is_empty()
+
+
+def test_lists_of_categories_come_out_of_arrow_as_they_went_in() -> None:
+    """Before polars 1.44 a Series of such an array ends the process, where a value in a list is null."""
+    for dtype in (pl.Enum(["a", "b"]), pl.Categorical()):
+        lists = pl.Series("x", [["b", None], ["a"], None]).cast(pl.List(dtype))
+        assert_series_equal(polars_versions.of_arrow(lists.to_arrow()).alias("x"), lists)
+
+
 def test_lists_of_no_rows_have_the_elements_of_the_plan() -> None:
     engine = evercurrent.Engine()
     source = engine.source("a", {"k": pl.Int64, "x": pl.List(pl.Float64)})

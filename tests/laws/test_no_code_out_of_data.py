@@ -30,6 +30,7 @@ from typer.testing import CliRunner
 
 import evercurrent as ec
 from commit_cadence import commits_put_off
+from evercurrent.core.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.spark_bridge.execution.control_records import Attempt
@@ -340,9 +341,13 @@ def test_nothing_is_run_of_a_type_that_a_file_of_input_brings_along(name: str, t
     engine.view("all", engine.source("s", {"x": pl.Binary}))
     with nothing_is_run():
         for read in (lambda: table, lambda: read_arrow(tmp_path), lambda: read_parquet(tmp_path)):
-            with contextlib.suppress(EvercurrentError):
+            with contextlib.suppress(EvercurrentError, *UNREAD):
                 engine.push("s", read())
     assert not (tmp_path / MARK).exists()
+
+
+UNREAD = (pl.exceptions.ComputeError,) if VERSION < (2, 0) else ()
+"""What polars raises of an Arrow file with a type that it does not know; since 2.0 it reads what the type is stored as."""
 
 
 def read_arrow(folder: Path) -> pl.DataFrame:

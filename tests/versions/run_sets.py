@@ -151,8 +151,8 @@ def carried_over(chosen: list[VersionSet]) -> list[str]:
     pairs = [
         pair for pair in zip(by_polars, by_polars[1:] + by_polars[:1], strict=True) if pair[0] != pair[1]
     ]
-    lines = []
-    for one, other in dict.fromkeys([*pairs, *((other, one) for one, other in pairs)]):
+    lines, ways = [], [*pairs, *((other, one) for one, other in pairs)]
+    for one, other in {(one.name, other.name): (one, other) for one, other in ways}.values():
         with TemporaryDirectory() as folder:
             codes = [half(each, name, folder) for each, name in ((one, "begin"), (other, "go-on"))]
         of = f"polars {one.libraries['polars']} goes on with {other.libraries['polars']}"

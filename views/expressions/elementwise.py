@@ -9,6 +9,8 @@ Floats are added up in one order where a group or list is a piece of the column,
 been chosen from it; and where no group of a frame loses a value, ``filter`` and others return the piece itself. So
 chosen values are written out before they are added up. ``list.sum()`` uses another order where some list of the frame
 holds a null, and ``list.agg(element().sum())`` does not.
+
+What the tree has as an evaluation of elements and this polars would compute otherwise, in a random order, is written anew.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from evercurrent.core.columns.polars_versions import SHUFFLED
 from evercurrent.core.group.aggregates import Column as OutputColumn
 
 from .deep_expressions import with_room
@@ -98,7 +101,10 @@ def _written_out(node: Node) -> Node:
     changed = node if is_same else node.with_inputs(operands)
     if isinstance(changed, Nested) and not changed.sees_row:
         evaluations = tuple(map(_written_out, changed.evaluations))
-        if any(one is not other for one, other in zip(evaluations, changed.evaluations, strict=True)):
+        is_shuffled = any(each.name in SHUFFLED for each in evaluations)
+        if is_shuffled or any(
+            one is not other for one, other in zip(evaluations, changed.evaluations, strict=True)
+        ):
             changed = replace(changed, evaluations=evaluations)
     return changed
 
