@@ -190,8 +190,8 @@ def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
         return
     if last.buckets > buckets:
         raise CheckpointError(
-            f"the checkpoint {store.url} is cut into {last.buckets} buckets, and buckets={buckets} is asked for; give "
-            f"buckets={last.buckets}, or cut it anew: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
+            f"the checkpoint {store.url} has {last.buckets} buckets, but buckets={buckets} is given; give "
+            f"buckets={last.buckets}, or change it: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
         )
     rebucket(store, buckets)
 

@@ -109,8 +109,8 @@ def _require_placement(
         return
     if not all(isinstance(state, Ledger | SourceClock | HeldWatermark) for state in states):
         raise PlacementMissingError(
-            f"node {name!r} ({type(operator).__name__}) has state and no placement: with several buckets its rows would "
-            "not meet; add it with Placement(by=...), the columns by which its state is kept, or have it look at the state of another node"
+            f"node {name!r} ({type(operator).__name__}) has state but no placement: with several buckets rows that belong "
+            "together would not meet; add it with Placement(by=...), the columns by which its state is kept, or let it read the state of another node"
         )
 
 
@@ -224,8 +224,8 @@ class Circuit:
         """The node that gives something that a new node looks at."""
         if id(given) not in self._givers:
             raise NotGivenError(
-                f"node {name!r} ({type(operator).__name__}) looks at {_kind(given)} that no node before it gives; add "
-                "the node that gives it first, with it among its states or in what its operator gives"
+                f"node {name!r} ({type(operator).__name__}) reads {_kind(given)}, which no earlier node gives; first add "
+                "the node that gives it, with it among its states or in what its operator gives"
             )
         return self._givers[id(given)]
 

@@ -42,7 +42,7 @@ class NotPlainError(TypeError):
     """A value that is not plain, or holds one that is not; ``found`` names its type."""
 
     def __init__(self, found: str) -> None:
-        super().__init__(f"{found} is no plain value")
+        super().__init__(f"{found} is not a plain value")
         self.found = found
 
 
@@ -77,11 +77,11 @@ def decoded(data: bytes) -> Any:
         text = data.decode()
         value, end = DECODER.raw_decode(text)
     except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, OSError) as error:
-        raise ValueError(f"no plain value ({type(error).__name__}: {error})") from error
+        raise ValueError(f"not a plain value ({type(error).__name__}: {error})") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ValueError(f"no plain value ({error})") from error
+        raise ValueError(f"not a plain value ({error})") from error
     if end != len(text):
-        raise ValueError(f"no plain value (there is more behind character {end})")
+        raise ValueError(f"not a plain value (there is more after character {end})")
     return value
 
 
@@ -174,7 +174,7 @@ def _numpy_type(value: Any) -> str:
 
 def _numpy(kind: str, data: str) -> Any:
     if NUMPY_TYPE.fullmatch(kind) is None:
-        raise ValueError(f"{kind!r} is no type of numbers")
+        raise ValueError(f"{kind!r} is not a type of numbers")
     return np.frombuffer(_bytes(data), np.dtype(kind)).copy()
 
 
@@ -284,7 +284,7 @@ def _made(fields: dict[str, Any]) -> Any:
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} stands for no number here")
+    raise ValueError(f"{text} does not stand for a number here")
 
 
 DECODER = json.JSONDecoder(object_hook=_made, parse_constant=_no_number)

@@ -26,7 +26,7 @@ def calendar_step(every: str) -> tuple[int, str]:
     """
     match = _STEP.fullmatch(every)
     if match is None:
-        raise ValueError(f"{every!r} is no step of the calendar")
+        raise ValueError(f"{every!r} is not a step of the calendar")
     count, unit = int(match[1]), match[2]
     months = {"q": 3, "y": 12}
     return (count * months[unit], "mo") if unit in months else (count, unit)

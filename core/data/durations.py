@@ -44,16 +44,16 @@ def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = F
             f"{where}: {what!r} is negative; give a time of {'0 or more' if zero else 'more than 0'}"
         )
     if length == 0 and not zero:
-        raise PlanError(f"{where}: {what!r} is no time at all; give more than 0")
+        raise PlanError(f"{where}: {what!r} is zero; give a time of more than 0")
     return length
 
 
 def _parsed(where: str, text: Any) -> int:
     if isinstance(text, bool) or not isinstance(text, str):
-        raise PlanError(f"{where}: {text!r} is no length of time; {_EXAMPLE}")
+        raise PlanError(f"{where}: {text!r} is not a length of time; {_EXAMPLE}")
     parts = _TEXT.fullmatch(text)
     if parts is None:
-        raise PlanError(f"{where}: {text!r} is no length of time; {_EXAMPLE}")
+        raise PlanError(f"{where}: {text!r} is not a length of time; {_EXAMPLE}")
     length = nanoseconds = 0
     for count, unit in _PART.findall(parts[2]):
         if unit in CALENDAR:
@@ -66,7 +66,7 @@ def _parsed(where: str, text: Any) -> int:
         elif unit in UNITS:
             length += int(count) * UNITS[unit]
         else:
-            raise PlanError(f"{where}: {text!r}: there is no unit {unit!r}; there are {', '.join(UNITS)}")
+            raise PlanError(f"{where}: {text!r}: unknown unit {unit!r}; the units are {', '.join(UNITS)}")
     if nanoseconds % 1000:
         raise PlanError(f"{where}: {text!r} is finer than a microsecond, which is as fine as time is kept")
     length += nanoseconds // 1000
@@ -86,6 +86,6 @@ def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
         return END_OF_TIME
     if not isinstance(moment, date):
         raise InputError(
-            f"{where}: the watermark {moment!r} is no time; give a datetime, or END_OF_TIME if no more rows will come"
+            f"{where}: the watermark {moment!r} is not a time; give a datetime, or END_OF_TIME if no more rows will come"
         )
     return instant_of(where, moment, event_time)

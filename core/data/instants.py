@@ -76,8 +76,8 @@ def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
         zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
         if zone is not None:
             raise InputError(
-                f"{where}: {moment!r} has no time zone, and the column of event time is in {zone}; "
-                "give it one, as datetime(2026, 1, 31, tzinfo=UTC)"
+                f"{where}: {moment!r} has no time zone, and the column of event time is in {zone}; give it one, "
+                "as in datetime(2026, 1, 31, tzinfo=UTC)"
             )
         moment = moment.replace(tzinfo=UTC)
     return (moment - _ORIGIN) // _MICROSECOND

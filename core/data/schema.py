@@ -79,8 +79,8 @@ def require_characters(what: str, name: str) -> None:
     odd = next((at for at, each in enumerate(name) if each == "\0" or "\ud800" <= each <= "\udfff"), None)
     if odd is not None:
         raise PlanError(
-            f"{what} {name!r}: character {odd + 1} of the name, U+{ord(name[odd]):04X}, is none that files and JSON can hold; "
-            "leave it out (half of a surrogate pair comes of bytes that were decoded wrongly)"
+            f"{what} {name!r}: character {odd + 1} of the name, U+{ord(name[odd]):04X}, cannot be written to files and JSON; "
+            "leave it out (bytes that were decoded wrongly leave such halves of surrogate pairs behind)"
         )
 
 

@@ -49,7 +49,7 @@ def tagged(text: str, *, version: int = 1) -> Callable[[Thing], Thing]:
     ``@dataclass``, as the finished class has to be tagged.
     """
     place, _, name = text.partition(":")
-    assert name, f"{text!r} is no tag: give a place and a name"
+    assert name, f"{text!r} is not a tag: give a place and a name"
 
     def remember(thing: Thing) -> Thing:
         _tags[id(thing)] = thing, Tag(name, f"{PACKAGE}.{place}", version)
@@ -81,7 +81,7 @@ def tag_of(thing: object) -> Tag | None:
     name = str(getattr(thing, "__qualname__", thing))
     if _strictness["refuses"]:
         raise UntaggedError(
-            f"{module}.{name} is to be named in what is kept, and has no tag: put @tagged(...) above it, and its tag into "
+            f"{module}.{name} is persisted by name and has no tag: put @tagged(...) above it, and its tag into "
             "tests/data/tags.json"
         )
     return Tag(name, module)

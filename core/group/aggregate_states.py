@@ -382,9 +382,9 @@ def _require_few(times: Ints) -> None:
     rows = float(times.sum(dtype=np.float64))  # No integer wraps.
     if rows > MOST_WRITTEN_OUT:
         raise ArithmeticRefusedError(
-            f"looks at each row as often as it stands, and here that is {rows:,.0f} times, one row {int(times.max()):,} times; "
-            f"at most {MOST_WRITTEN_OUT:,}: correct the _diff of the rows, or use an aggregate that counts, as len, sum, mean, "
-            "std, min, max or n_unique do"
+            f"processes each row as often as its count says, here {rows:,.0f} times in all, one row {int(times.max()):,} times; "
+            f"the limit is {MOST_WRITTEN_OUT:,}: correct the _diff of the rows, or use an aggregate that works on counts: len, sum, mean, "
+            "std, min, max or n_unique"
         )
 
 

@@ -58,7 +58,7 @@ class StateForm:
             made = self.serializer.dumps(state)
             if not isinstance(made, bytes):
                 raise StateRefusedError(
-                    f"the serializer returned {type_name(made)} for the state, and not bytes; have its dumps return bytes"
+                    f"the serializer returned {type_name(made)} for the state, not bytes; make its dumps return bytes"
                 )
             return SERIALIZED + made
         try:
@@ -68,8 +68,8 @@ class StateForm:
                 return pickle.dumps(state)
             raise StateRefusedError(
                 f"its state is or holds {error.found}, which a checkpoint does not keep: only plain values (numbers, text, "
-                "bytes, times, lists, tuples, dicts, sets, columns). Make the state of these, give "
-                "aggregate(serializer=...) what makes bytes of it, or allow pickles with Checkpoint(path, "
+                "bytes, times, lists, tuples, dicts, sets, columns). Build the state of these, give "
+                "aggregate(serializer=...) an object that turns it into bytes, or allow pickles with Checkpoint(path, "
                 "allow_pickle=True) if nobody else can write there"
             ) from error
 
@@ -94,7 +94,7 @@ class StateForm:
                 ) from error
         if self.serializer is None:
             raise StateUnreadableError(
-                "its state was written by a serializer, and it is declared without one; declare it with that one: "
+                "its state was written by a serializer, but it is declared without one; declare it with the same one: "
                 "aggregate(serializer=...)"
             )
         return self.serializer.loads(data[len(SERIALIZED) :])

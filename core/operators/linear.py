@@ -110,7 +110,7 @@ class MapBatches(Operator):
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
             given = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
             raise InputError(
-                f"{self._where}: the function returned {given}, declared is {dict(self.schema)}; "
+                f"{self._where}: the function returned {given}, but {dict(self.schema)} is declared; "
                 "return these columns, or declare what it returns with schema="
             )
         # The function may keep the frame that it returned, and the memory under it.

@@ -39,8 +39,8 @@ class NeverBelowZero:
             return
         row = shown_row(rows.select(self.columns), int(missing[0]))
         raise RetractionError(
-            f"{self.where}: the row {row} would be there {counts[missing[0]]} times ({len(missing)} such rows in this "
-            "batch), and these windows are made of the rows that are there; nothing has changed. Retractions are not "
+            f"{self.where}: the row {row} would have the count {counts[missing[0]]} ({len(missing)} such rows in this "
+            "batch), and these windows need rows whose count is not negative; nothing has changed. Retractions are not "
             f"checked at {listed(self.sources)}, declared with trusted=True: push a row before its retraction or "
             "together with it, leave out trusted=True, so that such retractions are refused into the ledger, or put "
             ".unique() before .window(...)"

@@ -44,7 +44,7 @@ def bucket_of(words: Words, buckets: int) -> Ints:
     >>> bucket_of(np.array([0, 1 << 63, 2**64 - 1], np.uint64), 3).tolist()
     [0, 1, 2]
     """
-    assert 0 < buckets <= MOST_BUCKETS, "so many buckets cannot be told apart"
+    assert 0 < buckets <= MOST_BUCKETS, "routes cannot tell so many buckets apart"
     leading = words >> np.uint64(64 - ROUTED_BITS)
     return ((leading * np.uint64(buckets)) >> np.uint64(ROUTED_BITS)).astype(np.int64)
 

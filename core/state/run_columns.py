@@ -36,7 +36,7 @@ def run_of_columns(layout: Layout, columns: pl.DataFrame) -> Run:
     missing = [name for name in layout.payload if PAYLOAD + name not in columns.columns]
     if missing or KEY not in columns.columns or (ROW in columns.columns) != layout.by_row:
         raise CheckpointError(
-            f"a run with the columns {listed(columns.columns)} is one of another state: expected are "
+            f"a run with the columns {listed(columns.columns)} belongs to another state: expected are "
             f"{listed([KEY, *((ROW,) if layout.by_row else ()), *(PAYLOAD + name for name in layout.payload)])}"
         )
     payload = pl.DataFrame([columns.get_column(PAYLOAD + name).alias(name) for name in layout.payload])

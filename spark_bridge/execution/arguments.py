@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TRIGGERS = (
-    "give {'availableNow': True} for all that is there, {'once': True} for that in one micro-batch, {'processingTime': "
-    "'5 seconds'} for a micro-batch so often, or leave it out for one after the other"
+    "give {'availableNow': True} to process all rows that are there, {'once': True} to do so in one micro-batch, {'processingTime': "
+    "'5 seconds'} for a micro-batch at this interval, or leave it out to run one after the other"
 )
 
 
@@ -45,12 +45,12 @@ def require_declarations(engine: Engine) -> None:
     for what, declared in (("source", engine.sources), ("view", engine.views)):
         if not declared:
             raise PlanError(
-                f"the engine declares no {what}, so that there is nothing to keep current; declare one with "
+                f"the engine declares no {what}, so there is nothing to keep current; declare one with "
                 f"engine.{what}(...)"
             )
     if engine.is_durable or engine.epoch_number:
         raise PlanError(
-            "the engine keeps views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
+            "the engine maintains views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
             "only declares sources and views"
         )
 
@@ -74,12 +74,12 @@ def checkpoint_in_spark(checkpoint: str | Path | Checkpoint) -> Checkpoint:
     if given.every != 1:
         raise PlanError(
             f"Checkpoint(every={given.every}) is for an engine in one process, and in Spark every micro-batch is committed; "
-            "leave it out, and have fewer with trigger={'processingTime': '1 minute'}"
+            "leave it out; for fewer commits give trigger={'processingTime': '1 minute'}"
         )
     if given.resident_bytes is not None:
         raise PlanError(
             f"Checkpoint(resident_bytes={given.resident_bytes}) is for an engine in one process, and in Spark tasks take "
-            "states from files, bucket by bucket; leave it out, and have smaller ones with buckets="
+            "states from files, bucket by bucket; leave it out; for smaller states give more buckets="
         )
     return given
 
@@ -105,13 +105,13 @@ def require_trigger(trigger: object) -> None:
     if trigger is None:
         return
     if not isinstance(trigger, Mapping):
-        raise PlanError(f"trigger={trigger!r} is no dictionary; {TRIGGERS}")
+        raise PlanError(f"trigger={trigger!r} is not a dictionary; {TRIGGERS}")
     match list(trigger.items()):
         case [("availableNow" | "once", True)]:
             return
         case [("processingTime", str())]:
             return
-    raise PlanError(f"trigger={dict(trigger)!r} is no trigger of micro-batches; {TRIGGERS}")
+    raise PlanError(f"trigger={dict(trigger)!r} is not a trigger of micro-batches; {TRIGGERS}")
 
 
 def require_name(name: object) -> None:

@@ -75,8 +75,8 @@ def _as_json(fire: FireRequest) -> dict[str, str]:
         }
     except NotPlainError as error:
         raise InputError(
-            f"view {fire.view!r}: key {fire.key!r} or window {fire.window!r} is or holds {error.found}; give the values "
-            "that the columns have"
+            f"view {fire.view!r}: key {fire.key!r} or window {fire.window!r} is or holds {error.found}; give values "
+            "of the types that the columns have"
         ) from error
 
 
@@ -99,7 +99,7 @@ def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         found = "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""
         raise CorruptFileError(
-            f"{where} {found or f'is no record of this version ({type(error).__name__}: {error})'}"
+            f"{where} {found or f'is not a record of this version ({type(error).__name__}: {error})'}"
         ) from error
 
 
@@ -113,7 +113,7 @@ def require_next(last: int | None, batch: int) -> bool:
         return False
     if batch != (0 if last is None else last + 1):
         raise CheckpointError(
-            f"micro-batch {batch} follows on {'nothing' if last is None else last} in the checkpoint: the batches between "
+            f"micro-batch {batch} comes after {'nothing' if last is None else last} in the checkpoint: the batches between "
             "were never committed here. Spark's own checkpoint and this one belong together: start with both, or with neither"
         )
     return True

@@ -195,7 +195,7 @@ class MicroBatches:
         """
         if self.opened().last.epoch:
             raise CheckpointError(
-                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch}; a batch begins at the beginning: "
+                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch} already, and a batch begins with an empty one: "
                 "give another folder, or none"
             )
 
@@ -214,7 +214,7 @@ class MicroBatches:
             *(f"{name} is gone" for name in before if name not in self.streams),
         ]
         raise CheckpointError(
-            f"{self.store.url}: Spark goes on with the streams that it has begun with, and {', '.join(found)}; give "
+            f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(found)}; give "
             "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
         )
 
@@ -293,7 +293,7 @@ class MicroBatches:
                 attempt = attempt_from(self._where(name), self.store.read(name).to_pybytes())
             except CorruptFileError as error:
                 raise CorruptFileError(
-                    f"{error}; delete it: the micro-batch is then told its time anew"
+                    f"{error}; delete it: the micro-batch then gets a new processing time"
                 ) from error
         return attempt
 
@@ -307,7 +307,7 @@ class MicroBatches:
                 if name not in self._ignored:
                     self._ignored.add(name)
                     warnings.warn(
-                        f"{error}; it is ignored: delete it, and ask again with query.fire(...)",
+                        f"{error}; it is ignored: delete it, and call query.fire(...) again",
                         CheckpointWarning,
                         stacklevel=2,
                     )

@@ -208,7 +208,7 @@ def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
     if is_streaming is not None and frame.isStreaming != is_streaming:
         found, wanted = ("a stream", "a batch") if frame.isStreaming else ("a batch", "a stream")
         reader = "spark.readStream" if is_streaming else "spark.read"
-        raise InputError(f"source {name!r}: the DataFrame is {found}, and {wanted} is wanted; use {reader}")
+        raise InputError(f"source {name!r}: the DataFrame is {found}, and {wanted} is needed; use {reader}")
 
 
 def _check_columns(source: Source, frame: DataFrame) -> None:
@@ -216,7 +216,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
     fields = {field.name: field.dataType for field in frame.schema.fields}
     if len(fields) < len(frame.schema.fields):
         twice = [name for name in fields if frame.columns.count(name) > 1]
-        raise InputError(f"{where}: column {listed(twice)} is there twice; rename one with .toDF(...)")
+        raise InputError(f"{where}: column {listed(twice)} appears twice; rename one with .toDF(...)")
     for name, dtype in source.schema.items():
         wanted = spark_type(where, name, dtype)
         if name not in fields:
@@ -228,7 +228,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
             where, name, fields[name], dtype
         ):
             raise InputError(
-                f"{where}: column {name!r} is {found}, declared is {dtype}, which is {wanted.simpleString()} in Spark; "
+                f"{where}: column {name!r} is {found}, but {dtype} is declared, which is {wanted.simpleString()} in Spark; "
                 f"{_cast(name, found, wanted.simpleString())}"
             )
     if DIFF in fields:
@@ -266,7 +266,7 @@ def _cast(name: str, found: str, wanted: str) -> str:
 def _check_diff(where: str, source: Source, found: str) -> None:
     if source.kind == "append":
         raise InputError(
-            f"{where}: column {DIFF!r} is there, but the source is declared append; declare it with kind='diffs' "
+            f"{where}: there is a column {DIFF!r}, but the source is declared append; declare it with kind='diffs' "
             f"to retract, or drop it with .drop({DIFF!r})"
         )
     if found not in ("tinyint", "smallint", "int", "bigint"):

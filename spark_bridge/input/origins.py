@@ -50,8 +50,8 @@ def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, So
         if "Exchange" in steps and "Sort" not in steps[: steps.index("Exchange")]:
             raise InputError(
                 f"source {name!r}: its rows are shuffled on their way (by repartition, a join, a grouping or the like), "
-                "after which Spark does not tell in which order they came, and the last row of a key is to stand. Declare "
-                "the source with sequence_by=, a column that tells which change is the later one, or leave the shuffle "
+                "after which Spark does not keep the order in which they came, and the last row of a key has to win. Declare "
+                "the source with sequence_by=, a column that orders the changes of a key, or leave the shuffle "
                 "out: .coalesce(1) makes one partition without it"
             )
 
@@ -106,6 +106,6 @@ def require_order(found: Iterable[Origins]) -> None:
         if several := [name for name, count in counts.items() if count > 1]:
             raise InputError(
                 f"source {listed(several)}: a micro-batch has rows of {counts[several[0]]} {('partitions', 'files')[what]}, "
-                "whose order Spark does not tell, and the last row of a key is to stand; nothing has changed. Declare "
-                f"the source with sequence_by=, a column that tells which change is the later one, or give {way}"
+                "whose order Spark does not define, and the last row of a key has to win; nothing has changed. Declare "
+                f"the source with sequence_by=, a column that orders the changes of a key, or give {way}"
             )

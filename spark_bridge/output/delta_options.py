@@ -44,7 +44,7 @@ class Asked:
         log = CommitLog(store_at(self.path))
         last = log.last
         for name, epoch, otherwise in (
-            ("since", self.since, "'latest' for what is still to come"),
+            ("since", self.since, "'latest' for what comes from now on"),
             ("until", self.until, "leave it out"),
         ):
             if epoch is not None and last is not None and epoch > last.epoch:
@@ -76,7 +76,7 @@ def asked(options: Any) -> Asked:
     )
     if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
         raise InputError(
-            f"format {FORMAT!r}: option 'until' is {wanted.until}, which is before 'since', {wanted.since}; exchange them"
+            f"format {FORMAT!r}: option 'until' is {wanted.until}, which is before 'since', {wanted.since}; swap them"
         )
     return wanted
 
@@ -87,14 +87,14 @@ def _require_known(options: Any) -> None:
     unknown = [name for name in options if name.lower() not in known]
     if OF_TABLES in unknown:
         raise InputError(
-            f"format {FORMAT!r} is for no table, as Spark tells the readers of one no option; make a view: CREATE "
+            f"format {FORMAT!r} cannot be the format of a table, as Spark passes its readers no options; make a view: CREATE "
             f"TEMPORARY VIEW name USING {FORMAT} OPTIONS (path '...', view '...')"
         )
     if OF_SEVERAL in unknown:
-        raise InputError(f"format {FORMAT!r} reads one checkpoint; load each, and unite them with union()")
+        raise InputError(f"format {FORMAT!r} reads one checkpoint; load each one, and combine them with union()")
     if unknown:
         raise InputError(
-            f"format {FORMAT!r}: there is no option {listed(unknown)}; there are {listed(OPTIONS)}: correct it, or leave "
+            f"format {FORMAT!r}: there is no option {listed(unknown)}; the options are {listed(OPTIONS)}: correct it, or leave "
             "it out"
         )
 

@@ -97,8 +97,8 @@ class EpochReader(DataSourceStreamReader):
     def _require_reached(self, there: int, read: int) -> None:
         if there < read:
             raise CheckpointError(
-                f"{self._wanted.where} is at epoch {there}, and this query has read it up to epoch {read}: it is "
-                "another checkpoint than the query has begun with; put that one back, or begin with a new checkpointLocation"
+                f"{self._wanted.where} is at epoch {there}, but this query has read up to epoch {read}: it is not "
+                "the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
             )
 
     def _refs(self, since: int, until: int) -> list[DeltaRef]:

@@ -86,10 +86,10 @@ def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
     """
     if commit is None:
         raise CheckpointError(
-            f"{wanted.where}: nothing is committed there; start what keeps the view current first, or mend the path"
+            f"{wanted.where}: nothing is committed there; first start the engine or query that writes it, or correct the path"
         )
     views = commit.plan["views"]
     if wanted.view not in views:
-        raise CheckpointError(f"{wanted.where}: there is no such view; there are {listed(views)}")
+        raise CheckpointError(f"{wanted.where}: there is no such view; the views are {listed(views)}")
     columns = views[wanted.view]["columns"]
     return pl.Schema({name: dtype_of_text(text) for name, text in columns.items()})

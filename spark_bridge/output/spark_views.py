@@ -59,7 +59,7 @@ def views(
     """
     require_engine(engine)
     if spark is not None and not hasattr(spark, "createDataFrame"):
-        raise PlanError(f"spark={spark!r} is no Spark session; give one, or leave it out")
+        raise PlanError(f"spark={spark!r} is not a Spark session; give one, or leave it out")
     given = as_checkpoint(checkpoint)
     reader = CheckpointReader(engine.declared, given.store, given.drop, allow_pickle=given.allow_pickle)
     buckets = reader.last().buckets

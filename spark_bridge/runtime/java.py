@@ -154,7 +154,7 @@ def _packaged() -> Java | None:
 
 SCRIPT = """\
 #!/bin/sh
-# Made by evercurrent. Spark always asks for a module that this Java may not have, and can do without.
+# Made by evercurrent. Spark always passes an option for a module that this Java may not have, and runs without it.
 collector={collector}
 for argument do
   shift

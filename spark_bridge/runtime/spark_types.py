@@ -244,8 +244,8 @@ def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:
         return exactly(column, dtype)
     except LossyValueError as lossy:
         raise InputError(
-            f"{where}: column {column.name!r} has values that are no {dtype}: {lossy}; "
-            "declare a type that holds them, or mend the rows"
+            f"{where}: column {column.name!r} has values that are not {dtype}: {lossy}; "
+            "declare a type that holds them, or correct the rows"
         ) from None
 
 

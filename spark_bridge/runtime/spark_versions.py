@@ -25,8 +25,8 @@ def require_bounded_beats(trigger: Mapping[str, Any] | None) -> None:
     """
     if trigger and trigger.get("availableNow") and not limits_batches():
         raise PlanError(
-            f"heartbeat_seconds= with trigger={dict(trigger)!r}: PySpark {spark_version()} does not tell a heartbeat that the "
-            "run is over what is there, where time goes on with the rows; leave heartbeat_seconds out, take another "
+            f"heartbeat_seconds= with trigger={dict(trigger)!r}: PySpark {spark_version()} does not let a heartbeat see that the "
+            "run ends with the rows that are there, so time would not follow the rows; leave heartbeat_seconds out, take another "
             "trigger, or install PySpark 4.2 or newer"
         )
 

@@ -451,19 +451,19 @@ def test_equal_specifications_are_equal():
 
 
 REFUSED = [
-    (lambda: bounded_delay(10), 'bounded_delay(): 10 is no length of time; write it as "10s"'),  # type: ignore[arg-type]
+    (lambda: bounded_delay(10), 'bounded_delay(): 10 is not a length of time; write it as "10s"'),  # type: ignore[arg-type]
     (lambda: bounded_delay("-1s"), "bounded_delay(): '-1s' is negative; give a time of 0 or more"),
     (
         lambda: behind_processing_time("1mo"),
         "behind_processing_time(): '1mo' has no fixed length, as months and years differ",
     ),
-    (lambda: ascending(future_limit="x"), "ascending(): future_limit: 'x' is no length of time"),
+    (lambda: ascending(future_limit="x"), "ascending(): future_limit: 'x' is not a length of time"),
     (lambda: by_partition("p", perfect()), "by_partition(): inner= is Perfect("),
     (
         lambda: by_partition("p", ascending(future_limit="1s")),
         "by_partition(): give future_limit= to by_partition()",
     ),
-    (lambda: by_partition("p", idle_after="0s"), "by_partition(): idle_after: '0s' is no time at all"),
+    (lambda: by_partition("p", idle_after="0s"), "by_partition(): idle_after: '0s' is zero"),
     (lambda: by_partition("p", limit=0), "by_partition(): limit=0; give a whole number above 0"),
     (lambda: by_partition(3), "by_partition(): column= is 3; give the name of a column"),  # type: ignore[arg-type]
     (

@@ -204,7 +204,7 @@ def test_what_is_wrong_is_said(spark, writer):
     assert "view 'depth' of checkpoint" in (nothing := said(spark, path=path, view="depth"))
     assert "nothing is committed there" in nothing
     writer.commit(delta(1, ("a", 1)), upto=1)
-    assert "there is no such view; there are 'depth'" in said(spark, path=path, view="width")
+    assert "there is no such view; the views are 'depth'" in said(spark, path=path, view="width")
     beyond = said(spark, spark.readStream, path=path, view="depth", since=2)
     assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
     assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what is still to come")
@@ -220,7 +220,7 @@ def test_what_spark_adds_to_the_options(spark, writer):
     register(spark)
     reader = spark.read.format("evercurrent").option("VIEW", "depth").option("Since", 1)
     assert [row["key"] for row in reader.load(str(writer.path)).collect()] == ["b"]
-    with pytest.raises(Exception, match="reads one checkpoint; load each, and unite them"):
+    with pytest.raises(Exception, match="reads one checkpoint; load each one, and combine them"):
         reader.load([str(writer.path), str(writer.path)])
     options = f"using evercurrent options (path '{writer.path}', view 'depth', until '1')"
     spark.sql(f"create temporary view deltas {options}")
@@ -351,7 +351,7 @@ def test_small_files_are_read_together_in_order(monkeypatch):
         ({"maxEpochsPerTrigger": "0"}, "option 'maxEpochsPerTrigger' is '0'; give a whole number"),
         ({"since": "-1"}, "option 'since' is '-1'; give a whole number"),
         ({"until": "latest"}, "option 'until' is 'latest'; give a whole number"),
-        ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; exchange them"),
+        ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; swap them"),
         (
             {"provider": "evercurrent", "owner": "me"},
             r"is for no table.*; make a view: CREATE TEMPORARY VIEW",

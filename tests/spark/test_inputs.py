@@ -181,11 +181,11 @@ def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
         engine, {**both, "hitz": hits}
     )
     assert "source 'hits': expected a Spark DataFrame, got polars.DataFrame" in said("hits", HITS)
-    assert "the DataFrame is a batch, and a stream is wanted; use spark.readStream" in said_of(
+    assert "the DataFrame is a batch, and a stream is needed; use spark.readStream" in said_of(
         engine, both, is_streaming=True
     )
     assert (
-        "source 'hits': column 'bytes' is string, declared is UInt32, which is bigint in Spark; cast it with"
+        "source 'hits': column 'bytes' is string, but UInt32 is declared, which is bigint in Spark; cast it with"
         in said("hits", hits.withColumn("bytes", hits.bytes.cast("string")))
     )
     assert "'IP': rename it with F.col('IP').alias('ip')" in said("hits", hits.withColumnRenamed("ip", "IP"))
@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
     assert "column 'more' is not declared; drop it with .drop('more')" in said(
         "hits", hits.withColumn("more", hits.ip)
     )
-    assert "column '_diff' is there, but the source is declared append" in said(
+    assert "there is a column '_diff', but the source is declared append" in said(
         "hits", hits.withColumn("_diff", hits.bytes)
     )
     assert "source 'users': column '_diff' is string" in said("users", users.withColumn("_diff", users.Name))

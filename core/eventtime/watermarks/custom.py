@@ -82,7 +82,7 @@ class Custom(Watermark):
     def described(self, memory: tuple[Any, int], highest: int, instant: int) -> list[str]:
         """The function, and what it said last."""
         name = getattr(self.function, "__name__", repr(self.function))
-        return [f"it is what {name} says, last {shown(memory[1])}"]
+        return [f"it is what {name} returned last, {shown(memory[1])}"]
 
     def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
         """The user's state and what was said last; the state has to be a plain value."""

@@ -283,5 +283,5 @@ class Punctuated(Watermark):
         if schema[self.column] != pl.Boolean:
             raise PlanError(
                 f"{where}: watermark=punctuated({self.column!r}): the column is {schema[self.column]}; it must be "
-                "pl.Boolean, true in a row whose event time is a promise"
+                "pl.Boolean, true in a row whose event time is a watermark"
             )

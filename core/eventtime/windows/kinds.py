@@ -140,7 +140,7 @@ def assign(window: Window, times: Ints, phases: Ints | None = None) -> tuple[Ind
         case Count() | LastRows():
             return None, times, times + 1
         case _:
-            raise TypeError(f"the windows of {window} are not a matter of an instant")
+            raise TypeError(f"the windows of {window} do not follow from an instant alone")
 
 
 def last_window(window: Window, times: Ints, starts: Ints) -> Mask:
@@ -202,8 +202,8 @@ def instants_of(where: str, column: pl.Series, shift: int = 0) -> Ints:
         )
     far = physical(column)[np.argmin(usable)]
     raise InputError(
-        f"{where}: column {column.name!r} has the event time {far} ({column.dtype}, counted from 1970), which is too"
-        " far away to count with; leave such rows out first"
+        f"{where}: column {column.name!r} has the event time {far} ({column.dtype}, counted from 1970), which is too far"
+        " away to compute with; leave such rows out first"
     )
 
 
@@ -294,7 +294,7 @@ class AssignWindows(Operator):
         first, last = int(starts.min()), int(ends.max())
         if first <= START_OF_TIME or last >= END_OF_TIME:
             raise InputError(
-                f"{self._where}: column {self._event_time!r} has an event time whose window is too far away to count"
+                f"{self._where}: column {self._event_time!r} has an event time whose window is too far away to compute"
                 f" with: windows from {shown(first)} to {shown(last)}; leave such rows out first"
             )
 
