@@ -42,7 +42,7 @@ class _Guard:
         what = f"{self.channel.kind} of node {self.giver!r}"
         declared = (*reader.looks_at, *reader.gives)
         reader.require(
-            any(each is self.channel for each in declared), f"reads {what} without declaring it in reads="
+            any(each is self.channel for each in declared), f"reads {what}, which is not in its looks_at"
         )
         if isinstance(self.channel, Finding) and self.channel.is_set:
             reader.require(self.found_in == now.epoch, f"reads {what} in epoch {now.epoch}, found in another")

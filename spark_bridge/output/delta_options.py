@@ -91,7 +91,9 @@ def _require_known(options: Any) -> None:
             f"TEMPORARY VIEW name USING {FORMAT} OPTIONS (path '...', view '...')"
         )
     if OF_SEVERAL in unknown:
-        raise InputError(f"format {FORMAT!r} reads one checkpoint; load each one, and combine them with union()")
+        raise InputError(
+            f"format {FORMAT!r} reads one checkpoint; load each one, and combine them with union()"
+        )
     if unknown:
         raise InputError(
             f"format {FORMAT!r}: there is no option {listed(unknown)}; the options are {listed(OPTIONS)}: correct it, or leave "

@@ -236,9 +236,7 @@ def test_who_cannot_know_says_so() -> None:
     log.append(a_commit(0))
     store = FailingStore(inner, 1, lasting=True, only=("put", "read"))
     log.store = store
-    with pytest.raises(
-        CheckpointError, match=r"whether epoch 1 is committed is not known.*failed on purpose"
-    ):
+    with pytest.raises(CheckpointError, match=r"unknown whether epoch 1 is committed.*failed on purpose"):
         log.append(a_commit(1))
 
 
@@ -333,7 +331,7 @@ def test_another_file_in_the_place_of_a_record_is_named() -> None:
     for name in [name for name in store.files if name.startswith("commits/")]:
         content = store.files[name][0]
         store.replace(name, marker)
-        with pytest.raises(CorruptFileError, match=f"{name} is no record of a commit"):
+        with pytest.raises(CorruptFileError, match=f"{name} is not the record of a commit"):
             CommitLog(store).at(int(name[-6:-5]))
         store.replace(name, content)
     store.replace("checkpoint.json", record)
@@ -348,7 +346,7 @@ def test_a_marker_deeper_than_any_is_damage(opening: bytes) -> None:
     store = MemoryStore()
     made(store, 1)
     store.replace("checkpoint.json", opening * 100_000)
-    with pytest.raises(CorruptFileError, match=r"checkpoint\.json is no JSON"):
+    with pytest.raises(CorruptFileError, match=r"checkpoint\.json is not JSON"):
         assert CommitLog(store).last
 
 
@@ -396,7 +394,9 @@ def test_a_folder_of_something_else_is_refused() -> None:
     store = MemoryStore()
     for name in ("a.txt", "b/c.txt", "d.txt", "e.txt"):
         store.put(name, [b""])
-    with pytest.raises(CheckpointError, match=r"no checkpoint and not empty: it holds .*a.txt.* and 1 more"):
+    with pytest.raises(
+        CheckpointError, match=r"neither empty nor a checkpoint: it holds .*a.txt.* and 1 more"
+    ):
         assert CommitLog(store).last
 
 

@@ -256,7 +256,7 @@ def test_two_records_that_were_swapped(tmp_path: Path) -> None:
         assert f"commits/{names[other]}.json" in verified(left)
         with pytest.raises(
             ec.CheckpointError,
-            match=rf"commits/({names[one]}|{names[other]})\.json is another record, that of epoch",
+            match=rf"commits/({names[one]}|{names[other]})\.json holds the record of epoch",
         ):
             _ = started(left).epoch_number
 

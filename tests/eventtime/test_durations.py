@@ -112,9 +112,9 @@ def test_instants(moment, dtype, expected):
         ),
         (date(2026, 1, 1), "has no time zone, and the column of event time is in Europe/Vienna"),
         (5, "here: the watermark 5 is not a time; give a datetime, or END_OF_TIME if no more rows will come"),
-        ("now", "here: the watermark 'now' is no time"),
-        (None, "here: the watermark None is no time"),
-        (True, "here: the watermark True is no time"),
+        ("now", "here: the watermark 'now' is not a time"),
+        (None, "here: the watermark None is not a time"),
+        (True, "here: the watermark True is not a time"),
     ],
 )
 def test_what_is_no_instant_is_refused(moment, message):

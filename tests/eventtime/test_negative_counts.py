@@ -97,8 +97,8 @@ def shown(view: Any) -> list[tuple[Any, ...]]:
 Made = Callable[[Any, Any], Any]
 
 BELOW_ZERO: dict[str, tuple[Made, str]] = {
-    "minus": (lambda a, b: a.minus(b), "minus or negate takes off rows of source 'b'"),
-    "negate": (lambda a, b: a.negate(), "takes off rows of source 'a'"),
+    "minus": (lambda a, b: a.minus(b), "minus or negate subtracts rows of source 'b'"),
+    "negate": (lambda a, b: a.negate(), "subtracts rows of source 'a'"),
     "concat": (lambda a, b: a.concat(b.filter(pl.col("v") > 0).negate()), "of source 'b'"),
     "filter": (lambda a, b: a.minus(b).filter(pl.col("v") > 0), "rows of source 'b'"),
     "select": (lambda a, b: a.minus(b).with_columns(v=pl.col("v") + 1), "rows of source 'b'"),
@@ -136,14 +136,14 @@ def test_windows_that_are_made_of_rows_are_refused(window: Any, made: Made, reas
         total(made(*two()).window(window))
     said = str(refused.value)
     assert said.startswith("agg on (window: ")
-    assert "a row may stand less than zero times here" in said
+    assert "a row may have a count below zero here" in said
     assert "Put .unique() before .window(...)" in said
 
 
 def test_what_is_subtracted_behind_the_window_is_seen_too() -> None:
     a, b = two()
     windowed = a.window(ec.sessions("10s")).minus(b.window(ec.sessions("10s")))
-    with pytest.raises(ec.PlanError, match="less than zero times"):
+    with pytest.raises(ec.PlanError, match="count below zero"):
         total(windowed)
     total(windowed.unique())
 

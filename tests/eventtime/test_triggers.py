@@ -190,7 +190,7 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
         (lambda: ec.after_bytes(10, pl.col("x")), "no name of a column"),  # type: ignore[arg-type]
         (lambda: ec.after_percentile(0), "between|above 0"),
         (lambda: ec.any_of(), "at least one trigger"),
-        (lambda: ec.repeat("1m"), "is no trigger"),  # type: ignore[arg-type]
+        (lambda: ec.repeat("1m"), "is not a trigger"),  # type: ignore[arg-type]
         (lambda: ec.sequence(ec.each_row(), ec.after_count(1)), "never finishes"),
         (
             lambda: ec.custom_trigger(state="n", on_rows=len, should_fire=len, on_fire=len),  # type: ignore[arg-type]

@@ -391,7 +391,7 @@ def test_the_function_of_a_user_may_not_move_back_nor_leave_a_trace():
     feed.push([[8, 1], [7, 3]], 3, diffs=[1, -1])
     assert calls[-1] == ([1, 0], [(minute(8), 1)], NOON + timedelta(minutes=3))
     assert feed.at == 8
-    assert feed.described()[1:] == ["it is what function says, last 2026-01-31 12:08:00 UTC"]
+    assert feed.described()[1:] == ["it is what function returned last, 2026-01-31 12:08:00 UTC"]
     feed.push([[8, 1]] * 3, 3)
     assert feed.clock.now == END_OF_TIME
     with pytest.raises(
@@ -468,14 +468,14 @@ REFUSED = [
     (lambda: by_partition(3), "by_partition(): column= is 3; give the name of a column"),  # type: ignore[arg-type]
     (
         lambda: percentile_watermark(90),
-        "percentile_watermark(): 90 is no share of rows; give more than 0 and at most 1",
+        "percentile_watermark(): 90 is not a share of rows; give more than 0 and at most 1",
     ),
     (
         lambda: percentile_watermark(0.5, window=5, at_least=6),
         "percentile_watermark(): at_least=6 is more than the 5 rows of the window",
     ),
     (lambda: punctuated(None), "punctuated(): column= is None"),  # type: ignore[arg-type]
-    (lambda: custom_watermark(7), "custom_watermark(): 7 is no function"),  # type: ignore[arg-type]
+    (lambda: custom_watermark(7), "custom_watermark(): 7 is not a function"),  # type: ignore[arg-type]
 ]
 
 
@@ -491,7 +491,7 @@ def test_what_is_no_watermark_is_refused(make, message):
     [
         (
             "10m",
-            "source 's': watermark='10m' is no watermark; there are ascending(), bounded_delay('10m'), perfect()",
+            "source 's': watermark='10m' is not a watermark; there are ascending(), bounded_delay('10m'), perfect()",
         ),
         (
             punctuated("at"),

@@ -249,7 +249,7 @@ def test_a_named_subscription_that_is_behind_is_told_so(tmp_path: Path) -> None:
         engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader").close()
         engine.push("a", ROWS)
     engine = engine_of(tmp_path, {**OLD, "note": pl.String}, views)
-    with pytest.raises(ec.EpochGoneError, match="declared anew, at epoch 2"):
+    with pytest.raises(ec.EpochGoneError, match="its present definition begins at epoch 2"):
         engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader")
     engine.close()
     assert heard == []

@@ -185,7 +185,7 @@ def test_an_expression_is_changed() -> None:
         totals = app.view("totals", orders(app).group_by("k").agg(n=pl.len(), most=pl.col("v").max()))
         app.view("big", totals.filter(pl.col("n") > 0))
 
-    message = r"view 'big' is declared otherwise .*under another name, or as before, .*drop=\('big',\)"
+    message = r"view 'big' is declared in another way .*under another name, or as before, .*drop=\('big',\)"
     with pytest.raises(CheckpointError, match=message):
         matched(run(first), second)
     new, match = edited(run(first), second, ("big",))
@@ -202,7 +202,7 @@ def test_an_aggregate_is_added_to_a_grouping() -> None:
         app.view("big", totals.filter(pl.col("n") > 1))
 
     with pytest.raises(
-        CheckpointError, match=r"'big' is declared otherwise(.|\n)*'totals' is declared otherwise"
+        CheckpointError, match=r"'big' is declared in another way(.|\n)*'totals' is declared in another way"
     ):
         matched(run(first), second)
     check(second, drop=("totals", "big"))
@@ -272,7 +272,7 @@ def test_a_window_is_changed(window: Any) -> None:
         {"orders": {"k": ["a", "a"], "t": [datetime(2024, 1, 1, 0, 1), datetime(2023, 12, 31, 23, 59)]}},
     ]
     before = run(windows(ec.fixed("1m")), hits)
-    with pytest.raises(CheckpointError, match=r"'panes' is declared otherwise"):
+    with pytest.raises(CheckpointError, match=r"'panes' is declared in another way"):
         matched(before, windows(window))
     new, _ = edited(before, windows(window), ("panes", "sizes"))
     fresh = at_once(windows(window), before)
@@ -571,7 +571,7 @@ def test_a_source_that_is_declared_otherwise_is_refused() -> None:
         ({"strict": True}, "strict=True, was False"),
     ]:
         message = (
-            f"source 'orders' is declared otherwise .*{said}(.|\n)*view 'totals' .*as source 'orders' is"
+            f"source 'orders' is declared in another way .*{said}(.|\n)*view 'totals' .*as source 'orders' is"
         )
         with pytest.raises(CheckpointError, match=message):
             matched(before, other(**options))
@@ -588,7 +588,9 @@ def test_a_source_that_is_declared_otherwise_is_refused() -> None:
 
 def test_a_watermark_that_is_another_one_is_named() -> None:
     before = run(windows(ec.fixed("1m"), watermark=ec.bounded_delay("1m")), [])
-    with pytest.raises(CheckpointError, match=r"source 'orders' is declared otherwise .*another watermark="):
+    with pytest.raises(
+        CheckpointError, match=r"source 'orders' is declared in another way .*another watermark="
+    ):
         matched(before, windows(ec.fixed("1m"), watermark=ec.bounded_delay("2m")))
     other = windows(ec.fixed("1m"), watermark=ec.by_partition("k"))
     app, match = edited(before, other, ("orders", "panes", "sizes"))
@@ -620,7 +622,7 @@ def test_rows_are_retained_from_the_first_one_or_not_at_all() -> None:
     with pytest.raises(CheckpointError, match="'orders' is to be retained and was not so far"):
         matched(run(not_kept), kept)
     with pytest.raises(
-        CheckpointError, match=r"'orders' was retained and is not any more: .*drop=\('orders',\)"
+        CheckpointError, match=r"'orders' was retained and no longer is: .*drop=\('orders',\)"
     ):
         matched(run(kept), not_kept)
     app, match = edited(run(kept), not_kept, ("orders",))
@@ -651,7 +653,7 @@ def test_another_version_of_polars_may_be_the_reason() -> None:
     assert check_plan(record, new.plan, new.compiled, ()).is_same
     record["views"]["big"]["identity"] = "0" * 32
     with pytest.raises(
-        CheckpointError, match=r"written with polars 1\.0\.0 and Python .* may make expressions"
+        CheckpointError, match=r"written with polars 1\.0\.0 and Python .* may change how expressions"
     ):
         check_plan(record, new.plan, new.compiled, ())
 

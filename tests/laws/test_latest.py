@@ -246,5 +246,5 @@ def test_what_is_built_on_it_counts_once() -> None:
 )
 def test_what_is_no_pane_has_no_last_one(of: Any) -> None:
     rows = ec.Engine().source("rows", COLUMNS, event_time="at")
-    with pytest.raises(ec.PlanError, match=r"no panes here; call it right behind"):
+    with pytest.raises(ec.PlanError, match=r"no panes here; call it directly after"):
         of(rows).latest()

@@ -63,8 +63,8 @@ class Sink:
     ("check", "given", "says"),
     [
         (require_engine, declared, "expected an engine with sources and views, got function; make it first"),
-        (require_declarations, ec.Engine(), "declares no source, so that .*; declare one with engine.source"),
-        (require_declarations, without_views(), "declares no view, so that .*; declare one with engine.view"),
+        (require_declarations, ec.Engine(), "declares no source, so there .*; declare one with engine.source"),
+        (require_declarations, without_views(), "declares no view, so there .*; declare one with engine.view"),
         (require_declarations, pushed_into(), "it has been pushed into"),
         (require_declarations, ec.Engine, "expected an engine"),
         *((as_checkpoint, given, "path=.*; give a folder, or a url") for given in (None, 5, b"x", ["x"], True)),

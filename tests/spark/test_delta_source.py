@@ -299,7 +299,7 @@ def test_deltas_of_a_view_that_was_declared_anew_begin_with_it(checkpoint):
         lambda: ViewDeltas({**options, "since": "1"}).reader(None).partitions(),
         lambda: stream.partitions({"epoch": 1}, {"epoch": 3}),
     ):
-        with pytest.raises(EpochGoneError, match="declared anew, at epoch 2"):
+        with pytest.raises(EpochGoneError, match="its present definition begins at epoch 2"):
             read()
 
 

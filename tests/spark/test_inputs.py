@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
     assert 'declare it as pl.Datetime("us"), or cast it' in said(
         "users", users.withColumn("at", users["at"].cast("timestamp_ntz"))
     )
-    assert "column 'id' is there twice" in said("users", users.select("*", "id"))
+    assert "column 'id' appears twice" in said("users", users.select("*", "id"))
 
 
 def test_the_cast_that_is_named_mends(spark, engine):
@@ -217,7 +217,7 @@ def test_the_cast_that_is_named_mends(spark, engine):
 def test_a_value_that_does_not_fit_names_its_source(spark, engine):
     given = {"hits": spark.sql("select 'a' as ip, -1L as bytes"), "users": in_spark(spark, USERS)}
     check_sources(engine, given)
-    with pytest.raises(InputError, match="source 'hits': column 'bytes' has values that are no UInt32"):
+    with pytest.raises(InputError, match="source 'hits': column 'bytes' has values that are not UInt32"):
         untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))
 
 
@@ -244,6 +244,6 @@ def test_what_a_declared_type_holds_is_taken_and_what_it_does_not_is_refused_by_
     too_large = {**given, "narrow": spark.sql("select 300L as n")}
     check_sources(engine, too_large)
     with pytest.raises(
-        InputError, match="source 'narrow': column 'n' has values that are no Int8: 300 in row 0"
+        InputError, match="source 'narrow': column 'n' has values that are not Int8: 300 in row 0"
     ):
         untagged(tagged(too_large, engine.sources).toArrow(), arriving(engine.sources))

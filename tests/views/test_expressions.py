@@ -764,7 +764,7 @@ ROW_REFUSALS = {
     "wrong types": (S + 1, "arithmetic on (dtypes|string)"),
     "reserved": (X.alias("_diff"), "'_diff' is reserved"),
     "twice": (pl.col("x", "z").alias("q"), "columns of one name"),
-    "no expression": (pl.when(B), "When is no expression"),
+    "no expression": (pl.when(B), "When is not an expression"),
     "unknown field": (pl.col("pair").struct.field("x", "no"), "unknown column 'no'; there are 'x', 's'"),
     "no fields": (X.struct.unnest(), "has no fields|struct"),
     "lengths": (pl.col("x", "z") + pl.col("x", "z", "j"), "selections of '2', '3' columns"),
@@ -827,7 +827,7 @@ def test_predicate_that_copies():
     [
         (X, "must be Boolean and this is Int64"),
         (None, "must be Boolean and this is Null"),
-        (pl.col("x", "z") > 1, r"stands for 2 columns.*all_horizontal"),
+        (pl.col("x", "z") > 1, r"selects 2 columns.*all_horizontal"),
         (pl.col("x") > X.mean(), "aggregates"),
         (pl.col("nope"), "unknown column 'nope'"),
         (S > 1, "compar"),

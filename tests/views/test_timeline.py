@@ -333,7 +333,7 @@ class TestDrawing:
         assert [text for text in drawn.texts if text in names] == ["ben", "eve"]
         assert len([each for each in drawn.root.iter("rect") if each.get("fill") == "none"]) == 2
         assert len(drawn.hinted("g", "9\nevent time", "key eve")) == 1
-        assert "Drawn are the 2 of 3 keys with most panes." in drawn.texts
+        assert "Of 3 keys, the 2 with most panes are drawn." in drawn.texts
 
     def test_rows_without_a_key_are_in_every_plot(self):
         frames = [panes_frame(RETRACTING[:1]).with_columns(key=pl.lit(name)) for name in ("ada", "ben")]
@@ -346,7 +346,7 @@ class TestDrawing:
         ]
         drawn = Drawn(recorded(spoken, unrecorded_rows=90), panes=50, rows=5)
         assert "Left out: 95 of 100 rows and 10 of 60 panes." in drawn.texts
-        assert any(re.match(r"The values of \d+ panes have no room", text) for text in drawn.texts)
+        assert any(re.match(r"There is no room for the values of \d+ panes", text) for text in drawn.texts)
 
     def test_nothing_at_all(self):
         drawn = Drawn(Recording(rows_of([]), marks_of([]), panes_frame([])))

@@ -116,8 +116,8 @@ class CommitLog:
         # A writer with items has the lock, so no other process has swept.
         if before is not None and not items and not self._is_there(before):
             raise CheckpointError(
-                f"{self.store.url}: others have committed so much since epoch {first - 1} that its record is swept; what "
-                "was to be committed now is not; open the engine anew to go on from there"
+                f"{self.store.url}: another writer has committed so many epochs after {first - 1} that its record is deleted; what "
+                "was to be committed now is not; make a new engine to go on from the last commit"
             )
         body = {"before": before, "whole": whole, **body}
         self._put(first, encoded_record(body), commit, items)
@@ -267,11 +267,13 @@ class CommitLog:
         try:
             there = self.store.read(name).to_pybytes()
         except MissingFileError:
-            raise failure or CheckpointError(f"{self.store.url}: {name} was there and is gone") from failure
+            raise failure or CheckpointError(
+                f"{self.store.url}: {name} was there and has disappeared"
+            ) from failure
         except CheckpointError as error:
             raise CheckpointError(
-                f"{self.store.url}: whether epoch {commit.epoch} is committed is not known: {failure or error}; open "
-                "the engine anew when the store can be read again"
+                f"{self.store.url}: it is unknown whether epoch {commit.epoch} is committed: {failure or error}; make "
+                "a new engine when the store can be read again"
             ) from error
         if there != data:
             raise self._taken(name, there, commit)
@@ -280,8 +282,8 @@ class CommitLog:
         body = decoded(f"{self.store.url}: {name}", there)
         who = "an earlier attempt of this writer" if body["writer"] == commit.writer else "another writer"
         return CheckpointError(
-            f"{who} has committed epoch {body['epoch']} of {self.store.url}; what was to be committed now is not; open "
-            "the engine anew to go on from there"
+            f"{who} has committed epoch {body['epoch']} of {self.store.url}; what was to be committed now is not; make "
+            "a new engine to go on from there"
         )
 
     def _is_there(self, first: int) -> bool:
@@ -301,4 +303,4 @@ def _what_there_is(epoch: int, epochs: list[int], before: int) -> str:
         return f"{gone}; keep more commits with Checkpoint(keep=...)"
     if before == len(epochs) - 1:
         return f"there is no commit of epoch {epoch} yet, the last is epoch {epochs[-1]}"
-    return f"there is no commit of epoch {epoch}, but of {epochs[before]} and {epochs[before + 1]}"
+    return f"there is no commit of epoch {epoch}; the nearest are those of {epochs[before]} and {epochs[before + 1]}"

@@ -74,7 +74,7 @@ def require_committed(store: Store, last: Commit | None) -> None:
     count = len(pending_inputs(store, None if last is None else last.epoch))
     if count:
         raise CheckpointError(
-            f"{store.url}: {count} epochs after epoch {last.epoch if last else 0} were done and not committed, as their "
-            "process was killed; their input is there. Open the checkpoint with its application first (evercurrent run "
+            f"{store.url}: {count} epochs after epoch {last.epoch if last else 0} were finished and not committed, because their "
+            "process was killed; their input is on disk. Open the checkpoint with its application first (evercurrent run "
             f"APP --checkpoint {store.url}, or an engine with the same views, read once and closed): that commits them"
         )

@@ -117,7 +117,7 @@ def _require_ours(where: str, found: bytes, key_hash: KeyHash | None) -> None:
         return
     said = json.loads(found)
     if not isinstance(said, dict) or "hash" not in said or "format" not in said:
-        raise CorruptFileError(f"{where} does not say what it is: it was not written by evercurrent")
+        raise CorruptFileError(f"{where} has no metadata of evercurrent: another program wrote it")
     if said["format"] > OURS.format:
         raise CheckpointError(
             f"{where} is of format {said['format']}, and this version of evercurrent reads formats up to {OURS.format}; "
@@ -136,7 +136,7 @@ def unlike(where: str, mark: str, key_hash: KeyHash) -> str:
             "can open, and replay the input"
         )
     return (
-        f"{where} has keys that are hashed otherwise ({mark}) than they are here ({key_hash.mark}); restore the file from a "
+        f"{where} has keys with another hash ({mark}) than those here ({key_hash.mark}); restore the file from a "
         "copy of this checkpoint"
     )
 

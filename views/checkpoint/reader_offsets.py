@@ -50,6 +50,6 @@ def read_note(store: Store, epoch: int) -> dict[str, int] | None:
         heard: dict[str, int] = json.loads(said)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(
-            f"{store.url}: {name} is damaged ({error}); delete it: readers with a name are then told the last epoch again"
+            f"{store.url}: {name} is damaged ({error}); delete it: named subscriptions then receive the last epoch again"
         ) from error
     return heard

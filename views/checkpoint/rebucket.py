@@ -60,7 +60,7 @@ def to_go_on_from(log: CommitLog) -> Commit:
     """
     last = log.last
     if last is None:
-        raise CheckpointError(f"{log.store.url}: holds no checkpoint, or one without a commit")
+        raise CheckpointError(f"{log.store.url}: there is no checkpoint, or one without a commit")
     heard = read_note(log.store, last.epoch)
     return last if heard is None else replace(last, readers=heard)
 
@@ -96,7 +96,7 @@ def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | 
     ]
     if silent:
         raise CheckpointError(
-            f"{store.url}: state {listed(silent[:3])} does not say in which bucket its entries belong; begin a new "
+            f"{store.url}: state {listed(silent[:3])} does not record to which bucket its entries belong; begin a new "
             "checkpoint with this number of buckets and replay the input"
         )
 

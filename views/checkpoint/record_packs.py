@@ -72,7 +72,7 @@ def open_pack(store: Store, name: str) -> Pack:
     held = pack_name(firsts) if firsts else "no records"
     if starts[-1] != len(content) or held != name:
         raise CorruptFileError(
-            f"{store.url}: {name} is not what was written: it has {len(content)} bytes, and says {starts[-1]} for "
+            f"{store.url}: {name} is not what was written: it has {len(content)} bytes, and its header gives {starts[-1]} for "
             f"{held}; restore it from a copy of the checkpoint"
         )
     return Pack(name, {first: (start, size) for (first, size), start in zip(records, starts, strict=False)})

@@ -151,12 +151,12 @@ class Records:
         body = decoded(f"{self.store.url}: {name}", data)
         if not body.keys() >= FIELDS:
             raise CorruptFileError(
-                f"{self.store.url}: {name} is no record of a commit, another file of a checkpoint is in its place; restore it "
+                f"{self.store.url}: {name} is not the record of a commit: another file of a checkpoint is in its place; restore it "
                 "from a copy of the checkpoint"
             )
         if not covers(body, first):
             raise CorruptFileError(
-                f"{self.store.url}: {name} is another record, that of epoch {body['epoch']}, in the place of that of epoch "
+                f"{self.store.url}: {name} holds the record of epoch {body['epoch']} in the place of that of epoch "
                 f"{first}; restore it from a copy of the checkpoint"
             )
         self._known[first] = Known.of(body)

@@ -99,7 +99,7 @@ def load(name: str) -> Application:
         named = [key for key, value in vars(module).items() if isinstance(value, Engine)]
         hint = f" (there is one named {named[0]!r})" if named else ""
         raise ApplicationError(
-            f"{name}: an application without an engine{hint}; name the engine, or a function without arguments "
+            f"{name}: the application has no engine{hint}; name the engine, or a function without arguments "
             "that returns it, 'engine'"
         )
     engine = _guarded(name, declared) if callable(declared) else declared
@@ -146,7 +146,7 @@ def durable(application: Application, checkpoint: str | None) -> Iterator[None]:
             )
         if engine.epoch_number:
             raise ApplicationError(
-                f"{application.name}: it pushes rows when it is loaded, which would come again at every start; let "
+                f"{application.name}: it pushes rows when it is loaded, which would be pushed again at every start; let "
                 "inputs(batch_rows) yield them, or leave out --checkpoint"
             )
         engine.use_checkpoint(checkpoint)
@@ -195,7 +195,9 @@ def _module(name: str) -> ModuleType:
         if not path.is_file():
             raise ApplicationError(f"{name}: there is no such file; check the path")
         if path.suffix != ".py":
-            raise ApplicationError(f"{name}: this is no Python file; give the path of one that ends in .py")
+            raise ApplicationError(
+                f"{name}: this is not a Python file; give the path of one that ends in .py"
+            )
         return _guarded(name, lambda: _of_file(path))
     if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
         return importlib.import_module(f"{apps.__name__}.{name}")

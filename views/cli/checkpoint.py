@@ -30,23 +30,26 @@ MOST_NAMES = 3
 """The most views, and the most sources, that are named for a state."""
 
 app = typer.Typer(
-    help="Look at a checkpoint, check its files, make it small, cut it into buckets. No application is needed.",
+    help="Inspect a checkpoint, verify its files, compact it, or change its buckets. No application is needed.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
 Where = Annotated[
-    str, typer.Argument(metavar="PATH", help="The folder of the checkpoint, or a URL that fsspec knows.")
+    str, typer.Argument(metavar="PATH", help="The folder of the checkpoint, or a URL that fsspec can open.")
 ]
-Most = Annotated[int, typer.Option("--last", min=1, metavar="N", help="So many commits, the newest ones.")]
+Most = Annotated[int, typer.Option("--last", min=1, metavar="N", help="List the newest N commits.")]
 AtEpoch = Annotated[
     int | None,
-    typer.Option("--epoch", metavar="N", help="The commit of this epoch; the last one without it."),
+    typer.Option("--epoch", metavar="N", help="Show the commit of this epoch; by default the last one."),
 ]
-MostStates = Annotated[int, typer.Option("--states", min=1, metavar="N", help="So many states, the largest.")]
-Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="So many commits stay readable.")]
+MostStates = Annotated[int, typer.Option("--states", min=1, metavar="N", help="List the largest N states.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Keep the newest N commits readable.")]
 Grace = Annotated[
-    str, typer.Option("--grace", metavar="TIME", help="Files younger than this stay: somebody may read them.")
+    str,
+    typer.Option(
+        "--grace", metavar="TIME", help="Keep files younger than this: someone may be reading them."
+    ),
 ]
 Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Into so many.")]
 
@@ -73,7 +76,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
         more = f"; the other {count - most:,} with --last {count}" if count > most else ""
         since = len(pending_inputs(log.store, last.epoch))
         input_only = (
-            f"; then {_counted(since, 'epoch')} with the input only: the application goes on from there"
+            f"; then {_counted(since, 'epoch')} of which only the input is on disk: the application evaluates them when it starts"
             if since
             else ""
         )
@@ -105,7 +108,7 @@ def verify(path: Where, debug: Debug = False) -> None:
             f"{_counted(found.pieces, 'piece')}, {in_bytes(found.bytes)}"
         )
         if not found.faults:
-            _print(f"{checked}: all as it was written")
+            _print(f"{checked}: everything is as it was written")
             return
         for fault in found.faults:
             _print(Text.assemble((fault.file, "bold red"), f" {fault.what}"))
@@ -179,7 +182,7 @@ def _last(store: Store) -> tuple[CommitLog, Commit]:
     last = log.last
     if last is None:
         raise CheckpointError(
-            f"{store.url}: there is no checkpoint here; give the folder that an engine or a run was given"
+            f"{store.url}: there is no checkpoint here; give the folder that was given to an engine or a run"
         )
     return log, last
 

@@ -59,8 +59,8 @@ class InputPlaces:
             rows, taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
             if rows < taken:
                 raise InputError(
-                    f"{path}: has {rows:,} rows, and {taken:,} were taken of it before for source {source!r}: it is another "
-                    "file by now, and which of its rows are new cannot be known; write new rows behind those that were "
+                    f"{path}: has {rows:,} rows, but {taken:,} were taken from it before for source {source!r}: it is another "
+                    "file now, and its new rows cannot be told from the old ones; write new rows after those that were "
                     "there, or to a file with a new name"
                 )
 
@@ -68,7 +68,7 @@ class InputPlaces:
         other = self._files.setdefault(stretch, path)
         if other != path:
             raise InputError(
-                f"source {stretch[0]!r}: {other} and {path} have one name, by which a checkpoint knows how far each was "
+                f"source {stretch[0]!r}: {other} and {path} have the same name, under which a checkpoint records how far each was "
                 "read; give one of them another name"
             )
 
@@ -81,8 +81,8 @@ def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
         return None
     if taken is not None and not isinstance(taken, Mapping):
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken {taken:,} rows of one input, and which of the files now these "
-            f"are cannot be known ({chunk.file or chunk.where} is of several); give the file that was given then, or begin "
+            f"source {chunk.source!r}: an earlier run has taken {taken:,} rows of a single input, and it is unknown in which of the files now these "
+            f"rows are ({chunk.file or chunk.where} is one of several); give the file that was given then, or begin "
             "another checkpoint"
         )
     if chunk.file is None:
@@ -96,9 +96,9 @@ def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
     name = f"{len(files)} files in order of arrival, {hashlib.sha256(b'/'.join(files)).hexdigest()[:16]}"
     if taken and name not in taken:
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one has "
-            "another size since, and the application puts the rows of all of them in an order of its own: which of them are "
-            "new cannot be known; give the files of the earlier run as they were, follow them (--follow), which takes rows as "
+            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one has had "
+            "another size. The application puts the rows of all files in an order of its own, so that new rows "
+            "cannot be told from old ones; give the files of the earlier run as they were, follow them (--follow), which takes rows as "
             "they come, or begin another checkpoint"
         )
     return name

@@ -99,7 +99,7 @@ class Run:
         self.tally.epoch = self.tally.resumed_at = epoch
         if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
             self.notes.append(
-                f"an earlier run has read {listed(ended)} to the end: windows have emitted their last panes, and rows that "
+                f"an earlier run has read {listed(ended)} to the end, where windows emitted their last panes, so rows that "
                 "come now are late for them (with --follow a run leaves windows open)"
             )
 

@@ -26,7 +26,9 @@ Drawing = Annotated[
 ]
 OfView = Annotated[
     str | None,
-    typer.Option("--show", metavar="VIEW", help="The view to draw; the application has its own choice."),
+    typer.Option(
+        "--show", metavar="VIEW", help="The view to draw; by default, the one that the application chooses."
+    ),
 ]
 Value = Annotated[
     str | None,
@@ -41,13 +43,13 @@ Keys = Annotated[
     typer.Option(
         "--key",
         metavar="VALUE",
-        help="Draw this key of the view alone. For a key of several columns give it again, in their order.",
+        help="Draw only this key of the view. For a key of several columns, repeat it in their order.",
     ),
 ]
-Title = Annotated[str | None, typer.Option("--title", help="What stands above the drawing.")]
-Wide = Annotated[int, typer.Option("--width", min=200, metavar="PIXELS", help="How wide the drawing is.")]
-Rows = Annotated[int, typer.Option("--rows", min=0, metavar="N", help="The most rows that are drawn.")]
-Panes = Annotated[int, typer.Option("--panes", min=0, metavar="N", help="The most panes that are drawn.")]
+Title = Annotated[str | None, typer.Option("--title", help="The text above the drawing.")]
+Wide = Annotated[int, typer.Option("--width", min=200, metavar="PIXELS", help="The width of the drawing.")]
+Rows = Annotated[int, typer.Option("--rows", min=0, metavar="N", help="Draw at most N rows.")]
+Panes = Annotated[int, typer.Option("--panes", min=0, metavar="N", help="Draw at most N panes.")]
 
 
 def draw_timeline(
@@ -115,5 +117,5 @@ def _typed(view: str, name: str, dtype: pl.DataType, text: str) -> object:
         return pl.Series([text]).cast(dtype).item()
     except pl.exceptions.PolarsError as error:
         raise ApplicationError(
-            f"view {view!r}: --key {text!r} is no {dtype}, as column {name!r} is"
+            f"view {view!r}: --key {text!r} is not a value of column {name!r}, which is {dtype}"
         ) from error

@@ -78,8 +78,8 @@ class Turn:
             return
         if self.is_lost:
             raise InputError(
-                "this process was forked off while another thread was in the middle of an epoch of this engine, which "
-                "can only be read here; push where it was made, or make an engine in this process"
+                "this process was forked while another thread was in the middle of an epoch of this engine, which "
+                "can only be read here; push in the process that made it, or make a new engine in this one"
             )
         with self._guard:
             if self._owner is None:
@@ -117,8 +117,8 @@ class Turn:
                     owner = self._owner
                     if owner is not None and _waits_for(owner, me):
                         raise InputError(
-                            "a subscriber waits for this thread, and this thread for the end of the epoch that the "
-                            "subscriber is called for: let the subscriber push itself, or hand the rows to a queue and "
+                            "a subscriber waits for this thread, while this thread waits for the end of the epoch that the "
+                            "subscriber is called for: push from the subscriber itself, or let it put the rows into a queue and "
                             "return"
                         )
         except BaseException:

@@ -52,7 +52,7 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
         )
     if len(set(names)) < len(names):
         repeated = {name for name in names if names.count(name) > 1}
-        raise FileError(f"{path}: column {listed(sorted(repeated))} is twice in the header; rename one")
+        raise FileError(f"{path}: column {listed(sorted(repeated))} appears twice in the header; rename one")
 
 
 def check_schema(path: Path, found: pa.Schema, target: Target) -> None:

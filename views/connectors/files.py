@@ -167,9 +167,7 @@ def files_of(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
         if inner := next((file for file in files if file.is_dir()), None):
-            raise FileError(
-                f"{inner}: a folder inside of a folder is not read; name it as an input of its own"
-            )
+            raise FileError(f"{inner}: a folder inside a folder is not read; give it as an input of its own")
     elif path.exists():
         files = [path]
     else:
@@ -177,7 +175,7 @@ def files_of(path: Path) -> list[Path]:
     for file in files:
         if file.suffix.lower() not in SUFFIXES:
             raise FileError(
-                f"{file}: the format of a file is known by its suffix, one of {listed(SUFFIXES)}; rename the file"
+                f"{file}: the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file"
             )
     return files
 
@@ -241,8 +239,8 @@ class _TextFile:
         self._names: list[str] | None = None
         if (name := without_text(target.schema, json_lines=json_lines)) is not None:
             raise FileError(
-                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, for which "
-                f"{'JSON lines' if json_lines else 'CSV'} has no form; use Parquet or Arrow IPC"
+                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, which "
+                f"{'JSON lines' if json_lines else 'CSV'} cannot represent; use Parquet or Arrow IPC"
             )
 
     @property

@@ -164,7 +164,7 @@ def _with_times(column: Any) -> Any:
 def lost_nanoseconds(value: object) -> str | None:
     """Return the complaint about a time of pandas or numpy that Python's datetime cannot hold; None if it can."""
     if isinstance(value, np.datetime64 | np.timedelta64):
-        return "which is of numpy's and not of a column's type; give a column of datetime64 or timedelta64"
+        return "which is a scalar of numpy and not a value of a column; give a column of datetime64 or timedelta64"
     nanoseconds = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
     if not isinstance(nanoseconds, int) or not nanoseconds:
         return None
@@ -219,5 +219,5 @@ def named(where: str, name: str, dtype: object, make: Callable[[], Any]) -> Any:
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InputError(
             f"{where}: column {name!r} is {dtype}, and polars has no type for all of its values: {first_line(error)}; "
-            "mend the rows, or cast the column"
+            "correct the rows, or cast the column"
         ) from error

@@ -16,7 +16,9 @@ def refusal(
     origin: Origin, name: str, found: str, column: pl.Series, dtype: pl.DataType, lossy: LossyValueError
 ) -> str:
     """Return the message for a value that a declared column does not hold, with a remedy; ``found`` is its foreign type."""
-    holds = f"column {name!r} is {found}, declared is {dtype}, and holds {lossy.value} in row {lossy.row}"
+    holds = (
+        f"column {name!r} is {found}, but {dtype} is declared, and it holds {lossy.value} in row {lossy.row}"
+    )
     if may_hold(dtype, column.dtype):
         return f"{holds}, which {dtype} cannot hold exactly; {_fitting(origin, name, column.dtype, dtype)}"
     return f"{holds}, which is another kind of value; {cast_hint(origin, name, column.dtype, dtype)}"
@@ -64,7 +66,7 @@ def _fitting(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) 
                 )
             case _:
                 return f"round it, or {wider}"
-    return f"mend the rows, or {wider}"
+    return f"correct the rows, or {wider}"
 
 
 def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:

@@ -28,7 +28,7 @@ COLUMNS = {
     "user": "who logged in; null where the log has -",
     "at": "the time of the request, as an instant: in UTC where the column has no time zone",
     "method": "the first word of the request; null where the request does not begin with a word and a space",
-    "path": "what was asked for; all of a request without a method; null where the log has -",
+    "path": "the requested path; the whole request where it has no method; null where the log has -",
     "protocol": "the end of the request, such as HTTP/1.1; null where it has none",
     "status": "the status of the answer; null where the log has -",
     "bytes": "the size of the answer; 0 where the log has -, which says that none was sent",
@@ -47,7 +47,7 @@ LINE = (
     (r"(?P<status>[0-9]{3}|-) (?P<bytes>[0-9]+|-)", "no status and size"),
     (
         rf'(?: "(?P<referer>{TEXT})(?:"(?: "(?P<agent>{TEXT})"?)?)?)?\r?\n?$',
-        "other things after the size than referer and agent in quotes",
+        "something else than referer and agent in quotes after the size",
     ),
 )
 """The parts of a line, each with the reason to refuse a line that matches only the parts before.

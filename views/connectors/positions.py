@@ -52,7 +52,7 @@ class Positions:
                 self._key(part)
         except Exception as error:  # The order is a user's.
             raise InputError(
-                f"source {self.source!r}: position={given!r} is none: {first_line(error)}; give a whole number from 0 (of 63 "
+                f"source {self.source!r}: position={given!r} is not a position: {first_line(error)}; give a whole number from 0 (of 63 "
                 "bits), a text, a list of these, or a map of partitions to them, which grow from batch to batch"
             ) from error
         return made
@@ -67,7 +67,7 @@ class Positions:
             return False
         before, behind = dict(_parts(taken)), dict(_parts(position))
         if (() in before) != (() in behind):
-            raise self._refused(position, taken, "which is of another form")
+            raise self._refused(position, taken, "has another form than the last one")
         moves = {
             path: self._moves(part, before[path], position, taken)
             for path, part in behind.items()
@@ -76,7 +76,7 @@ class Positions:
         ahead = [path for path in behind if moves.get(path, 1) > 0]
         back = [path for path, move in moves.items() if move < 0]
         if ahead and back:
-            where = f"goes on in {_named(ahead[0])} and back in {_named(back[0])}, which was taken up to {before[back[0]]!r}"
+            where = f"advances in {_named(ahead[0])} and goes back in {_named(back[0])}, which was taken up to {before[back[0]]!r}"
             raise self._refused(position, taken, where)
         return not ahead
 
@@ -88,7 +88,7 @@ class Positions:
             return int(key > other) - int(key < other)
         except Exception as error:  # The order is a user's.
             raise self._refused(
-                position, taken, f"and the two have no order ({first_line(error)})"
+                position, taken, f"cannot be compared with the last one ({first_line(error)})"
             ) from error
 
     def _key(self, part: Any) -> Any:
@@ -108,8 +108,8 @@ class Positions:
 
     def _refused(self, position: Position, taken: Position, why: str) -> InputError:
         return InputError(
-            f"source {self.source!r}: position={position!r}, {why}; it was taken up to {taken!r}, and nothing has changed. Give "
-            "batches in their order, and position_order= where positions are compared by something else, such as "
+            f"source {self.source!r}: position={position!r} {why}; the source was taken up to {taken!r}, and nothing has changed. Push "
+            "batches in order, and declare position_order= where positions are compared by something else, as in "
             "engine.source(..., position_order=lambda lsn: [int(part, 16) for part in lsn.split('/')])"
         )
 
@@ -148,7 +148,7 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     keys: dict[str, object] = {}
     for key, part in given.items():
         if isinstance(key, bool) or not isinstance(key, str | Integral):
-            raise ValueError(f"a partition {key!r}, which is no number and no text")
+            raise ValueError(f"a partition {key!r}, which is neither a number nor a text")
         name = _written(str(key))
         if name in keys:
             raise ValueError(f"the partitions {keys[name]!r} and {key!r}, which are kept as one text")
@@ -189,7 +189,7 @@ def _plain(part: Any) -> Any:
     if isinstance(part, str) and part:
         return _written(part)
     if isinstance(part, bool) or not isinstance(part, Integral) or not 0 <= int(part) <= MOST_POSITION:
-        raise ValueError(f"{part!r} is no whole number from 0 and no text")
+        raise ValueError(f"{part!r} is neither a whole number from 0 nor a text")
     return int(part)
 
 
@@ -207,7 +207,7 @@ def _require_comparable(one: Any, other: Any) -> None:
     if type(one) is not type(other):
         raise ValueError(f"{one!r} and {other!r} are of two types")
     if isinstance(one, str) and len(one) != len(other):
-        raise ValueError(f"{one!r} and {other!r} are texts of different lengths, of which '9' is behind '10'")
+        raise ValueError(f"{one!r} and {other!r} are texts of different lengths, and '9' sorts after '10'")
 
 
 def _named(path: Path) -> str:

@@ -134,7 +134,7 @@ class Lines:
     def _endless(self, what: str) -> str:
         return (
             f"{self.path}: row {self.rows + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
-            "file is cut off there, or a quote inside of a value is not doubled; repair it and run again"
+            "file is cut off there, or a quote inside a value is not doubled; repair it and run again"
         )
 
 
@@ -269,19 +269,19 @@ def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -
     try:
         row = json.loads(line)
     except ValueError:
-        return f"the line is no complete JSON ({_short(line.decode(errors='replace'))}): it is cut off or damaged"
+        return f"the line is not complete JSON ({_short(line.decode(errors='replace'))}): it is cut off or damaged"
     if not isinstance(row, dict):
-        return f"the line is no JSON object ({_short(line.decode())}); write one object a line"
+        return f"the line is not a JSON object ({_short(line.decode())}); write one object per line"
     for name, value in row.items():
         if name not in schema:
-            return f"key {name!r} is no column; remove it or declare the column"
+            return f"key {name!r} is not a column; remove it or declare the column"
         try:
             _json_table(json.dumps({name: value}).encode(), {name: types[name]})
         except pa.ArrowInvalid:
             return unreadable(name, json.dumps(value), schema[name])
         if _is_beyond_floats(line, value):
             return f'column {name!r}: a number is greater than any Float64; correct it, or write "Infinity"'
-    return f"a key is twice in the line ({_short(line.decode())}); remove one"
+    return f"a key appears twice in the line ({_short(line.decode())}); remove one"
 
 
 def _is_beyond_floats(line: bytes, value: object) -> bool:

@@ -109,6 +109,6 @@ def forbid_validation(where: str, validate: object) -> None:
     """
     if validate != "m:m":
         raise PlanError(
-            f"{where}: validate={validate!r}: a key that stands once now may stand twice later; leave it out, and look "
+            f"{where}: validate={validate!r}: a key that is unique now may appear twice later; leave it out, and look "
             "for such keys in a view of .group_by(...).agg(n=pl.len()).filter(pl.col('n') > 1)"
         )

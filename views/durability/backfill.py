@@ -121,7 +121,7 @@ class _Filling:
         """Find what has to be computed.
 
         Raises:
-            CheckpointError: some of it cannot be.
+            CheckpointError: some of it cannot be computed.
         """
         complaints = []
         for name in self._match.to_fill:
@@ -150,17 +150,17 @@ class _Filling:
         """Find what has to be computed for a state that is lost; return why it cannot be."""
         node, reasons = self._circuit.nodes[number], dict[str, None]()
         if not node.inputs:
-            reasons["it is made of rows as they came, and these are gone"] = None
+            reasons["it depends on rows of earlier epochs, which are not retained"] = None
         elif not node.operator.is_replayable:
             reasons[_depends_on_time(node.name)] = None
         else:
             self.stepped.add(number)
             for source in (*node.inputs, *node.reads):
                 self._need(source, reasons, is_empty=False)
-        return [f"- {what} is not there and cannot be computed: {reason}" for reason in reasons]
+        return [f"- {what} is missing and cannot be computed: {reason}" for reason in reasons]
 
     def require_same(self, emitted: Mapping[NodeId, Delta]) -> None:
-        """Check that what was computed anew gives the rows that are kept, where these are.
+        """Check that what was computed again gives the kept rows, for views that have them.
 
         Raises:
             CheckpointError: they differ; names the view.
@@ -171,7 +171,7 @@ class _Filling:
                 continue
             kept = self._known[kept_at]()
             if len(_sum(emitted[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
-                missing = [f"- view {name!r}: the rows that are kept are not those that are computed anew"]
+                missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
     def _need(self, wanted: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
@@ -194,7 +194,7 @@ class _Filling:
                 waiting += (*node.inputs, *node.reads)
 
     def run(self, circuit: Circuit) -> dict[NodeId, Delta]:
-        """Compute what is needed in a circuit that holds nothing; what each node has emitted in all.
+        """Compute what is needed in an empty circuit, and return the sum of what each node has emitted.
 
         The first epoch is the one before any input, in which a group of nothing has its row.
         """
@@ -228,13 +228,13 @@ def _sum(first: Delta, second: Delta) -> Delta:
 
 def _not_retained(source: str) -> str:
     return (
-        f"source {source!r} does not keep its rows, and those that came are gone. Build it on views that are there, or "
+        f"source {source!r} does not retain its rows, so those of earlier epochs are gone. Build it on existing views, or "
         f"begin a new checkpoint with engine.source({source!r}, ..., retained=True) and push all rows into it"
     )
 
 
 def _depends_on_time(node: str) -> str:
     return (
-        f"it depends on when rows came ({node}), which the rows do not say. Leave out its trigger, lateness or order, "
-        "build it on views that are there, or begin a new checkpoint and push all rows into it"
+        f"it depends on when rows arrived ({node}), which the rows do not show. Leave out its trigger, lateness or order, "
+        "build it on existing views, or begin a new checkpoint and push all rows into it"
     )

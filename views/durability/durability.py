@@ -128,8 +128,8 @@ class Durability:
         """
         if not self._is_ours:
             raise CheckpointError(
-                f"{self._where}: the engine has opened it in process {self._process}, of which this one was forked off; "
-                "push there, or close it and make an engine here. What its views held at the fork can be read"
+                f"{self._where}: the engine opened it in process {self._process}, from which this one was forked; "
+                "push there, or close it and make a new engine here. The views can be read as of the fork"
             )
         if self._ended is not None:
             raise CheckpointError(self._ended)
@@ -298,7 +298,7 @@ class Durability:
         try:
             opened.log.sweep(self._checkpoint.keep, self._checkpoint.grace_seconds)
         except CheckpointError as error:
-            warnings.warn(f"files that are no longer needed stay where they are: {error}", stacklevel=4)
+            warnings.warn(f"files that are no longer needed could not be deleted: {error}", stacklevel=4)
 
     def flush(self, standing: CommitMetadata) -> None:
         """Commit the epochs that wait, and the last epochs delivered to readers. Called between epochs.
@@ -392,9 +392,9 @@ class Durability:
             opened.inputs.take_back()
         except OSError as error:
             self._ended = (
-                f"{self._where}: it is not known whether the input of epoch {self._last_epoch(opened) + 1}, which was "
-                f"refused, is on disk ({error}); make a new engine: it goes on from what is there, and skips batches with "
-                "a position that it has"
+                f"{self._where}: it is unknown whether the input of epoch {self._last_epoch(opened) + 1}, which was "
+                f"refused, is on disk ({error}); make a new engine, which goes on from what is on disk and skips batches with "
+                "a position that was taken"
             )
 
     def _last_epoch(self, opened: _Open) -> int:
@@ -437,9 +437,9 @@ class Durability:
             last = opened.log.refresh()
         except CheckpointError as unknown:
             self._ended = (
-                f"{self._where}: it is not known whether epoch {commit.epoch} was committed ({error}; and then: "
-                f"{unknown}); make a new engine: it goes on from what is there, and skips batches with a position "
-                "that it has"
+                f"{self._where}: it is unknown whether epoch {commit.epoch} was committed ({error}; and then: "
+                f"{unknown}); make a new engine, which goes on from what is on disk and skips batches with a position "
+                "that was taken"
             )
             raise CheckpointError(self._ended) from error
         if last is None or last.writer == opened.writer:
@@ -447,8 +447,8 @@ class Durability:
         if last.writer == commit.writer:
             return True
         self._ended = (
-            f"{self._where}: another writer has committed epoch {last.epoch}, which this engine does not know of; make "
-            "a new one, which goes on from there, and see to it that there is only one at a time"
+            f"{self._where}: another writer has committed epoch {last.epoch} since this engine opened it; make "
+            "a new engine, which goes on from there, and run only one writer at a time"
         )
         raise CheckpointError(self._ended) from error
 

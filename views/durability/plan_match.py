@@ -237,8 +237,8 @@ def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
             require_one_function(plan[first], plan[PlanId(number)])
         if first != number and not told_apart(plan[PlanId(number)].operation):
             raise CheckpointError(
-                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "
-                "looked into, so that a checkpoint could take the one for the other; give their functions "
+                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} differ only by objects that cannot be "
+                "inspected, so that a checkpoint could confuse them; give their functions "
                 "different names"
             )
 

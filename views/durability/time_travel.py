@@ -95,8 +95,8 @@ class Past:
         then = commit.plan["views"].get(view)
         if then is None or then["identity"] != self._record["views"][view]["identity"]:
             raise EpochGoneError(
-                f"view {view!r}: after epoch {epoch} there was no such view, or it was computed in another way; it is "
-                "what it is now since its first delta"
+                f"view {view!r}: after epoch {epoch} the view did not exist, or had another definition; its present "
+                "definition begins with its first delta"
             )
         return commit
 
@@ -142,7 +142,7 @@ class Past:
         read = {id(state) for node in nodes for state in compiled.circuit.nodes[node].states}
         if lost_in(commit.plan, self._record, [name for name, state in states.items() if id(state) in read]):
             raise EpochGoneError(
-                f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another way; "
+                f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another form; "
                 "read it with that version, or a later epoch"
             )
 
@@ -156,8 +156,8 @@ def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) 
     first = born.get(view, 0)
     if BEFORE_ALL < since < first:
         raise EpochGoneError(
-            f"view {view!r}: it was declared, or declared anew, at epoch {first}, and after epoch {since} it was not "
-            "what it is now; start from view.snapshot()"
+            f"view {view!r}: its present definition begins at epoch {first}, so that there are no deltas of it after epoch "
+            f"{since}; start from view.snapshot()"
         )
     try:
         return log.deltas(view, max(since, first - 1))

@@ -249,7 +249,7 @@ class Engine:
         """Run an epoch without rows, which moves processing time on and fires the triggers that wait for it."""
         if open_epoch(self) is not None:
             raise InputError(
-                "an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says"
+                "an epoch is open, and moves processing time itself: leave tick() out, and give the time to engine.epoch(at=...)"
             )
         return self._run(EpochInput(), at)
 
@@ -257,7 +257,7 @@ class Engine:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)
         if block is not None and at is not None:
-            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+            raise InputError("an epoch is open and has one processing time: give it to engine.epoch(at=...)")
         return block
 
     def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
@@ -319,9 +319,7 @@ class Engine:
         """
         with self._turn:
             if self.is_durable or self._running.epoch:
-                raise PlanError(
-                    "an engine has one checkpoint, from before the first push on; make a new engine"
-                )
+                raise PlanError("an engine opens one checkpoint, before its first push; make a new engine")
             found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
             durability = Durability(found, self._plan)
             self._running = Running(
@@ -342,7 +340,7 @@ class Engine:
         """
         if self._running.durability is None:
             raise InputError(
-                "the engine has no checkpoint; make it with Engine(checkpoint=PATH), and all epochs are written"
+                "the engine has no checkpoint; make it with Engine(checkpoint=PATH), which writes all epochs"
             )
         if open_epoch(self) is not None:
             raise InputError("an epoch is open: end it first, and then write the checkpoint")
@@ -439,7 +437,7 @@ class Engine:
         durability = self._running.durability
         if epoch := self._running.epoch:
             raise PlanError(
-                f"{kind} {name!r}: the engine is at epoch {epoch}, and what has gone by cannot be filled "
+                f"{kind} {name!r}: the engine is at epoch {epoch}, and earlier epochs cannot be filled "
                 "in; declare all sources and views before the first push, or replay the input into a new engine"
             )
         if durability is not None and durability.is_open:

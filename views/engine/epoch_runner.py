@@ -256,8 +256,8 @@ class Running:
                 if resumed.is_same_plan and is_last:
                     break  # It was refused before, and the process ended before it could raise the error.
                 raise CheckpointError(
-                    f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "
-                    f"fails: {error}"
+                    f"epoch {logged.epoch} was finished and not committed, and evaluating its logged input again "
+                    f"failed: {error}"
                 ) from error
         last = durability.waiting[-1] if durability.waiting else None
         durability.flush(self._standing(self.positions, {}))
@@ -286,7 +286,7 @@ class Running:
         """
         if self._is_stepping:
             raise InputError(
-                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
+                "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
             )
         with (
             interrupts_deferred()
@@ -421,7 +421,7 @@ class Running:
             )
         if self.durability is None:
             raise InputError(
-                f"view {view!r}: without a checkpoint only the contents now can be read, after epoch {now.epoch}; "
+                f"view {view!r}: without a checkpoint only the present contents can be read, after epoch {now.epoch}; "
                 "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
             )
         return self.durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)

@@ -197,7 +197,7 @@ class View(Collection):
             if since is not None and since > now.epoch:
                 raise InputError(
                     f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
-                    "a new engine begins anew: read view.snapshot() first"
+                    "a new engine begins at epoch 0: read view.snapshot() first"
                 )
             return Deltas(self, BEFORE_ALL if since is None else since, now)
 

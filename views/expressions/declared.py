@@ -143,7 +143,7 @@ def _condition(where: str, schema: pl.Schema, expr: pl.Expr) -> pl.Expr:
     columns = _row_columns(where, schema, expr)
     if len(columns) != 1:
         raise PlanError(
-            f"{where}: {shown(expr)}: it stands for {len(columns)} columns; say whether all or any of them must"
+            f"{where}: {shown(expr)}: it selects {len(columns)} columns; say whether all or any of them must"
             " hold with pl.all_horizontal(...) or pl.any_horizontal(...)"
         )
     ((_, dtype),) = output_schema(schema, columns, where).items()
@@ -203,13 +203,13 @@ def as_expression(where: str, value: object) -> pl.Expr:
         return pl.col(value)
     if isinstance(value, Mapping):
         raise PlanError(
-            f"{where}: a dictionary is no expression; name expressions by keyword, as in n=pl.len()"
+            f"{where}: a dictionary is not an expression; name expressions by keyword, as in n=pl.len()"
         )
     try:
         return pl.lit(value)
     except (TypeError, ValueError, pl.exceptions.PolarsError):
         raise PlanError(
-            f"{where}: {type(value).__name__} is no expression; give a column name, a polars expression or a"
+            f"{where}: {type(value).__name__} is not an expression; give a column name, a polars expression or a"
             " plain value"
         ) from None
 
@@ -237,7 +237,7 @@ def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool =
             continue
         if not isinstance(each, pl.Expr):
             raise PlanError(
-                f"{where}: {type(each).__name__} is no column; give names, selectors or pl.col(...)"
+                f"{where}: {type(each).__name__} is not a column; give names, selectors or pl.col(...)"
             )
         trees = _with_room(where, each, lambda one: output_trees(where, schema, one))
         for node in trees:
@@ -279,7 +279,7 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
         except TypeError as error:
             given = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
             raise PlanError(
-                f"{where}: the type of {name!r} is {given}, which is no complete polars type; "
+                f"{where}: the type of {name!r} is {given}, which is not a complete polars type; "
                 "use for example pl.Int64 or pl.List(pl.String)"
             ) from error
     return pl.Schema(types)

@@ -32,9 +32,9 @@ def dtype_of_text(text: str) -> pl.DataType:
         made = _read(ast.parse(text, mode="eval").body)
         dtype = made() if isinstance(made, type) else made
     except (SyntaxError, TypeError) as error:
-        raise ValueError(f"{text!r} is no type of a column: {error}") from error
+        raise ValueError(f"{text!r} is not a column type: {error}") from error
     if not isinstance(dtype, pl.DataType):
-        raise ValueError(f"{text!r} is no type of a column")
+        raise ValueError(f"{text!r} is not a column type")
     return dtype
 
 
@@ -56,4 +56,4 @@ def _read(node: ast.expr) -> Any:
             named = {each.arg: _read(each.value) for each in keywords if each.arg is not None}
             return _TYPES[name](*map(_read, args), **named)
         case _:
-            raise ValueError(f"{ast.unparse(node)!r} is no part of a type of a column")
+            raise ValueError(f"{ast.unparse(node)!r} is not part of a column type")

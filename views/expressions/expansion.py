@@ -55,7 +55,7 @@ def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = 
     if len(lengths) > 1:
         raise PlanError(
             f"{where}: {text(node)}: it combines selections of {listed(map(str, sorted(lengths)))} columns;"
-            " select as many on both sides"
+            " select the same number on both sides"
         )
     each_of = range(lengths.pop())
     return [node.with_inputs([part[0 if len(part) == 1 else i] for part in parts]) for i in each_of]

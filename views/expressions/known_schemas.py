@@ -78,7 +78,7 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
         return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found
     except pl.exceptions.DuplicateError:
         raise PlanError(
-            f"{about}: it has output columns of one name; rename them with .name.suffix(...) or write them singly"
+            f"{about}: several of its output columns have the same name; rename them with .name.suffix(...) or write them one by one"
         ) from None
     except pl.exceptions.PanicException:
         # polars 2.1 cannot compute some aggregates without rows, as quantiles of dates, but has their types.

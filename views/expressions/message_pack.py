@@ -18,7 +18,7 @@ def unpacked(data: bytes) -> Any:
     """
     value, end = _value(data, 0)
     if end != len(data):
-        raise ValueError("there are more bytes behind the value")
+        raise ValueError("there are more bytes after the value")
     return value
 
 

@@ -75,7 +75,7 @@ _INSTANTS: Obstacle = (
 
 
 _NESTED_ANGLE: Obstacle = (
-    "an angle is that of two numbers, and for other types polars crashes the process",
+    "arctan2 takes two numbers, and for other types polars crashes the process",
     "take the fields or elements",
 )
 

@@ -40,7 +40,7 @@ class OpenWindows:
             is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
         for name, value in zip(BOUNDS, _bounds(where, window), strict=False):
             if name not in self.frame.columns:
-                raise InputError(f"{where}: there is one window over all of time here; leave out window=")
+                raise InputError(f"{where}: its one window covers all of time; leave out window=")
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
         places = np.flatnonzero(is_chosen.to_numpy())

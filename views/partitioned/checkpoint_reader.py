@@ -121,7 +121,7 @@ class CheckpointReader:
         commit = self._log.refresh()
         if commit is None:
             raise CheckpointError(
-                f"{self.store.url}: nothing is committed there; start what keeps the views current first, or correct "
+                f"{self.store.url}: nothing is committed there; first start the engine or query that writes it, or correct "
                 "the path"
             )
         commit = self._earlier.renewed(commit)
@@ -149,17 +149,17 @@ class CheckpointReader:
             raise InputError(f"{where}={epoch!r}; give the number of an epoch")
         if epoch > last.epoch:
             raise InputError(
-                f"{where}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; ask again "
-                "when it is there, or leave it out"
+                f"{where}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; read it "
+                "when it is there, or leave the number out"
             )
 
     def _require_plan(self, commit: Commit) -> None:
         match = check_plan(commit.plan, self._plan, self._compiled, self._drop)
         if match.to_fill:
             raise CheckpointError(
-                f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, so that there is nothing of it "
-                "to be read; leave it out, or open the checkpoint once with Engine(checkpoint=...), which fills views "
-                "from what is retained"
+                f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, which has no rows of it "
+                "to read; leave it out, or open the checkpoint once with Engine(checkpoint=...), which fills views "
+                "from retained rows"
             )
         require_all_states(self.store.url, match)
 

@@ -128,8 +128,8 @@ class Epochs:
         # A view that is only renamed has all its states, but not the deltas that add up to them.
         if match.to_fill:
             raise CheckpointError(
-                f"view {listed(match.to_fill)} is new to the checkpoint, and what has gone by is filled in by the embedded "
-                "engine only: open it once with Engine(checkpoint=...) of the same Checkpoint, which fills views from what is "
+                f"view {listed(match.to_fill)} is new to the checkpoint, and only the embedded engine can fill it from "
+                "earlier rows: open it once with Engine(checkpoint=...) and the same Checkpoint, which fills views from what is "
                 "retained, and then start the query"
             )
         require_all_states(self.log.store.url, match)

@@ -176,7 +176,7 @@ def require_none(path: str, number: int, known: Acknowledged | None) -> None:
     """
     if known is not None and known.logged > number:
         raise MissingFileError(
-            f"{path} is missing, and has the input of the epochs from {number + 1} to {known.logged}, which were "
+            f"{path} is missing, with the input of the epochs from {number + 1} to {known.logged}, which were "
             "acknowledged and are not committed; restore it from a copy of the checkpoint"
         )
 

@@ -69,7 +69,7 @@ def writer_lock(path: Path, url: str) -> Iterator[bool]:
         except BlockingIOError:
             raise CheckpointError(
                 f"{url}: {_holder(held.descriptor)} writes to this checkpoint; "
-                "end it (or close the engine that has it), or choose another place"
+                "end that process (or close the engine that has it open), or choose another place"
             ) from None
         except OSError as error:
             if error.errno not in NO_LOCKS:

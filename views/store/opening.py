@@ -51,15 +51,15 @@ def store_at(where: str | Path | Store) -> Store:
     if isinstance(where, os.PathLike):
         text = os.fspath(where)
         if A_URL_AS_PATH.match(text):
-            raise CheckpointError(f"{text}: give urls as text; as a Path they lose a slash")
+            raise CheckpointError(f"{text}: give a url as text; as a Path it loses a slash")
         return LocalStore(text)
     if not isinstance(where, str):
         return where
     if not where:
-        raise CheckpointError("'' is no place for a checkpoint; give a folder")
+        raise CheckpointError("'' is not the path of a checkpoint; give a folder")
     if odd := next((each for each in where if each == "\0" or "\ud800" <= each <= "\udbff"), None):
         raise CheckpointError(
-            f"{where!r}: U+{ord(odd):04X} is no character that a path can hold; give another folder"
+            f"{where!r}: U+{ord(odd):04X} is not a character that a path can hold; give another folder"
         )
     if A_FILE.match(where):
         return LocalStore(unquote(A_FILE.sub("", where)))

@@ -205,8 +205,8 @@ def checked(name: str, url: str) -> str:
     odd = "\\" in name or "\0" in name or not all(name.split("/"))
     if odd or is_own(name):
         raise CheckpointError(
-            f"{url}: {name!r} is no name of a file here; names are relative paths such as 'pieces/a.arrow', "
-            "without '\\', and no part of them is empty or begins with a dot"
+            f"{url}: {name!r} is not a file name in a checkpoint; names are relative paths such as 'pieces/a.arrow', "
+            "without '\\', of which no part is empty or begins with a dot"
         )
     return name
 

@@ -76,7 +76,7 @@ def assert_retractions_sum(view: View, *, signed: bool = False) -> None:
             total[key] += diff
             if total[key] < 0 and not signed:
                 raise AssertionError(
-                    f"view {view.name!r}: epoch {epoch} takes back {key}, which was not there so often"
+                    f"view {view.name!r}: epoch {epoch} retracts {key} more often than it was there"
                 )
     summed, held = +total, _bag(view.read())
     if summed != held:

@@ -91,7 +91,7 @@ def told(
             lines.append(f"  - {each}")
             lines += _closest(each, unexpected or rows, shown)
     if unexpected:
-        lines.append("Unexpected output: it came, and nobody expects it")
+        lines.append("Unexpected output: it came, and was not expected")
         lines += [f"  + {shown(row)}" for row in unexpected]
     return "\n".join(lines)
 

@@ -44,7 +44,9 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
     views: set[str] = set()
     for number, step in enumerate(transcript.get("steps", ()), 1):
         if unknown := [word for word in step if word not in _WORDS]:
-            raise InputError(f"{where}: step {number} says {listed(unknown)}; there are {listed(_WORDS)}")
+            raise InputError(
+                f"{where}: step {number} has the unknown word {listed(unknown)}; there are {listed(_WORDS)}"
+            )
         _epoch(script, step)
         for text in _compared(script, step, views):
             report.failures.append(f"step {number}: {text}")

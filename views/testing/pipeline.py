@@ -161,7 +161,7 @@ class Pipeline:
             case "or_finally":
                 part, end = map(self._trigger, rest)
                 return triggers.until(part, end)
-        raise InputError(f"{self._where}: there is no trigger {word!r}; they are listed in docs/testing.md")
+        raise InputError(f"{self._where}: unknown trigger {word!r}; docs/testing.md lists them")
 
     def _length(self, said: Any) -> timedelta:
         return timedelta(microseconds=self._times.duration(said))

@@ -65,7 +65,7 @@ class RowWords:
         """
         if not isinstance(said, Mapping):
             raise InputError(
-                f"{self._where}: {said!r} is no row; write what is expected of it by column, as {{'n': 1}}"
+                f"{self._where}: {said!r} is not a row; write the expected values by column, as {{'n': 1}}"
             )
         attributes = [self._attribute(word, wanted) for word, wanted in said.items() if word != "optional"]
         if DIFF not in said:

@@ -53,7 +53,7 @@ class Report:
         """What is wrong, and then all that was said."""
         said = [f"  {line}" for line in self.said] or ["  nothing"]
         verdict = self.failures or ["passed"]
-        return "\n".join([f"transcript {self.id!r}", *verdict, "All that was said:", *said])
+        return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *said])
 
 
 def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
@@ -69,7 +69,7 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
     if transcript.format == FIGURES:
         transcript = figure_transcript(transcript)
     if transcript.format != WINDOWS:
-        raise InputError(f"transcript {transcript.id!r} is about an engine of its own: use run_on_engine")
+        raise InputError(f"transcript {transcript.id!r} names an engine of its own: use run_on_engine")
     run = _Run(transcript, always)
     for number, step in enumerate(transcript.get("steps", ()), 1):
         run.step(number, step)
@@ -93,7 +93,7 @@ class _Run:
         """Do one step."""
         if unknown := [word for word in step if word not in _WORDS]:
             raise InputError(
-                f"transcript {self.report.id!r}: step {number} says {listed(unknown)}; there are {listed(_WORDS)}"
+                f"transcript {self.report.id!r}: step {number} has the unknown word {listed(unknown)}; there are {listed(_WORDS)}"
             )
         if any(word in step for word in _INPUTS):
             self._epoch(step)
@@ -177,7 +177,7 @@ class _Run:
             if came != should:
                 kind = "Unmatched" if window in expected else "Unexpected"
                 self.report.failures.append(
-                    f"{where}: {kind} output: window {shown} has said {came}, expected is {should}"
+                    f"{where}: {kind} output: window {shown} has emitted {came}, expected is {should}"
                 )
         self._uncovered = []
 

@@ -56,7 +56,7 @@ class Times:
             if said in (END_OF_TIME, float("inf")):
                 return END_OF_TIME
             return self.day + round(said * UNITS[self.unit])
-        raise InputError(f"{said!r} is no time; {_EXAMPLE}")
+        raise InputError(f"{said!r} is not a time; {_EXAMPLE}")
 
     def duration(self, said: Any) -> int:
         """A duration in microseconds: a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
@@ -95,7 +95,7 @@ class Times:
         try:
             return _since_1970(datetime.fromisoformat(said))
         except ValueError as error:
-            raise InputError(f"{said!r} is no time; {_EXAMPLE}") from error
+            raise InputError(f"{said!r} is not a time; {_EXAMPLE}") from error
 
 
 def _since_1970(moment: date) -> int:

@@ -76,7 +76,7 @@ def _parsed(file: Path) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise FileError(f"{file}: no JSON: {error}") from error
+        raise FileError(f"{file}: not JSON: {error}") from error
 
 
 def _yaml(file: Path, text: str) -> Any:
@@ -100,7 +100,7 @@ def _yaml(file: Path, text: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        raise FileError(f"{file}: no YAML: {' '.join(str(error).split())}") from error
+        raise FileError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def require(where: str, case: Transcript, name: str) -> Any:

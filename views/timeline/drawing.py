@@ -239,9 +239,9 @@ def _notes(scene: _Scene, unsaid: int, remarks: Sequence[str]) -> list[str]:
             left_out.append(f"{total - drawn:,} of {total:,} {kind}")
     notes = [*remarks, *([f"Left out: {' and '.join(left_out)}."] if left_out else [])]
     if scene.keys_in_all > len(scene.keys):
-        notes.append(f"Drawn are the {len(scene.keys)} of {scene.keys_in_all:,} keys with most panes.")
+        notes.append(f"Of {scene.keys_in_all:,} keys, the {len(scene.keys)} with most panes are drawn.")
     if unsaid:
         notes.append(
-            f"The values of {unsaid:,} panes have no room; they are in the hints that the pointer brings up."
+            f"There is no room for the values of {unsaid:,} panes; point at a pane to see its value."
         )
     return notes

@@ -113,7 +113,7 @@ def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None
     found = [name for name in schema if name not in (*keys, *NOT_VALUES)]
     if not found:
         raise PlanError(
-            f"{where}: it has no column besides its key; say which to write: value= one of {listed(schema)}"
+            f"{where}: it has no column besides its key; choose the one to write: value= one of {listed(schema)}"
         )
     return found[0]
 
