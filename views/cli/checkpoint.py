@@ -1,4 +1,4 @@
-"""``evercurrent checkpoint``: look at a checkpoint, check its files, make it small, cut it into buckets."""
+"""``evercurrent checkpoint``: inspect a checkpoint, verify its files, compact it, or change its buckets."""
 
 import json
 import os
@@ -56,7 +56,7 @@ Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Int
 
 @app.command("ls")
 def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
-    """List the commits that can be read, the newest first, with the size of their states and of what each has added."""
+    """List the readable commits, the newest first, with the size of their states and of what each has added."""
     with errors_as_sentences(debug):
         log, last = _last(store_at(path))
         table = _table(
@@ -85,7 +85,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
 
 @app.command()
 def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: Debug = False) -> None:
-    """Show what a commit holds: states by size, views, sources with position and watermark, readers."""
+    """Show the content of a commit: states by size, views, sources with position and watermark, readers."""
     with errors_as_sentences(debug):
         log, _ = _last(store_at(path))
         commit = to_go_on_from(log) if epoch is None else log.at(epoch)
@@ -119,11 +119,11 @@ def verify(path: Where, debug: Debug = False) -> None:
 
 @app.command()
 def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = False) -> None:
-    """Delete what only old commits need, merge the runs of each state, and copy the rest out of files that are mostly not needed.
+    """Delete files that only old commits need, merge the runs of each state, and copy what is needed out of mostly unused files.
 
-    Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+    No other process may write to the checkpoint meanwhile. An empty epoch is added.
 
-    Merged are the states of views, joins, groups and windows; timers, rows that wait for their time and refused rows are not.
+    The states of views, joins, groups and windows are merged; timers, rows that wait for their order and refused rows are not.
 
     States written by an earlier version are merged only after this version has committed to the checkpoint.
     """
@@ -145,9 +145,9 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
 
 @app.command()
 def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
-    """Cut all states into another number of buckets: 1 for an engine in one process, any number for Spark.
+    """Split all states into another number of buckets: 1 for an engine in one process, any number for Spark.
 
-    Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+    No other process may write to the checkpoint meanwhile. An empty epoch is added.
     """
     with errors_as_sentences(debug):
         store = store_at(path)
@@ -188,7 +188,7 @@ def _last(store: Store) -> tuple[CommitLog, Commit]:
 
 
 def _time(commit: Commit) -> str:
-    """Return when the last epoch of a commit was processed, to the second; epoch 0 has no time of its own."""
+    """Return when the last epoch of a commit was processed, to the second; epoch 0 has no time."""
     if commit.epoch == 0:
         return "before any input"
     return shown(commit.epochs[-1][1]).removesuffix(" UTC")[:19] if commit.epochs else "-"
@@ -292,7 +292,7 @@ def _short(state: str) -> str:
 
 
 def _columns(names: Iterable[str]) -> str:
-    """Name what a piece holds beside keys: columns of rows, and sums."""
+    """List what a piece holds besides keys: columns of rows, and sums."""
     columns = [name.removeprefix(PAYLOAD) for name in names if name.startswith(PAYLOAD)]
     return ", ".join(
         [*columns, *(f"sum of {name.removeprefix(SUM)}" for name in names if name.startswith(SUM))]
@@ -312,7 +312,7 @@ def _table(*columns: str, right: Sequence[int] = ()) -> Table:
 
 
 def _print(*parts: RenderableType) -> None:
-    """Print tables; where the output is no terminal, as wide as needed and without the spaces that fill up lines."""
+    """Print tables; if the output is not a terminal, as wide as needed and without the spaces that fill up lines."""
     console = Console()
     if console.is_terminal:
         console.print(Group(*parts))

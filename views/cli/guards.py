@@ -21,7 +21,7 @@ LISTED = re.compile(r"\n(?=- )")
 
 @dataclass
 class Stop:
-    """A request to end a run. It is no ``threading.Event``, as a signal during its ``wait`` could deadlock."""
+    """A request to end a run. It is not a ``threading.Event``, as a signal during its ``wait`` could deadlock."""
 
     asked: bool = False
 

@@ -1,9 +1,9 @@
 """How far the input of a run was taken, as positions of its sources.
 
-The position of files is a map of their names to the rows that were taken of each. New rows of one of them and files with new
-names are then taken once, wherever the name stands among the others. Where an application puts the rows of several files in
-an order of its own, they are counted together, under a name of these files and their sizes: with another file among them, or
-more rows in one, no count says which rows are new. The position of a source that was given one file, or whose rows come from elsewhere, is the number of rows.
+The position of files maps their names to the number of rows that were taken from each, so new rows and files with new names
+are taken once, wherever a name is in the order. If an application puts the rows of several files in an order of its own, they
+are counted together, under a name made of these files and their sizes: with another file or more rows, a count would not show
+which rows are new. For a single file, or rows from elsewhere, the position is the number of rows.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from ..connectors.positions import Position
 from .feeds import Chunk
 
 Stretch = tuple[str, str | None]
-"""A source, and one of its files, or all together, as they are named in the position; None where there is one count."""
+"""A source, and one of its files, or all of them together, as named in the position; None if there is one count."""
 
 
 class InputPlaces:
-    """Where the chunks of a run stand in their sources, whose rows are handed out from the first on in each run.
+    """The positions of the chunks of a run, which reads its sources from the first row on.
 
-    Positions count rows, so that it does not matter if the batches of an earlier run were larger.
+    Positions count rows, so the sizes of batches in earlier runs do not matter.
     """
 
     def __init__(self, taken: Mapping[str, Position]) -> None:
@@ -53,7 +53,7 @@ class InputPlaces:
         """Check, when files were read to their ends, that they have the rows that earlier runs have taken of them.
 
         Raises:
-            InputError: one has fewer rows, so that it is another file by now; names it.
+            InputError: one has fewer rows, so it is another file now; names it.
         """
         for (source, file), path in self._files.items():
             rows, taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
@@ -74,7 +74,7 @@ class InputPlaces:
 
 
 def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
-    """The name of a chunk's file in the position, None where all rows of the source are counted together."""
+    """Return the name of a chunk's file in the position, or None if all rows of the source are counted together."""
     is_one_input = len(chunk.mixed_files) < 2 if chunk.file is None else chunk.is_only_file
     counts_rows = isinstance(taken, int) or (taken is None and not chunk.mixed_files)
     if is_one_input and counts_rows:
@@ -91,7 +91,7 @@ def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
 
 
 def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
-    """The name of the files of which the rows were put in one order."""
+    """Return the name of the files whose rows were put in one order."""
     files = sorted(b"%b/%d" % (os.fsencode(file), size) for file, size in chunk.mixed_files)
     name = f"{len(files)} files in order of arrival, {hashlib.sha256(b'/'.join(files)).hexdigest()[:16]}"
     if taken and name not in taken:

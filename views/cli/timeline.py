@@ -69,7 +69,7 @@ def draw_timeline(
 ) -> None:
     """Run APP over its input, and draw a view of it: event time across, processing time up, panes as rectangles.
 
-    Ctrl-C ends the run after the current epoch; what has happened until then is drawn.
+    Ctrl-C ends the run after the current epoch; what happened until then is drawn.
     """
     if output.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(
@@ -97,7 +97,7 @@ def _key(application: Application, view: str, given: list[str] | None) -> tuple[
     """Return the chosen key, each value in the type of its column.
 
     Raises:
-        ApplicationError: the number of values is not that of the key's columns, or a value is not of the type.
+        ApplicationError: the number of values is not that of the key's columns, or a value has another type.
     """
     if not given:
         return None

@@ -33,7 +33,7 @@ class Guard:
 
     @property
     def lock(self) -> threading.Lock:
-        """Return the lock itself: an interrupt cannot come between taking it and the block that gives it back."""
+        """Return the lock itself: an interrupt cannot come between acquiring it and the block that releases it."""
         if self._forks != _forks:
             self._lock, self._forks = threading.Lock(), _forks
         return self._lock
@@ -44,7 +44,7 @@ class Turn:
 
     Its holder is not interrupted by Ctrl-C, except where it allows that (``interruptible``), so that it is always released.
 
-    ``is_lost``: this process was forked off while another thread had the turn, whose work is left half done here.
+    ``is_lost``: this process was forked while another thread had the turn, whose work is left half done here.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _waits_for(one: int, other: int) -> bool:
-    """Return whether a thread waits without a limit for the end of another one, or for the result of its work."""
+    """Return whether a thread waits without a timeout for the end of another one, or for the result of its work."""
     frames = sys._current_frames()
     waited = _objects(frames.get(one), ("join", "result"))
     run = {id(value) for value in _objects(frames.get(other), ("run",))}
@@ -165,7 +165,7 @@ def _waits_for(one: int, other: int) -> bool:
 
 
 def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
-    """Return the threads, futures and work items whose methods of these names are on a stack, without waits with a limit."""
+    """Return the threads, futures and work items whose methods of these names are on a stack, except waits with a timeout."""
     found = []
     while frame is not None:
         if frame.f_code.co_name in names:

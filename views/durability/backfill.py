@@ -33,19 +33,19 @@ Kept = Callable[[], Delta]
 def fill(
     plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
 ) -> dict[str, Delta]:
-    """Give the new states what they would hold had they always been there, and the new views their first delta.
+    """Fill the new states as if they had always been there, and return the first deltas of the new views.
 
-    States of what is declared as it was (``match.lost``) are computed in the same way, or nothing goes on.
+    Missing states of unchanged declarations (``match.lost``) are computed in the same way; if that fails, all fails.
     ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources.
-    A node is computed from what is nearest upstream of it: a view or a grouping that is kept already, or else the
-    rows of sources. They go, all in one step, through a circuit of its own; from that the new states are taken.
-    Cost: the state of what is read, and what the new nodes make of it.
+    A node is computed from the nearest kept rows upstream: those of a view or a grouping, or else of sources. They go
+    through a separate circuit in one step, from which the new states are taken. Cost: the rows that are read, and the
+    results of the new nodes.
 
     Returns:
-        All rows of each view in ``match.to_fill``, as the delta by which it comes to be.
+        All rows of each view in ``match.to_fill``, as its first delta.
 
     Raises:
-        CheckpointError: a view cannot be filled, or a state of one that was there: a source does not keep its rows, or it
+        CheckpointError: a view or a missing state cannot be filled, since a source does not keep its rows, or the result
             depends on when rows came. Nothing has changed.
         InputError: a value cannot be computed. Nothing has changed.
     """
@@ -61,7 +61,7 @@ def fill(
 
 
 def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[NodeId]) -> None:
-    """Make the states of the nodes that were computed those of the circuit."""
+    """Move the computed states into the circuit."""
     computed = {id(state) for node in stepped for state in fresh.circuit.nodes[node].states}
     ours = state_ids(compiled)
     for name, state in state_ids(fresh).items():
@@ -70,7 +70,7 @@ def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[No
 
 
 class _Filling:
-    """What has to be computed for the new views of a circuit, and from what."""
+    """The nodes that have to be computed for the new views of a circuit, and those whose rows are kept."""
 
     def __init__(
         self, plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
@@ -127,7 +127,7 @@ class _Filling:
         for name in self._match.to_fill:
             reasons: dict[str, None] = {}
             place = self._plan.views[name]
-            # Of sources that are new no row has come, whenever it should have come.
+            # A new source has had no rows, so it does not matter when they would have come.
             is_empty = all(source.name in self._match.new_sources for source in self._plan.sources_of(place))
             for node in (self._compiled.kept_at[name], self._compiled.outputs[place]):
                 self._need(node, reasons, is_empty=is_empty)
@@ -147,7 +147,7 @@ class _Filling:
         return [self._names[id(state)] for state in self._circuit.nodes[node].states]
 
     def _recompute(self, number: NodeId, what: str) -> list[str]:
-        """Find what has to be computed for a state that is lost; return why it cannot be."""
+        """Find what has to be computed for a missing state, and return the reasons why it cannot be."""
         node, reasons = self._circuit.nodes[number], dict[str, None]()
         if not node.inputs:
             reasons["it depends on rows of earlier epochs, which are not retained"] = None

@@ -1,8 +1,8 @@
 """Sources whose columns differ from those in a checkpoint, and the plan as it was over the earlier columns.
 
-A column that is new is null in all rows that came before, one that is gone takes nothing along that nobody used, one of a
-wider type holds what it held. So a view that is declared by the same calls is the same view, and the states of its nodes
-hold what they would have held, wherever what they are made of is the same.
+A new column is null in all earlier rows, a removed one was used by no remaining view, and one of a wider type holds the
+same values. So a view that is declared by the same calls is the same view, and the states of its nodes are valid wherever
+their input is unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..plan.widening import widens
 Record = Mapping[str, Any]
 
 MOST_TRIED = 2000
-"""So many places of columns that are gone are tried, where an earlier version did not keep their order."""
+"""The most places that are tried for removed columns, as earlier versions did not record the order of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SourceChange:
 
     @property
     def said(self) -> str:
-        """What has changed, column by column."""
+        """The changes in words, column by column."""
         names = [*self.before, *(name for name in self.after if name not in self.before)]
         return ", ".join(
             f"column {name!r} is new"
@@ -71,7 +71,7 @@ class EarlierPlan:
 
 
 def source_changes(record: Record, now: Record, plan: Plan) -> dict[str, SourceChange]:
-    """The sources of a checkpoint that have other columns now, and are what they were in all else."""
+    """Return the sources of a checkpoint that have other columns now, and are otherwise unchanged."""
     found = {}
     for node in plan.nodes:
         if isinstance(node.operation, Input) and node.operation.name in record["sources"]:
@@ -102,7 +102,7 @@ def _change(node: PlanNode, was: Record, now: Record, order: list[str] | None) -
 
 
 def _orders(types: Mapping[str, pl.DataType], now: pl.Schema) -> Iterator[pl.Schema]:
-    """The columns as they stand now, those that are gone at all places where they may have stood."""
+    """Yield the present columns, with removed ones in all places where they may have been."""
     kept, gone = [name for name in now if name in types], [name for name in types if name not in now]
     for tried, places in enumerate(combinations(range(len(types)), len(gone))):
         if tried == MOST_TRIED:
@@ -143,7 +143,7 @@ def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan
 
 
 def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str]) -> EarlierPlan | None:
-    """A plan, of then or of now, before its functions had versions; None if that makes no view what it was.
+    """Return a plan, earlier or present, without versions of its functions; None if that restores no view on record.
 
     ``views`` are the identities of views on record.
     """
@@ -160,7 +160,7 @@ def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str])
 
 
 def _paired(now: Plan, then: Plan, place: PlanId, before: PlanId) -> dict[PlanId, PlanId]:
-    """The nodes behind two nodes of which one was the other, as far as they are of one form."""
+    """Pair the nodes upstream of two nodes, one of which was the other, as far as they have the same form."""
     found: dict[PlanId, PlanId] = {}
     waiting = [(place, before)]
     while waiting:

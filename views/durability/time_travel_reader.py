@@ -23,8 +23,8 @@ Read = TypeVar("Read")
 class PastReader:
     """Reads what ``Past`` reads, through a log of its own, as another process would.
 
-    A reader does not wait for a commit, but for other readers. ``waiting`` is passed with a call: the epochs that were in
-    no file yet at the epoch that is read. One that has been written since is not returned twice.
+    A reader waits for other readers, but not for a commit. ``waiting`` is passed with each call: the epochs that were in no
+    file yet when the caller's epoch was published. One that has been written since is not returned twice.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PastReader:
         return self._asked(waiting, lambda past: past.contents(view, epoch, ledger))
 
     def _asked(self, waiting: Sequence[EvaluatedEpoch], ask: Callable[[Past], Read]) -> Read:
-        """An answer; from a new look at the log, where what was about to be read has been swept."""
+        """Return the result of a read, repeated with the newest log if the files were swept meanwhile."""
         with self._guard.lock:
             try:
                 return ask(self._now(waiting))

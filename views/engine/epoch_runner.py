@@ -48,8 +48,8 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 class Running:
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
-    An epoch is evaluated, written if there is a checkpoint, and then committed in memory, or it is discarded. A caller of a
-    method that changes anything has to hold the ``turn``. All others read what is ``published`` of the last epoch, at once.
+    An epoch is evaluated, written if there is a checkpoint, and then committed in memory; or it is discarded. A caller of a
+    method that changes anything has to hold the ``turn``. Readers use what is ``published`` of the last epoch, at once.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Running:
         return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
-        """Return what a function reads of the states; if epochs disturb it again and again, it is called between two."""
+        """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
         for _ in range(ATTEMPTS):
             begun, compiled = self._commits, self.published().compiled
             if begun % 2 == 0:
@@ -140,7 +140,7 @@ class Running:
             return self._compiled
         if self._compiled is None or self._is_outdated:
             size = (len(self._plan.nodes), len(self._plan.views))
-            # What never leaves the memory of this process may be anything.
+            # States that never leave the memory of this process may be any objects.
             with interruptible():
                 compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
             for view in self._views.values():
@@ -154,7 +154,7 @@ class Running:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
-            InputError: processing time without a zone, or what was offered is refused; nothing has changed.
+            InputError: processing time has no zone, or the input is refused; nothing has changed.
             CheckpointError: it could not be written; nothing has changed, unless it says otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
@@ -201,7 +201,7 @@ class Running:
                 self._publish(compiled)
 
     def close(self) -> None:
-        """Write what is not yet on disk, and let others have the checkpoint.
+        """Write what is not yet on disk, and release the checkpoint.
 
         Raises:
             CheckpointError: the last epochs could not be written.
@@ -239,7 +239,7 @@ class Running:
     def _evaluated_again(
         self, durability: Durability, compiled: Compiled, resumed: RestorePoint
     ) -> RestorePoint:
-        """Evaluate the epochs again whose input is on disk, and commit; named subscriptions will catch up by themselves."""
+        """Evaluate the epochs again whose input is on disk, and commit them; named subscriptions catch up by themselves."""
         for logged in resumed.logged:
             delivered = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
             self.readers.remember(delivered)
@@ -288,9 +288,7 @@ class Running:
             raise InputError(
                 "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
             )
-        with (
-            interrupts_deferred()
-        ):  # But for the first half: what has become real is all there, and nobody misses it.
+        with interrupts_deferred():  # Only the first half can be interrupted: once an epoch is committed, it is published and delivered.
             self._is_stepping = True
             try:
                 return self._real(compiled, now, offered, silent)
@@ -362,7 +360,7 @@ class Running:
         visited: Deltas | None = None,
         marks: Mapping[str, int] | None = None,
     ) -> None:
-        """Publish the current contents, in which these views have changed, to all readers from now on.
+        """Publish the current contents to all readers; only these views have changed.
 
         ``visited``: the nodes of the epoch, as no state of others has changed; ``marks``: the watermarks after it.
         """
@@ -394,7 +392,7 @@ class Running:
     def _standing(
         self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]
     ) -> CommitMetadata:
-        """Return the metadata of a commit with these positions and these rows that have come since."""
+        """Return the metadata of a commit with these positions and these numbers of rows that have come since."""
         return CommitMetadata(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
 
     def _make_real(self, durability: Durability, resumed: RestorePoint) -> None:

@@ -112,21 +112,21 @@ class Deltas:
         return now.deltas(self._view.name, self._since)
 
     def frame(self) -> pl.DataFrame:
-        """All of them in one frame."""
+        """Return all deltas in one frame."""
         frames: list[pl.DataFrame] = [self._view._delta_schema().to_frame(), *self]
         return pl.concat(frames)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All of them as an Arrow C stream."""
+        """Export all deltas as an Arrow C stream."""
         stream: object = self.frame().__arrow_c_stream__(requested_schema)
         return stream
 
     def __repr__(self) -> str:
-        """The view, since when, and all of them in one frame."""
+        """Show the view, the epoch ``since``, and all deltas in one frame."""
         return f"Deltas of view {self._view.name!r} {self._since_text}\n{printable(self.frame())}"
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
+        """Show the same in notebooks."""
         title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
         return f"<p>{title}</p>{printable(self.frame())._repr_html_()}"
 
@@ -139,8 +139,8 @@ class Deltas:
 class View(Collection):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
-    It is a collection: further views can be declared on it. It holds what its definition gives for all input so far, unless
-    it is of discarding or accumulating panes: then it is the log of these, and ``latest()`` the last of each window.
+    It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
+    panes are discarding or accumulating: then it is a log of panes, and ``latest()`` the last one of each window.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class View(Collection):
 
     @property
     def epoch(self) -> int:
-        """The epoch that the contents are of: the engine's last one."""
+        """The epoch of the contents, which is the engine's last one."""
         return self._engine.epoch_number
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
@@ -183,13 +183,13 @@ class View(Collection):
             return Snapshot(now.epoch, now.rows(self.name))
 
     def deltas(self, since: int | None = None) -> Deltas:
-        """Return the changes after epoch ``since``; None: from the very beginning.
+        """Return the changes after epoch ``since``; None starts from the first epoch.
 
         Older ones are read from the delta files, if the engine has a checkpoint.
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
-            InputError: ``since`` is no number, or the epoch is still to come, as one of another engine may be.
+            InputError: ``since`` is not a number, or the epoch is still to come, as an epoch of another engine may be.
         """
         if since is not None:
             require_epoch(self.name, "since", since)

@@ -1,4 +1,4 @@
-"""The whole circuit in words and as a drawing: the operators that run, in their stages, and what each looks at of others."""
+"""The whole circuit as text and as a drawing: the operators that run, in their stages, and what each reads of others."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ RIGHT = {0, 1, 8, 9, 10}
 
 
 def circuit_text(compiled: Compiled, epoch: int) -> str:
-    """A line per operator in the order of work: where its rows come from, what it looks at of others, what was measured."""
+    """Return a line per operator in order of execution: its inputs, what it reads of others, and its measures."""
     nodes, stages = compiled.circuit.nodes, compiled.cut.stages
     title = f"circuit at epoch {epoch}: {len(nodes)} operators in {len(stages)} stages"
     return "\n".join([title, *aligned([HEAD, *_rows(compiled)], RIGHT)])
 
 
 def circuit_mermaid(compiled: Compiled) -> str:
-    """A Mermaid flowchart with a box per stage: rows along full arrows, what is looked at of others along dotted ones."""
+    """Return a Mermaid flowchart with a box per stage: solid arrows for rows, dotted ones for other reads."""
     nodes = compiled.circuit.nodes
     lines = ["flowchart TD"]
     for stage in compiled.cut.stages:

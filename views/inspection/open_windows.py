@@ -1,4 +1,4 @@
-"""The open windows of a view as a frame, to find those that ``why`` and ``fire`` are called for."""
+"""The open windows of a view as a frame, from which ``why`` and ``fire`` select."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OpenWindows:
     state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
 
     def of(self, where: str, key: object, window: object) -> OpenWindows:
-        """Return those with this key (None: any) and this window (None: any).
+        """Return the windows with this key (None: any) and these bounds (None: any).
 
         Raises:
             InputError: the key or the window does not fit the columns.

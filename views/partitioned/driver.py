@@ -55,7 +55,7 @@ class PartitionedDeltas:
 class Epochs:
     """The driver of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
-    ``driver_rows``: stages with up to so many rows run in this process, where no job has to be started for them.
+    ``driver_rows``: stages with at most this many rows run in this process, without a job.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Epochs:
             self.last, self._looks_at_all = last, True
 
     def _of_this_plan(self, last: Commit) -> Commit:
-        """Return the commit without dropped views and sources, with the last epochs delivered to its readers since.
+        """Return the commit without dropped views and sources, with the epochs last delivered to its readers.
 
         Raises:
-            CheckpointError: it is of another plan, or views are new in this one, which are not filled here; or there are
-                epochs after it of which only the input is there.
+            CheckpointError: it is of another plan, or this one has new views, which are not filled here; or it is followed
+                by epochs of which only the input is on disk.
         """
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
@@ -149,7 +149,7 @@ class Epochs:
 
     @property
     def arrived(self) -> int | None:
-        """The number of rows in the last epoch of this driver; None: there was none."""
+        """The number of rows in the last epoch of this driver; None before the first."""
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
 
@@ -228,7 +228,7 @@ class Epochs:
         return signals
 
     def _is_due(self, stage: Stage, bucket: int, instant: Instant) -> bool:
-        """Return whether a bucket without rows has work to do all the same."""
+        """Return whether a bucket has work to do although it has no rows."""
         if instant.epoch == 0:
             return bucket == 0
         if not stage.has_timers:
@@ -282,7 +282,7 @@ class Epochs:
         positions: Mapping[str, Any],
         facts: Mapping[str, Any],
     ) -> Commit:
-        """Write all that is in this process, in one go, and make the record of the epoch."""
+        """Write all that is in this process, at once, and put the record of the epoch."""
         frames = [
             (view, told.epoch, with_epoch(pl.concat(held) if len(held) > 1 else held[0], told.epoch))
             for view, parts in told.parts.items()

@@ -18,7 +18,7 @@ from .clock_evidence import ClockEvidence
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBatch:
-    """Rows with diffs on their way: in a file, or, where they are few, at hand."""
+    """Rows with diffs between stages: in a file or, if they are few, in memory."""
 
     rows: int
     held: pl.DataFrame | PieceRef
@@ -27,14 +27,14 @@ class RowBatch:
 Parts = tuple[RowBatch, ...]
 
 Origins = Mapping[str, frozenset[tuple[int, int]]]
-"""Of which partitions and files the rows of sources are."""
+"""The partitions and files of the rows of sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
     """The time of an epoch: its number, its processing time in microseconds, and watermarks by the state id of clocks.
 
-    ``clocks`` has the watermark as of the epoch before and that after the rows of this one, as far as it is known.
+    ``clocks`` has the watermark as of the epoch before, and that after the rows of this one if already computed.
     """
 
     epoch: int
@@ -44,7 +44,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class FireRequest:
-    """A request to fire windows of a view: of which key (None: all), with which bounds (None: all)."""
+    """A request to fire windows of a view, with a key (None: all keys) and bounds (None: all windows)."""
 
     view: str
     key: object = None
@@ -75,9 +75,9 @@ class Task:
 class TaskResult:
     """The result of a task: states that changed, rows for later stages by their buckets, deltas of views.
 
-    ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
-    were, and ``origins`` of which partitions and files, where that matters. ``held_at`` is how far windows hold back the
-    watermark behind them, by state id.
+    ``place`` is the bucket or, in the first stage, the place of the rows in the batch. ``arrived`` is their number, and
+    ``origins`` has their partitions and files, where these matter. ``held_at`` is how far windows hold back the watermark
+    after them, by state id.
     """
 
     stage: int

@@ -30,11 +30,11 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
 
     A step is one epoch: processing time moves (``at``), rows come (``rows``: by source), watermarks move (``watermark``:
     by source); then the rows that views have emitted (``expect``: by view), the rows that they hold (``contents``) and the
-    number of refused rows of a source (``refused``) are compared. A view that is in an ``expect`` once must emit nothing
-    unexpected from then on.
+    number of refused rows of a source (``refused``) are compared. A view that has occurred in an ``expect`` must not emit
+    anything unexpected from then on.
 
     Raises:
-        InputError: a word is unknown, a time is none, or the engine raised an error.
+        InputError: a word is unknown, a time is not valid, or the engine raised an error.
     """
     where = f"transcript {transcript.id!r}"
     engine = make()
@@ -72,7 +72,7 @@ def _epoch(script: Play, step: Mapping[str, Any]) -> None:
 
 
 def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[str]:
-    """Return the mismatches of what views have emitted and of what they hold."""
+    """Return the mismatches of emitted rows and of contents."""
     wrong: list[str] = []
     for word in _EXPECTS:
         for view, rows in step.get(word, {}).items():
@@ -87,7 +87,7 @@ def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[st
 
 
 def _wrong(check: Callable[..., object], *given: Any, **options: Any) -> list[str]:
-    """What a check finds wrong."""
+    """Return the failures that a check finds."""
     try:
         check(*given, **options)
     except AssertionError as error:
@@ -96,10 +96,10 @@ def _wrong(check: Callable[..., object], *given: Any, **options: Any) -> list[st
 
 
 def application(transcript: Transcript) -> Callable[[], Engine]:
-    """The function that a file names as ``application``: "module:function", which returns a new engine.
+    """Return the function that a file names as ``application``, "module:function", which returns a new engine.
 
     Raises:
-        InputError: it names none, or it is not there.
+        InputError: the file names none, or it does not exist.
     """
     said = transcript.get("application")
     where = f"transcript {transcript.id!r}: application {said!r}"

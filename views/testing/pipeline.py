@@ -46,14 +46,14 @@ STAMPS: dict[str, Stamp] = {
     "output_at_latest": "latest",
     TRANSFORMED: "end",
 }
-"""The timestamp of a pane, by the words of a transcript."""
+"""The timestamps of panes, by the words of a transcript."""
 
 UNBOUNDED = ("inf", "unbounded", float("inf"))
 _NO_TRIGGER: Mapping[str, Any] = {"every_epoch": {}}
 
 
 class Pipeline:
-    """One source of rows with key, value and event time, one view of panes by key and window."""
+    """One source of rows with key, value and event time, and one view of panes by key and window."""
 
     def __init__(self, transcript: Transcript, times: Times, *, always: bool = False) -> None:
         self._case = transcript
@@ -66,7 +66,7 @@ class Pipeline:
         self.view: View = self.engine.view(VIEW, self._panes(always))
 
     def frame(self, rows: list[Mapping[str, Any]]) -> pl.DataFrame:
-        """Rows of a transcript as a frame for the source."""
+        """Return rows of a transcript as a frame for the source."""
         cells: dict[str, list[Any]] = {
             KEY: [_key(row) for row in rows],
             VALUE: [row.get("v") for row in rows],
@@ -90,7 +90,7 @@ class Pipeline:
         return stamp
 
     def _transformed(self) -> dict[str, pl.Expr]:
-        """The earliest of the times that a window function gives its rows, where it changes them."""
+        """Return the earliest of the times that a window function gives its rows, if it changes them."""
         if self._case.get("timestamp_combiner") != TRANSFORMED:
             return {}
         custom = str(self._word("window", dict, {}).get("custom"))
@@ -103,7 +103,7 @@ class Pipeline:
         return {STAMP: (pl.col(TIME) + self._length(int(found[1]))).min()}
 
     def _dated(self, panes: Collection) -> Collection:
-        """The panes with their timestamp, rounded down to the unit in which the transcript is written."""
+        """Return the panes with their timestamp, rounded down to the unit of the transcript."""
         columns = panes.columns
         if STAMP in columns:
             stamp = pl.col(STAMP)
@@ -180,13 +180,13 @@ class Pipeline:
 
 
 def rows_of(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
-    """All rows that a transcript puts in."""
+    """Yield all input rows of a transcript."""
     for step in transcript.get("steps", ()):
         yield from step.get("input", ())
 
 
 def times_of(transcript: Transcript) -> Times:
-    """How times are written in a transcript: as numbers, or as times of the day."""
+    """Return how times are written in a transcript: as numbers, or as times of the day."""
     first = next((row.get("t") for row in rows_of(transcript)), 0)
     return Times(transcript.get("time_unit", "s"), clock=isinstance(first, str))
 

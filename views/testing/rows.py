@@ -39,7 +39,7 @@ class RowWords:
 
     ``window``: [start, end], the end not included, or "global". ``early``, ``on_time``, ``late``: true or false.
     ``index``: ``pane_index``. ``final``: ``is_last``. ``at``: the processing time of a pane. ``values``: the list in the
-    column ``value``, in any order. ``_diff``: -1 for a row that is taken back; 1 where it is not given.
+    column ``value``, in any order. ``_diff``: -1 for a retracted row; by default 1.
     """
 
     def __init__(self, where: str, schema: pl.Schema, times: Times) -> None:
@@ -49,7 +49,7 @@ class RowWords:
         self._instants = {name for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
 
     def read(self, frame: pl.DataFrame) -> list[Row]:
-        """The rows of a delta or of contents, each as often as its diff says."""
+        """Return the rows of a delta or of contents, each as often as its diff says."""
         instants = [pl.col(name).dt.epoch("us") for name in self._instants]
         rows: list[Row] = []
         for row in frame.with_columns(instants).iter_rows(named=True):
@@ -61,7 +61,7 @@ class RowWords:
         """Return the expectation that a transcript gives for a row.
 
         Raises:
-            InputError: a word is neither a column nor one of those above, or a time is none.
+            InputError: a word is neither a column nor one of those above, or a time is not valid.
         """
         if not isinstance(said, Mapping):
             raise InputError(
@@ -73,7 +73,7 @@ class RowWords:
         return Expectation(tuple(attributes), bool(said.get("optional", False)))
 
     def expectations(self, said: Iterable[Mapping[str, Any]]) -> list[Expectation]:
-        """The same of several rows."""
+        """Return the expectations for several rows."""
         return [self.expectation(each) for each in said]
 
     def shown(self, row: Row, *, brief: bool = False) -> str:
@@ -114,7 +114,7 @@ class RowWords:
         )
 
     def _retracts(self, wanted: Iterable[Mapping[str, Any]]) -> Attribute:
-        """The rows that are taken back together with this one, all of them."""
+        """Return the attribute of all rows that are retracted together with this one."""
 
         def show(found: Any) -> str:
             said = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
@@ -144,7 +144,7 @@ class RowWords:
         return repr
 
     def window(self, wanted: Any) -> Window:
-        """The bounds of a window as a transcript says them; None for the global one."""
+        """Return the bounds of a window as a transcript writes it; None for the global window."""
         if wanted == "global":
             return None
         if not isinstance(wanted, list | tuple) or len(wanted) != 2:
@@ -152,11 +152,11 @@ class RowWords:
         return self._times.instant(wanted[0]), self._times.instant(wanted[1])
 
     def window_of(self, row: Row) -> Window:
-        """The window of a row."""
+        """Return the window of a row."""
         return (row[START], row[END]) if START in row else None
 
     def window_shown(self, window: Window) -> str:
-        """A window in the words of a transcript."""
+        """Return a window in the words of a transcript."""
         if window is None:
             return "global"
         return f"[{self._times.spoken(window[0])}, {self._times.spoken(window[1])})"

@@ -35,7 +35,7 @@ class Report:
     id: str
     failures: list[str] = field(default_factory=list)
     panes: list[Row] = field(default_factory=list)
-    """All that was emitted, in order; what a pane retracts is in its list ``retracts``."""
+    """All emitted panes, in order; the panes that one retracts are in its list ``retracts``."""
     said: list[str] = field(default_factory=list)
     """The same in the words of the transcript."""
 
@@ -50,7 +50,7 @@ class Report:
             raise TranscriptError(str(self))
 
     def __str__(self) -> str:
-        """What is wrong, and then all that was said."""
+        """Show the failures, and then all output."""
         said = [f"  {line}" for line in self.said] or ["  nothing"]
         verdict = self.failures or ["passed"]
         return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *said])
@@ -60,11 +60,11 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
     """Run one case of ``window-transcript/1`` or ``paper-figures/1`` on an engine of its own.
 
     A step is one epoch: first processing time is moved, then the rows of ``input`` come, then the watermark moves.
-    ``always`` emits panes also where nothing has changed.
+    ``always`` emits panes even if nothing has changed.
 
     Raises:
         PlanError: the pipeline is refused.
-        InputError: a word that is not known, a time that is none, an engine's error.
+        InputError: a word is unknown, a time is not valid, or the engine raised an error.
     """
     if transcript.format == FIGURES:
         transcript = figure_transcript(transcript)
@@ -78,7 +78,7 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
 
 
 class _Run:
-    """One run: what has been emitted so far, and what of it no expectation has covered yet."""
+    """One run: the panes emitted so far, and those that no expectation has matched yet."""
 
     def __init__(self, transcript: Transcript, always: bool) -> None:
         self.report = Report(transcript.id)
@@ -90,7 +90,7 @@ class _Run:
         self._uncovered: list[Row] = []
 
     def step(self, number: int, step: Mapping[str, Any]) -> None:
-        """Do one step."""
+        """Run one step."""
         if unknown := [word for word in step if word not in _WORDS]:
             raise InputError(
                 f"transcript {self.report.id!r}: step {number} has the unknown word {listed(unknown)}; there are {listed(_WORDS)}"
@@ -142,7 +142,7 @@ class _Run:
             self.report.said += [self._words.shown(pane) for pane in panes]
 
     def _with_retractions(self, rows: list[Row]) -> list[Row]:
-        """The panes of an epoch, each with those that it takes back: of its window, or of parts of it."""
+        """Return the panes of an epoch, each with those that it retracts: of its window, or of parts of it."""
         panes = sorted((row for row in rows if row[DIFF] > 0), key=self._window)
         alone = []
         for row in sorted((row for row in rows if row[DIFF] < 0), key=self._window):
@@ -202,5 +202,5 @@ class _Run:
 
 
 def _holds(pane: Row, row: Row) -> bool:
-    """Whether the window of a pane holds that of another."""
+    """Return whether the window of a pane contains that of another."""
     return START not in pane or bool(pane[START] <= row[START] and row[END] <= pane[END])

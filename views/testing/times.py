@@ -1,4 +1,4 @@
-"""Times as people write them in tests: numbers of a unit, times of one day, dates. Inside, microseconds since 1970."""
+"""Times as tests write them: numbers of a unit, times of one day, dates; internally, microseconds since 1970."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Times:
             raise InputError(f"time unit {self.unit!r}; there are {', '.join(UNITS)}")
 
     def instant(self, said: Any) -> int:
-        """An instant in microseconds; ``END_OF_TIME`` for "inf". Times without a zone are in UTC.
+        """Return an instant in microseconds; ``END_OF_TIME`` for "inf". Times without a zone are in UTC.
 
         Raises:
-            InputError: it is no time.
+            InputError: it is not a time.
         """
         if isinstance(said, date):
             return _since_1970(said)
@@ -59,10 +59,10 @@ class Times:
         raise InputError(f"{said!r} is not a time; {_EXAMPLE}")
 
     def duration(self, said: Any) -> int:
-        """A duration in microseconds: a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
+        """Return a duration in microseconds, given as a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
 
         Raises:
-            PlanError: it is no duration, or a negative text.
+            PlanError: it is not a duration, or a negative text.
         """
         if isinstance(said, int | float) and not isinstance(said, bool):
             return round(said * UNITS[self.unit])
@@ -82,7 +82,7 @@ class Times:
         return moment.time().isoformat() if 0 <= since < DAY else moment.isoformat()
 
     def floored(self, instant: int) -> int:
-        """The instant without what is finer than the unit."""
+        """Return the instant, rounded down to the unit."""
         return instant - (instant - self.day) % UNITS[self.unit]
 
     def _of_text(self, said: str) -> int:
@@ -99,17 +99,17 @@ class Times:
 
 
 def _since_1970(moment: date) -> int:
-    """The instant of a date or datetime; without a zone it is in UTC."""
+    """Return the instant of a date or datetime; without a zone it is in UTC."""
     if isinstance(moment, datetime) and moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return instant_of("time", moment, _UTC)
 
 
 def as_datetime(instant: int) -> datetime:
-    """An instant as a datetime in UTC."""
+    """Return an instant as a datetime in UTC."""
     return _ORIGIN + timedelta(microseconds=instant)
 
 
 def midnight(instant: int) -> int:
-    """The start of the day, in UTC, that an instant is in."""
+    """Return the start of an instant's day in UTC."""
     return instant // DAY * DAY

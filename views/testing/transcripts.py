@@ -36,19 +36,19 @@ class Transcript:
         return self.case.get(name, self.header.get(name, default))
 
     def altered(self, **changes: Any) -> Transcript:
-        """The same case with some of its parts replaced, as in ``altered(allowed_lateness="inf")``."""
+        """Return the same case with some of its entries replaced, as in ``altered(allowed_lateness="inf")``."""
         return replace(self, case={**self.case, **changes})
 
     def __str__(self) -> str:
-        """File and case."""
+        """Show file and case."""
         return f"{self.path.name}: {self.id}" if self.path else self.id
 
 
 def load_transcripts(path: str | Path) -> list[Transcript]:
-    """The cases of a file of transcripts.
+    """Return the cases of a file of transcripts.
 
-    The file holds an object, or in YAML a mapping, with ``format``, ``cases`` (each with an ``id``), and what is said
-    of all of them. YAML is read where PyYAML is installed; times of the day are text there too.
+    The file holds an object, or in YAML a mapping, with ``format``, ``cases`` (each with an ``id``), and entries that
+    apply to all of them. YAML is read if PyYAML is installed; times of the day are text there too.
 
     Raises:
         FileError: it cannot be read, or is not of one of the formats.

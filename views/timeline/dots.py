@@ -66,7 +66,7 @@ def dots_of(recording: Recording, limit: int) -> Dots:
 
 
 def _kept(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
-    """The positions of the rows that stay."""
+    """Return the positions of the rows that are drawn."""
     if len(standings) <= limit:
         return np.arange(len(standings))
     special = standings.is_not_null().to_numpy()
@@ -76,14 +76,14 @@ def _kept(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
 
 
 def _spread(positions: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
-    """So many of them, evenly spread, the first and the last among them."""
+    """Return at most ``limit`` positions, evenly spread, with the first and the last."""
     if len(positions) <= limit:
         return positions
     return positions[np.linspace(0, len(positions) - 1, limit).round().astype(np.int64)]
 
 
 def _standings(recording: Recording) -> pl.Series:
-    """The column ``standing``; where the recording has none: late is a row behind the watermark that it met."""
+    """Return the column ``standing``; without one, rows behind the watermark of their time are late."""
     rows = recording.rows
     if "standing" in rows.columns:
         return rows["standing"]
@@ -117,7 +117,7 @@ def row_hint(plot: Plot, dot: Dot) -> str:
 
 
 def colour_of(dot: Dot) -> str:
-    """The colour of a row: what came late stands out."""
+    """Return the colour of a row; late ones stand out."""
     return style.LATE_ROW if dot.standing else style.ROW
 
 
@@ -162,7 +162,7 @@ def _circle(plot: Plot, dot: Dot, placing: Placing) -> str:
 
 
 def _cross(x: float, y: float, half: float, radius: float) -> str:
-    """A line through a dot and beyond, faint enough to leave the value readable."""
+    """Draw a line through a dot and beyond, faint enough to leave the value readable."""
     return element(
         "line",
         x1=x - half - 3,
@@ -176,7 +176,7 @@ def _cross(x: float, y: float, half: float, radius: float) -> str:
 
 
 def shortened(said: str, length: int) -> str:
-    """A text cut to so many letters, the last of them an ellipsis.
+    """Return a text cut to this length, with an ellipsis as its last letter.
 
     >>> shortened("12345", 4)
     '123…'

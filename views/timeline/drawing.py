@@ -34,7 +34,7 @@ class Look:
     """How a timeline is drawn: its size in pixels, and how much of a large run.
 
     ``height`` is that of one pair of axes; by default it follows from the width. ``rows``, ``panes`` and ``keys`` are
-    the most that are drawn of each; a note below the drawing counts what is left out. ``legend``: explain the marks.
+    the most that are drawn of each; a note below the drawing counts the others. ``legend`` adds an explanation of marks.
 
     Raises:
         PlanError: a size or number is too small.
@@ -126,7 +126,7 @@ def _scene(recording: Recording, look: Look) -> _Scene:
 
 
 def _keys(recording: Recording, limit: int) -> tuple[tuple[str, ...], int]:
-    """The keys with most panes, in order, and how many there are. One key, of no name, where panes have none."""
+    """Return the keys with most panes, in order, and the number of keys; a single empty key where panes have none."""
     if "key" not in recording.panes.columns or not recording.panes.height:
         return ("",), 1
     counted = (
@@ -136,14 +136,14 @@ def _keys(recording: Recording, limit: int) -> tuple[tuple[str, ...], int]:
 
 
 def _of_keys(recording: Recording, keys: Sequence[str]) -> Recording:
-    """The part of a recording that is about these keys."""
+    """Return the part of a recording with these keys."""
     mine = pl.col("key").fill_null("").is_in(list(keys))
     rows = recording.rows.filter(mine) if "key" in recording.rows.columns else recording.rows
     return replace(recording, rows=rows, panes=recording.panes.filter(mine))
 
 
 def _span_across(recording: Recording) -> tuple[int, int]:
-    """Event time from the first to the last row and bound; a watermark a little beyond is taken in."""
+    """Return event time from the first to the last row or bound, extended to watermarks a little beyond."""
     times = [recording.rows["event_time"], recording.panes["window_start"], recording.panes["window_end"]]
     marks = _bounded(recording.watermarks["watermark"])
     found = pl.concat([_bounded(column) for column in times])
@@ -155,13 +155,13 @@ def _span_across(recording: Recording) -> tuple[int, int]:
 
 
 def _span_up(recording: Recording) -> tuple[int, int]:
-    """Processing time from the first to the last thing that happened."""
+    """Return processing time from the first to the last event."""
     frames = (recording.rows, recording.panes, recording.watermarks)
     return _padded(pl.concat([_bounded(frame["processing_time"]) for frame in frames]), 0.06)
 
 
 def _bounded(times: pl.Series) -> pl.Series:
-    """The instants that are neither null nor the end of time."""
+    """Return the instants that are neither null nor the end of time."""
     found = instants(times).alias("instant")
     return found.filter((found > START_OF_TIME) & (found < END_OF_TIME))
 
@@ -172,7 +172,7 @@ def _ends(found: pl.Series) -> tuple[int, int]:
 
 
 def _padded(found: pl.Series, share: float) -> tuple[int, int]:
-    """From the least to the greatest with a margin at both ends; a second around a single instant."""
+    """Return the range of instants with a margin at both ends; a second around a single instant."""
     low, high = _ends(found)
     margin = max(round((high - low) * share), 1) if high > low else _SECOND // 2
     return low - margin, high + margin
@@ -184,7 +184,7 @@ def _left_margin(scene: _Scene) -> float:
 
 
 def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, float]:
-    """Title and legend, and where they end."""
+    """Return title and legend, and the position of their lower end."""
     left, top = _MARGIN, 12.0
     parts = []
     for said, size, colour, weight in (
@@ -201,7 +201,7 @@ def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, fl
 
 
 def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
-    """One pair of axes with the marks of a key, and how many values found no place."""
+    """Return one pair of axes with the marks of a key, and the number of values without a place."""
     panes = [pane for pane in scene.panes.drawn if len(scene.keys) == 1 or pane.key == key]
     dots = [dot for dot in scene.dots.drawn if len(scene.keys) == 1 or dot.key in (None, key)]
     lines = [

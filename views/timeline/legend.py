@@ -19,7 +19,7 @@ _PANE_MEANINGS = {"EARLY": "early pane", "ON_TIME": "on-time pane", "LATE": "lat
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A symbol, drawn around (0, 0) in a field of 20 x 14, and what it means."""
+    """A symbol, drawn around (0, 0) in a field of 20 x 14, and its meaning."""
 
     symbol: str
     meaning: str
@@ -28,7 +28,7 @@ class Entry:
 def entries_for(
     dots: Sequence[Dot], watermarks: Sequence[Watermark], panes: Sequence[Pane], *, has_ideal: bool
 ) -> list[Entry]:
-    """The entries for what is drawn."""
+    """Return the entries for the marks that are drawn."""
     entries = _of_rows(dots)
     several = len(watermarks) > 1
     for place, watermark in enumerate(watermarks):
@@ -69,7 +69,7 @@ def _of_panes(panes: Sequence[Pane]) -> list[Entry]:
 
 
 def draw_legend(entries: Sequence[Entry], left: float, top: float, right: float) -> tuple[str, int]:
-    """The entries in lines, and how many lines those are."""
+    """Return the entries in lines, and the number of lines."""
     if not entries:
         return "", 0
     x, lines, drawn = left, 1, []

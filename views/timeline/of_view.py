@@ -19,11 +19,11 @@ from .gathering import NOT_VALUES, Choice, SourceRows
 from .timeline import Timeline, timeline_of
 
 Key = object | Sequence[object] | Mapping[str, object]
-"""The value of a key column, those of several in their order, or by name."""
+"""A key: the value of its column, or the values of several, in order or by name."""
 
 
 class RecordedRun(Protocol):
-    """What an engine keeps of a run."""
+    """The records that an engine keeps of a run."""
 
     @property
     def log(self) -> RunLog:
@@ -50,7 +50,7 @@ def timeline_of_view(
     subtitle: str,
     look: Look,
 ) -> Timeline:
-    """Return the timeline of a view at a place of a plan, from its deltas and what is kept of the run.
+    """Return the timeline of a view at a place of a plan, from its deltas and the records of the run.
 
     Raises:
         PlanError: a column does not exist, or the view has no such key.
@@ -78,7 +78,7 @@ def timeline_of_view(
 
 
 def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
-    """A place and all that it is computed from, each once."""
+    """Yield a place and all places from which it is computed, each once."""
     seen, wanted = {place}, [place]
     while wanted:
         at = wanted.pop()
@@ -89,14 +89,14 @@ def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
 
 
 def pane_keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
-    """The key of the panes, as far as the view still has its columns: that of the nearest grouping."""
+    """Return the key of the nearest grouping, as far as the view still has its columns."""
     grouping = _grouping(plan, place)
     keys = () if grouping is None else grouping.keys
     return tuple(name for name in keys if name in plan[place].schema and name not in BOUNDS)
 
 
 def _grouping(plan: Plan, place: PlanId) -> Group | WindowedGroup | None:
-    """The grouping nearest to a place, if there is one and only one way to it."""
+    """Return the grouping nearest to a place, if exactly one path leads to it."""
     while len(plan[place].inputs) == 1:
         operation = plan[place].operation
         if isinstance(operation, Group | WindowedGroup):
@@ -119,7 +119,7 @@ def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None
 
 
 def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...] | None:
-    """The chosen key in the order of its columns."""
+    """Return the chosen key in the order of its columns."""
     if key is None:
         return None
     if isinstance(key, Mapping):
@@ -135,7 +135,7 @@ def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...]
 def _sources(
     where: str, plan: Plan, place: PlanId, kept: RecordedRun, label: str | None, choice: Choice
 ) -> dict[str, SourceRows]:
-    """The sources of a view that have event time, with what came of them."""
+    """Return the sources of a view that have event time, with their recorded rows."""
     log, found, schemas = kept.log, {}, {}
     places = sorted(_upstream(plan, place))
     judges = [f"{plan.name_of(at)}:" for at in places]
@@ -168,7 +168,7 @@ def _label(schema: pl.Schema, others: Sequence[str], value: str) -> str | None:
 def _refused(
     entries: Iterable[Refused], source: str, event_time: str, judges: Sequence[str]
 ) -> list[pl.DataFrame]:
-    """The rows of a source that were too late for one of these nodes, a frame for each set of columns."""
+    """Return the rows of a source that were too late for one of these nodes, a frame for each set of columns."""
     frames: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     for entry in entries:
         is_ours = source in entry.source.split(", ") and any(judge in entry.reason for judge in judges)
@@ -180,7 +180,7 @@ def _refused(
 
 
 def _remarks(log: RunLog, sources: Mapping[str, SourceRows]) -> list[str]:
-    """Return remarks on what the engine did not keep."""
+    """Return remarks on data that the engine did not keep."""
     said = []
     if not log.records_rows and sources:
         said.append("Input rows were not recorded; Engine(record=True) keeps them.")

@@ -41,7 +41,7 @@ class Pane:
     label: str | None
     diff: int
     since: int
-    """Where the rectangle begins in processing time: the pane before of this window, or the first row in it."""
+    """The processing time at which the rectangle begins: that of the pane before of this window, or of its first row."""
     fired: int
     epoch: int
     timing: str | None
@@ -98,7 +98,7 @@ def _taken_back(retractions: pl.DataFrame) -> dict[int, tuple[TakenBack, ...]]:
 
 
 def _entries(panes: pl.DataFrame) -> pl.DataFrame:
-    """The panes with instants, in order of time, each with its number as ``id``."""
+    """Return the panes with instants, in order of time, each with its number as ``id``."""
     columns = [
         panes["key"].fill_null("") if "key" in panes.columns else pl.lit("").alias("key"),
         instants(panes["window_start"], START_OF_TIME).alias("start"),
@@ -116,7 +116,7 @@ def _entries(panes: pl.DataFrame) -> pl.DataFrame:
 def _with_replacements(retractions: pl.DataFrame, emitted: pl.DataFrame) -> pl.DataFrame:
     """Add ``by`` to the retractions: the pane of the same epoch that replaces what is retracted; null if there is none.
 
-    That is the pane of the same window, else the one whose window holds it: sessions that were merged.
+    That is the pane of the same window or, if sessions were merged, of a window that contains it.
     """
     new = emitted.select(*_WINDOW, "epoch", by="id").unique(
         [*_WINDOW, "epoch"], keep="first", maintain_order=True
@@ -142,7 +142,7 @@ def _with_replacements(retractions: pl.DataFrame, emitted: pl.DataFrame) -> pl.D
 
 
 def _beginnings(emitted: pl.DataFrame, recording: Recording) -> pl.DataFrame:
-    """Add ``since`` to the panes: when the pane before of the same window was emitted, else when its first row came."""
+    """Add ``since`` to the panes: the time of the pane before of the same window, else that of its first row."""
     before = emitted.with_columns(since=pl.col("fired").shift(1).over(_WINDOW, order_by="id"))
     first = before.filter(pl.col("since").is_null())
     arrivals = _first_arrivals(first, recording)
@@ -153,7 +153,7 @@ def _beginnings(emitted: pl.DataFrame, recording: Recording) -> pl.DataFrame:
 
 
 def _first_arrivals(panes: pl.DataFrame, recording: Recording) -> pl.Series:
-    """For each pane the processing time of the first row inside its window, of its key where rows have keys."""
+    """Return for each pane the processing time of the first row in its window, and of its key where rows have keys."""
     times, arrivals, keys = _sorted_rows(recording)
     found = np.full(panes.height, END_OF_TIME, np.int64)
     pane_keys = panes["key"].to_numpy()
@@ -177,11 +177,11 @@ def _sorted_rows(recording: Recording) -> tuple[Instants, Instants, npt.NDArray[
 
 
 def _least_between(times: Instants, values: Instants, low: Instants, high: Instants) -> Instants:
-    """For each [low, high) the least of the values at sorted times inside; END_OF_TIME where there are none."""
+    """Return for each [low, high) the least value whose time is inside; END_OF_TIME if there is none."""
     if not len(times):
         return np.full(len(low), END_OF_TIME, np.int64)
     first, last = np.searchsorted(times, low), np.searchsorted(times, high)
-    # reduceat wants pairs of positions and gives a single value, not none, where they are equal.
+    # reduceat takes pairs of positions and returns a single value, not none, where they are equal.
     padded = np.append(values, END_OF_TIME)
     least = np.minimum.reduceat(padded, np.column_stack([first, np.maximum(last, first)]).ravel())[::2]
     return np.where(last > first, least, END_OF_TIME)
@@ -198,7 +198,7 @@ def _ends(emitted: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _thinned(frame: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """So many rows, evenly spread, the first and the last among them."""
+    """Return at most ``limit`` rows, evenly spread, with the first and the last."""
     if frame.height <= limit:
         return frame
     return frame[np.linspace(0, frame.height - 1, limit).round().astype(np.int64)]

@@ -15,15 +15,15 @@ from .plot import Plot
 from .svg import MINUS, TIMES, element, hint, text, width
 
 CROWDED = 40
-"""With more panes than this, a value that finds no free place in its rectangle is only in the hints."""
+"""With more panes than this, a value without a free place in its rectangle is only in the hints."""
 
 HIDDEN = 0.3
-"""A value that would cover others with so much of its own place is only in the hints, however few panes there are."""
+"""A value that would cover others with this share of its own place is only in the hints, however few panes there are."""
 
 _LABEL_LENGTH = 14
 _LABEL_HEIGHT = 18
 _RETRACTIONS = 3
-"""So many of the values that a pane takes back are written at it."""
+"""The most retracted values that are written at a pane."""
 
 _PADDING, _BETWEEN = 4, 5
 
@@ -38,7 +38,7 @@ def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
 
 
 def _is_nested(pane: Pane, later: Sequence[Pane]) -> bool:
-    """Whether a later rectangle lies around this one; then it would shine through and mix the colours."""
+    """Return whether a later rectangle surrounds this one, which would then shine through and mix the colours."""
     return any(
         other.start <= pane.start and pane.end <= other.end and other.since <= pane.since for other in later
     )
@@ -53,14 +53,14 @@ def draw_firings(plot: Plot, panes: Sequence[Pane]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of panes, and how many found no place."""
+    """The labels of panes, and the number of values without a place."""
 
     drawn: str
     left_out: int
 
 
 def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
-    """The values, near the upper edge of their rectangles, where they cover nothing else."""
+    """Draw the values near the upper edge of their rectangles, where they cover nothing else."""
     drawn, left_out = [], 0
     for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
         parts, box, covered = _placed(plot, pane, placing)
@@ -86,7 +86,7 @@ def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box,
 
 
 def _size(parts: Sequence[_Part]) -> float:
-    """About how wide a label is."""
+    """Estimate the width of a label."""
     return sum(part.width for part in parts) + _BETWEEN * (len(parts) - 1) + 2 * _PADDING
 
 
@@ -102,12 +102,12 @@ class _Part:
 
     @property
     def width(self) -> float:
-        """About how wide it is."""
+        """The estimated width."""
         return width(self.said, self.size) * (1.0 if self.weight == "400" else 1.08)
 
 
 def _parts(pane: Pane) -> list[_Part]:
-    """The value, what it takes back, and the timing in a word."""
+    """Return the value, the values that it retracts, and the timing as a word."""
     colour, parts = style.TIMING_COLOURS[pane.timing], []
     if pane.label is not None:
         value, is_gone = _value(shortened(pane.label, _LABEL_LENGTH), pane.diff), pane.gone_at is not None
@@ -158,7 +158,7 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
 
 
 def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
-    """Places in the rectangle: under its upper edge, from the middle outwards, then lower."""
+    """Yield places in the rectangle: below its upper edge, from the middle outwards, then lower."""
     top, bottom = plot.y.at(pane.fired), plot.y.at(pane.since)
     y, half = top + 3 + _LABEL_HEIGHT / 2, _LABEL_HEIGHT / 2
     for step in range(12):
@@ -169,7 +169,7 @@ def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
 
 
 def _above(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
-    """Places on the upper edge of the rectangle, as far as there is paper."""
+    """Yield places above the upper edge of the rectangle, within the drawing."""
     y = plot.y.at(pane.fired) - 3 - _LABEL_HEIGHT / 2
     if y - _LABEL_HEIGHT / 2 >= plot.top:
         for x in _across(plot, pane, size):
@@ -177,7 +177,7 @@ def _above(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
 
 
 def _across(plot: Plot, pane: Pane, size: float) -> Iterator[float]:
-    """Middles of a label between the sides of a rectangle, and of the plot."""
+    """Yield middles for a label between the sides of a rectangle and of the plot."""
     left, right = plot.x.at(pane.start), plot.x.at(pane.end)
     room, border = max(right - left - size - 6, 0) / 2, size / 2 + 2
     for share in (0, -0.5, 0.5, -1, 1):

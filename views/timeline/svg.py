@@ -1,4 +1,4 @@
-"""SVG as text: elements, numbers, and how wide a text is about."""
+"""SVG as text: elements, numbers, and an estimate of the width of texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NARROW, _WIDE = frozenset("iljtfrI.,:;|!'()[] "), frozenset(f"mwMW@%{MINUS}{TIM
 
 
 def number(value: float) -> str:
-    """A coordinate: tenths of a pixel are enough.
+    """Return a coordinate as text, with tenths of a pixel.
 
     >>> number(3.0), number(2.449), number(-0.001)
     ('3', '2.4', '0')
@@ -23,12 +23,12 @@ def number(value: float) -> str:
 
 
 def escaped(said: str) -> str:
-    """A text as it stands in XML; what cannot stand there is a replacement character."""
+    """Return a text as it is written in XML, with a replacement character for what XML does not allow."""
     return escape(_NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", said))
 
 
 def element(name: str, *inside: str, **attributes: str | float | None) -> str:
-    """An element with what is inside it. ``class_`` and ``stroke_width`` are written ``class`` and ``stroke-width``;
+    """Return an element with its content. ``class_`` and ``stroke_width`` are written ``class`` and ``stroke-width``;
     an attribute that is None is left out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value) if isinstance(value, str) else number(value)}"'
@@ -39,7 +39,7 @@ def element(name: str, *inside: str, **attributes: str | float | None) -> str:
 
 
 def text(said: str, x: float, y: float, **attributes: str | float | None) -> str:
-    """A line of text; ``text_anchor`` says which end of it is at x."""
+    """Return a line of text; ``text_anchor`` says which end of it is at x."""
     return element("text", escaped(said), x=x, y=y, **attributes)
 
 
@@ -58,7 +58,7 @@ def width(said: str, size: float) -> float:
 
 
 def wrapped(said: str, size: float, room: float) -> list[str]:
-    """A text in lines that are about as wide as the room; a word that is wider has a line of its own.
+    """Return a text in lines of about this width; a wider word gets a line of its own.
 
     >>> wrapped("one two three", 10, 45)
     ['one two', 'three']
