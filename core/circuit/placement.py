@@ -1,4 +1,4 @@
-"""Where a node may run, if a collection is cut into buckets: which rows have to meet, and which clocks have moved before."""
+"""Where a node may run if collections are cut into buckets: which rows have to meet, and which clocks must have moved."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..data.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What a node needs of the place where it runs, and what is known of the place of its output.
+    """The requirements of a node on the place where it runs, and the properties of its output there.
 
-    ``by``: rows that are equal in these columns of the input have to meet, since there is one state for them; none:
-    all rows have to. None: any rows do, there is no state. ``any_part``: it is enough if rows are cut by some of them.
-    ``clocks`` are those whose time after the rows of the epoch is read: what moves them runs before.
-    ``passes`` are columns that stand in the output as they stood in the input, so that rows which met still do;
-    ``meets_by`` are those of the output by which its rows meet, where that does not follow.
+    ``by``: rows that are equal in these columns of the input have to be in one bucket, since they share state. If it is
+    empty, all rows have to be in one bucket; if it is None, rows may be anywhere, as there is no state. ``any_part``: it is
+    enough if rows are cut by some of these columns. ``clocks`` are those that it reads after the rows of the epoch: the
+    nodes that move them run before. ``passes`` are columns that are the same in the output as in the input, so that rows
+    that have met stay together. ``meets_by`` are the columns of the output by which its rows meet, if they do not follow.
     """
 
     by: tuple[str, ...] | None = None
@@ -26,4 +26,4 @@ class Placement:
 
 
 ANYWHERE = Placement()
-"""Of a node without state, of whose output nothing is known."""
+"""The placement of a node without state, about whose output nothing is known."""

@@ -1,9 +1,9 @@
-"""Plain values as bytes and back: what users' states may be made of where they outlive the process.
+"""Plain values as bytes and back: the values of which users' states may be made if they outlive the process.
 
-The bytes are JSON. What JSON has not is an object with one name, that of its type: ``{"tuple": [1, 2]}``. There is a
-fixed list of types and nothing else: whatever such bytes say, reading them makes values of these types and runs
-nothing. Values that are equal and of one type have the same bytes, in every process: so dicts and sets are written, and
-come back, in the order of their keys' texts, however they were filled.
+The bytes are JSON. A value of a type that JSON lacks is an object with one name, that of its type: ``{"tuple": [1, 2]}``.
+The list of types is fixed: whatever the bytes contain, reading them makes values of these types and runs no code. Equal
+values of one type have the same bytes in every process, so dicts and sets are written, and restored, in the order of their
+keys' texts, however they were filled.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def decoded(data: bytes) -> Any:
     (1, {2: inf})
 
     Raises:
-        ValueError: these bytes are not what ``encoded`` gives.
+        ValueError: these bytes are not the result of ``encoded``.
     """
     try:
         text = data.decode()
@@ -149,7 +149,7 @@ def _real(value: float) -> str:
 
 
 def _tagged(name: str, parts: Callable[[Any], Any]) -> Callable[[Any], str]:
-    """Return a writer of a value as these parts of it, which JSON has."""
+    """Return a writer that represents a value by parts that JSON has."""
     return lambda value: f'{{"{name}":{json.dumps(parts(value), separators=(",", ":"))}}}'
 
 
@@ -194,7 +194,7 @@ def _frame(text: str) -> pl.DataFrame:
 
 
 def _zone(zone: tzinfo | None) -> Any:
-    """Return a time zone: none, one with a name, or so far from UTC."""
+    """Return a time zone as JSON: none, a name, or an offset from UTC."""
     if zone is None:
         return None
     if type(zone) is timezone:

@@ -22,7 +22,7 @@ def calendar_step(every: str) -> tuple[int, str]:
     ((2, 'w'), (3, 'mo'))
 
     Raises:
-        ValueError: the text is no step of the calendar.
+        ValueError: the text is not a step of the calendar.
     """
     match = _STEP.fullmatch(every)
     if match is None:

@@ -1,4 +1,4 @@
-"""Lengths of time and instants as users write them are converted to microseconds, which the core counts in."""
+"""Lengths of time and instants as users write them are converted to microseconds, the unit of the core."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _EXAMPLE = 'write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta'
 def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = False) -> int:
     """Return a length of time in microseconds: text as polars spells it, or a ``timedelta``.
 
-    Units are w, d (24 hours), h, m, s, ms and us, one sign may stand in front. The sum is exact; the parser of
-    polars, which agrees, wraps round at some 292,000 years. ``where`` names the argument in messages.
+    Units are w, d (24 hours), h, m, s, ms and us, with an optional sign in front. The sum is exact; the parser of polars,
+    which gives the same results, wraps at some 292,000 years. ``where`` names the argument in messages.
 
     Raises:
-        PlanError: not such text, a calendar unit, too long, or zero or negative where that has no meaning.
+        PlanError: it is not such a text, has a calendar unit, is too long, or is zero or negative where that has no meaning.
 
     >>> microseconds("delay", "1h30m"), microseconds("delay", timedelta(seconds=1))
     (5400000000, 1000000)
@@ -80,7 +80,7 @@ def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
     it has one. A date is its midnight in UTC. ``END_OF_TIME`` is itself.
 
     Raises:
-        InputError: anything else; ``where`` names the source.
+        InputError: it is anything else; ``where`` names the source.
     """
     if isinstance(moment, int) and not isinstance(moment, bool) and moment == END_OF_TIME:
         return END_OF_TIME

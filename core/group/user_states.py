@@ -34,7 +34,7 @@ class StateRefusedError(InputError):
 
 
 class StateUnreadableError(CheckpointError):
-    """A state that is kept in a form that is not read."""
+    """A state that is kept in a form that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class StateForm:
         """Return the state as bytes.
 
         Raises:
-            StateRefusedError: it is no plain value, there is no serializer, and pickles are not allowed; or the serializer
-                returns no bytes.
+            StateRefusedError: it is not a plain value, there is no serializer, and pickles are not allowed; or the
+                serializer does not return bytes.
         """
         if self.serializer is not None:
             made = self.serializer.dumps(state)
@@ -100,9 +100,9 @@ class StateForm:
         return self.serializer.loads(data[len(SERIALIZED) :])
 
     def converted(self, data: bytes) -> bytes:
-        """Return the bytes of a state unchanged, but those of a pickle as they are written without ``allow_pickle``.
+        """Return the bytes of a state; a pickle is converted to the form that is written without ``allow_pickle``.
 
-        A state that is no plain value and has no serializer stays a pickle.
+        A state that is not a plain value and has no serializer stays a pickle.
         """
         if data[:1] != PICKLED:
             return data

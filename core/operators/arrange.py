@@ -26,7 +26,7 @@ class Arrange(Operator):
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
     null in their key are not kept, as they match nothing. Rows of keys that are ``expired`` (ascending, distinct) are
-    purged when the epoch is over. ``by`` are the first of the keys, if only these tell where rows are kept.
+    purged when the epoch is over. ``by`` are the first of the keys, if only these determine the bucket of a row.
     """
 
     role = "rows"
@@ -53,7 +53,7 @@ class Arrange(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
+        """Return the columns by whose words its entries are kept."""
         return self._key_columns
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -86,7 +86,7 @@ class KeyCounts(Operator):
 
     @property
     def key_columns(self) -> KeyColumns:
-        """Return the columns whose words its entries are kept by."""
+        """Return the columns by whose words its entries are kept."""
         return KeyColumns(self._keys)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -124,7 +124,7 @@ class Materialize(Operator):
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
-        """Return the route by the words of rows, if the output is cut by all columns, else by those it is cut by."""
+        """Return the route by the words of rows, if the output is cut by all columns, else by those columns."""
         return Route("words") if columns == tuple(self.schema) else Route("columns", columns or ())
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:

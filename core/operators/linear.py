@@ -49,7 +49,7 @@ class Linear(Operator):
         try:
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
-                # Where all rows are null, some functions of lists lose the type of the elements.
+                # If all rows are null, some functions of lists lose the type of the elements.
                 frame = frame.cast(self._nothing.frame.schema)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
@@ -65,8 +65,8 @@ class MapBatches(Operator):
     Rows with the same diff are passed to the function together and its result gets that diff, so the function may drop
     and multiply rows. Output columns are checked against the declared schema.
 
-    polars computes a frame of one row in another way than a longer one (``row_values``). So a single row, or a single
-    row with a result, is passed twice, and every second row of the result is taken.
+    polars computes a frame of one row differently from a longer one (``row_values``). So a single row, or a single row
+    with a result, is passed twice, and every second row of the result is taken.
     """
 
     def __init__(self, where: str, schema: pl.Schema, function: FrameFunction) -> None:

@@ -23,7 +23,7 @@ class TopK(Operator):
 
     State: the arrangement it reads, by group and order; nothing is kept per rank. For the keys of the delta
     the first rows before and after are read and their difference is the output, so exactly the rows that move
-    over the boundary move. Ties are settled by the whole row, so the result does not depend on history.
+    over the boundary move. Ties are broken by the whole row, so the result does not depend on history.
     Cost: ``count`` rows of each touched group, see ``first_rows``.
     """
 

@@ -1,4 +1,4 @@
-"""Rows that would be there less than zero times are detected and refused, where a negative count has no meaning."""
+"""Rows that would get a negative count are detected and refused, where such a count has no meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .spine import Spine
 
 @dataclass(frozen=True, slots=True)
 class NeverBelowZero:
-    """A check that refuses a batch after which rows would be there less than zero times.
+    """A check that refuses a batch after which rows would have a negative count.
 
     ``where`` names the view, ``sources`` are those whose retractions are not checked, ``columns`` identify a row in the
     message.
@@ -29,10 +29,10 @@ class NeverBelowZero:
     columns: tuple[str, ...]
 
     def require(self, rows: pl.DataFrame, counts: Ints) -> None:
-        """Check rows that were retracted, given how often each of them is there now.
+        """Check rows that were retracted, given their counts now.
 
         Raises:
-            RetractionError: one of them would be there less than zero times.
+            RetractionError: one of them would have a negative count.
         """
         missing = np.flatnonzero(counts < 0)
         if not len(missing):
@@ -55,7 +55,7 @@ def taken_back(run: Run) -> tuple[Index, Ints]:
 
 
 def counts_of_taken_back(spine: Spine) -> tuple[pl.DataFrame, Ints]:
-    """Return the rows that this epoch retracts from an arrangement, and how often each of them is there after it.
+    """Return the rows that this epoch retracts from an arrangement, and their counts after it.
 
     The arrangement is ordered by a column of instants without nulls, and then by others. Cost: a search for each of
     these rows, and the entries that have its key and instant.

@@ -1,7 +1,7 @@
 """Runs are converted to columns, which are written, and made of columns, which may be mapped from a file.
 
-A run is immutable columns, so nothing is copied either way: opening a run costs the same whatever its size, pages come
-in as they are looked up, and several processes share them.
+A run is immutable columns, so nothing is copied either way: opening a run costs the same whatever its size, pages are
+loaded when they are read, and several processes share them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Bounded:
         self.nbytes = 0
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of entries."""
         return len(self._held)
 
     def get(self, key: Any) -> Any:
@@ -34,7 +34,7 @@ class Bounded:
             return found[0]
 
     def put(self, key: Any, value: Any, nbytes: int = 0) -> None:
-        """Set a value; one that is larger than all that may be kept is not kept."""
+        """Set a value; one that is larger than the bound is not kept."""
         with self._lock:
             self._drop(key)
             if self._most_bytes is not None and nbytes > self._most_bytes:
@@ -46,7 +46,7 @@ class Bounded:
                 self.nbytes -= dropped
 
     def drop(self, key: Any) -> None:
-        """Drop a value, if it is there."""
+        """Remove a value, if it is there."""
         with self._lock:
             self._drop(key)
 

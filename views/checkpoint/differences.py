@@ -74,7 +74,7 @@ class Rebuilt:
         """Apply a difference.
 
         Raises:
-            KeyError, ValueError, IndexError: it is not one to what there is here.
+            KeyError, ValueError, IndexError: it does not apply to this commit.
         """
         self._parts |= {part: body[part] for part in ("epoch", "writer", *WHOLE) if part in body}
         for part in NUMBERS:

@@ -230,7 +230,7 @@ class CommitLog:
                 records.pack(segment)
 
     def _cut_short(self) -> str:
-        """Return the addition to a message where older records cannot be read, as a record that they continue is missing."""
+        """Return an addition to a message if older records cannot be read because a record that they continue is missing."""
         if not self._records.firsts:
             return ""
         first = self._records.firsts[0]
@@ -261,7 +261,7 @@ class CommitLog:
                 self.store.put(name, [data])
             return
         except NameTakenError:
-            failure = None  # It may be our own record, if the store lost the answer and tried again.
+            failure = None  # It may be our own record, if the store lost the response and tried again.
         except CheckpointError as error:
             failure = error
         try:

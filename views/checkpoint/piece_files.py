@@ -20,7 +20,7 @@ from ..store import Buffer
 NAME = b"evercurrent"
 
 SLACK = 1 << 16
-"""Unused bytes that a text column may carry from the frame that it was cut out of."""
+"""Unused bytes that a text column may carry from the frame from which it was cut."""
 
 SMALL = 1 << 12
 """Up to this many bytes are copied, which costs less than keeping them as a part of their own."""
@@ -72,7 +72,7 @@ def as_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
         CheckpointError: a column of a type that Arrow does not have.
     """
     content = _written(_as_arrow(frame, NEWEST), key_hash)
-    # A text column refers to all texts of the frame that it was cut out of, and the file would hold them.
+    # A text column refers to all texts of the frame from which it was cut, and the file would hold them.
     if content.size > SLACK and content.size > 2 * (frame.estimated_size() + 16 * frame.height) + SLACK:
         content = _written(_as_arrow(frame, OLDEST), key_hash)
     return content.finished()
@@ -93,7 +93,7 @@ def from_bytes(where: str, buffer: pa.Buffer, key_hash: KeyHash | None = None) -
     ``key_hash`` is the required hash of its keys; None accepts any, where keys are not used.
 
     Raises:
-        CorruptFileError: the bytes are no such file.
+        CorruptFileError: the bytes are not such a file.
         CheckpointError: the keys are of another hash, or the format is newer.
     """
     try:
@@ -153,7 +153,7 @@ def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
 
 
 def require_arrow(column: str, dtype: pl.DataType) -> None:
-    """Refuse a column of a type that Arrow does not have, as files cannot hold it.
+    """Check that Arrow has the type of a column, as files could not hold it otherwise.
 
     Raises:
         CheckpointError: names the column and what to use instead.

@@ -1,4 +1,4 @@
-"""The states of a checkpoint are cut into another number of buckets without the application."""
+"""The states of a checkpoint are split into another number of buckets without the application."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HELD_AT = "held_at"
 
 
 def rebucket(store: Store, buckets: int) -> Commit:
-    """Cut every state into ``buckets`` buckets and commit that, as an epoch in which nothing else happens.
+    """Split every state into ``buckets`` buckets and commit that, as an epoch in which nothing else happens.
 
-    Nothing is written if the last commit has so many already. Commits before stay as they are. Cost: all states, one after
-    the other, one of them in memory at a time.
+    Nothing is written if the last commit has this number already. Earlier commits stay as they are. Cost: all states, one
+    after the other, one of them in memory at a time.
 
     Raises:
-        CheckpointError: there is no commit, no such number of buckets, or a state without a route;
+        CheckpointError: there is no commit, the number of buckets is not valid, or a state has no route;
             a file is missing or damaged.
     """
     if not 1 <= buckets <= MOST_BUCKETS:
@@ -125,6 +125,6 @@ def _written(
 
 
 def _held(records: Sequence[StateRecord]) -> StateRecord:
-    """Return the record of a held watermark for every bucket, as it is not known which bucket the holding windows go to."""
+    """Return the record of a held watermark for every bucket, as it is unknown to which bucket the holding windows go."""
     held_at = min(record.facts[HELD_AT] for record in records)
     return replace(records[0], facts={**records[0].facts, HELD_AT: held_at})

@@ -27,7 +27,7 @@ def encoded_record(body: JsonObject) -> bytes:
     """Return the bytes of a commit's record, or of a file of records.
 
     Raises:
-        CheckpointError: something in it is no JSON.
+        CheckpointError: something in it is not JSON.
     """
     return encoded(body, RECORD_FORMAT)
 
@@ -36,7 +36,7 @@ def encoded(body: JsonObject, form: int = 1) -> bytes:
     """Return a file with this body.
 
     Raises:
-        CheckpointError: something in it is no JSON.
+        CheckpointError: something in it is not JSON.
     """
     try:
         text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
@@ -80,7 +80,7 @@ def decoded(name: str, data: bytes) -> JsonObject:
 
 
 def _culprit(body: JsonObject) -> str:
-    """Return which part of the body is no JSON."""
+    """Return which part of the body is not JSON."""
     states: JsonObject = body.get("states", {})
     found: list[tuple[str, Any]] = [(f"state {name!r}", state) for name, state in states.items()]
     for name, part in [*found, *body.items()]:

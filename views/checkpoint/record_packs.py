@@ -107,7 +107,7 @@ def write_pack(store: Store, firsts: Sequence[int], names: Sequence[str]) -> Pac
     name, content = pack_name(firsts), content_of(records)
     try:
         store.put(name, content)
-    except NameTakenError:  # The store lost the answer and tried again; or the pack is damaged.
+    except NameTakenError:  # The store lost the response and tried again; or the pack is damaged.
         if store.read(name).to_pybytes() != b"".join(content):
             return None
     pack = open_pack(store, name)

@@ -107,7 +107,7 @@ class Records:
         return faults
 
     def file_of(self, first: int) -> str:
-        """Return the file that a record is in."""
+        """Return the file that holds a record."""
         pack = self._packs.get(first)
         return record_name(first) if pack is None else pack.name
 
@@ -163,7 +163,7 @@ class Records:
         return body
 
     def is_latest_form(self, first: int) -> bool:
-        """Return whether an earlier version of evercurrent refuses a record, by its form."""
+        """Return whether earlier versions of evercurrent refuse a record because of its format."""
         return is_latest_form(self._content(first, is_next=False))
 
     def _content(self, first: int, is_next: bool) -> bytes:
@@ -184,7 +184,7 @@ class Records:
         """Return the records of all commits that can be read: from the first whole record on.
 
         Raises:
-            MissingFileError: there are records, and none is whole.
+            MissingFileError: there are records, but none is whole.
         """
         start = next((at for at, first in enumerate(self.firsts) if self.known(first).whole), None)
         if start is None and self.firsts:

@@ -83,7 +83,7 @@ def _of_the_end(store: Store, records: Records, said: Acknowledged | None) -> It
     try:
         last = records.known(records.firsts[-1]).epoch if records.firsts else None
     except CheckpointError:
-        return  # It is among the faults, and from where to go on is not known.
+        return  # It is among the faults, and without it the place to continue from is unknown.
     try:
         require_acknowledged(store, said, last)
         pending_inputs(store, last)

@@ -29,7 +29,7 @@ class DeltaFile:
     An older file of the name is replaced.
 
     Raises:
-        FileError: the suffix is of no format for deltas, a column's type cannot be written in it, or the file
+        FileError: the suffix is not that of a format for deltas, a column's type cannot be written in it, or the file
             cannot be made.
     """
 

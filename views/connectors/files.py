@@ -181,7 +181,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _is_unfinished(name: str) -> bool:
-    """Return whether the name is one of a file that is not to be read, or not yet."""
+    """Return whether files of this name are not to be read, or not yet."""
     return name.startswith((".", "_")) or name.endswith((".tmp", ".part"))
 
 
@@ -245,7 +245,7 @@ class _TextFile:
 
     @property
     def done_bytes(self) -> float:
-        """Return how many bytes the returned rows were read from."""
+        """Return the number of bytes from which the returned rows were read."""
         return self._lines.bytes_of(self.rows)
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
@@ -278,7 +278,7 @@ class _TextFile:
 
 
 class _WholeFile(ABC):
-    """A file that is complete or unreadable: Parquet, Arrow IPC."""
+    """A file of a format in which an incomplete file is unreadable: Parquet, Arrow IPC."""
 
     def __init__(self, path: Path, target: Target) -> None:
         self.path = path

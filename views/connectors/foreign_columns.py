@@ -155,7 +155,7 @@ def _with_times(column: Any) -> Any:
     if sys.modules["pandas"].api.types.infer_dtype(column, skipna=True) in MAY_BE_TIMES:
         for row, value in enumerate(
             column
-        ):  # Of several zones, or among other things: seldom, and then of no type.
+        ):  # Times of several zones, or mixed with other objects, are rare and have no common type.
             if lost := lost_nanoseconds(value):
                 raise ValueError(f"it holds {value} in row {row}, {lost}")
     return column

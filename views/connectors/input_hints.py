@@ -15,7 +15,7 @@ Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
 def refusal(
     origin: Origin, name: str, found: str, column: pl.Series, dtype: pl.DataType, lossy: LossyValueError
 ) -> str:
-    """Return the message for a value that a declared column does not hold, with a remedy; ``found`` is its foreign type."""
+    """Return the message for a value that does not fit its declared column, with a remedy; ``found`` is its foreign type."""
     holds = (
         f"column {name!r} is {found}, but {dtype} is declared, and it holds {lossy.value} in row {lossy.row}"
     )

@@ -1,4 +1,4 @@
-"""Positions of sources: the place of a batch in the log that it is read from, as JSON with an order.
+"""Positions of sources: the place of a batch in the log from which it is read, as JSON with an order.
 
 A whole number (an offset, the number of a batch), a text (a log sequence number), a list that is compared part by part (the
 name of a file and a line in it), or a map of partitions to any of these, each of which advances by itself.
@@ -44,7 +44,7 @@ class Positions:
         """Return a position in the form in which it is kept: JSON, with partitions as texts.
 
         Raises:
-            InputError: the value is no position; names the source.
+            InputError: the value is not a position; names the source.
         """
         try:
             made = self._kept(given)
@@ -61,7 +61,7 @@ class Positions:
         """Return whether a position is at or before the one up to which the source was taken.
 
         Raises:
-            InputError: it is before in one partition and behind in another, or the two have no order.
+            InputError: it is before in one partition and after in another, or the two cannot be compared.
         """
         if taken is None:
             return False
@@ -143,7 +143,7 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the partitions of a map as texts, with their positions.
 
     Raises:
-        ValueError: a partition is no number and no text, or two have the same text.
+        ValueError: a partition is neither a number nor a text, or two have the same text.
     """
     keys: dict[str, object] = {}
     for key, part in given.items():
@@ -169,7 +169,7 @@ def _written(text: str) -> str:
     """Return a text, checked to be valid UTF-8.
 
     Raises:
-        ValueError: it has halves of characters, which UTF-8 has no bytes for.
+        ValueError: it has halves of characters, for which UTF-8 has no bytes.
     """
     try:
         text.encode()
@@ -182,7 +182,7 @@ def _plain(part: Any) -> Any:
     """Return the key of a position in the default order.
 
     Raises:
-        ValueError: it is no number from 0, no text and no list of these.
+        ValueError: it is not a number from 0, a text, or a list of these.
     """
     if isinstance(part, list) and part:
         return [_plain(each) for each in part]
@@ -197,7 +197,7 @@ def _require_comparable(one: Any, other: Any) -> None:
     """Check that two positions have an unambiguous order.
 
     Raises:
-        ValueError: texts of different lengths: "9" is behind "10" as a text.
+        ValueError: texts of different lengths, since as texts "9" sorts after "10".
     """
     if isinstance(one, list) and isinstance(other, list):
         for part, before in zip(one, other, strict=False):

@@ -1,4 +1,4 @@
-"""The file in which the writer of a folder notes how far it and its journal have come: see ``acknowledged``."""
+"""The file in which the writer of a folder notes its progress and that of its journal: see ``acknowledged``."""
 
 import os
 import struct
@@ -25,10 +25,10 @@ NO_ENDS: tuple[JournalEnd, JournalEnd] = ((bytes(16), 0), (bytes(16), 0))
 
 
 class AcknowledgedFile:
-    """The note in a folder, for one writer, whose threads may write at once. The file is created with the first note.
+    """The note in a folder, for one writer, whose threads may write concurrently. The file is created with the first note.
 
     Raises:
-        OSError: the path is there, and is no file; from methods that write, the disk fails.
+        OSError: the path exists and is not a file; from methods that write, the disk fails.
     """
 
     def __init__(self, folder: str) -> None:
@@ -110,7 +110,7 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
     """Return the note in a folder; None if there is none.
 
     Raises:
-        OSError: it is there, and is no file.
+        OSError: it exists and is not a file.
     """
     return Acknowledged.from_bytes(_content(folder)[:ENDS_AT])
 
@@ -119,7 +119,7 @@ def read_journal_ends(folder: str) -> Sequence[JournalEnd] | None:
     """Return how many entries each journal file of a folder had; None if that is not noted.
 
     Raises:
-        OSError: it is there, and is no file.
+        OSError: it exists and is not a file.
     """
     said = unsealed(ENDS, MAGIC, _content(folder)[ENDS_AT:])
     return None if said is None else ((said[1], said[2]), (said[3], said[4]))

@@ -1,6 +1,6 @@
 """An append log is a file to which durable entries are added, and which is emptied as a whole.
 
-Entries have ever growing numbers. After the log is emptied the next entry is written over the first, and remains of
+The numbers of entries always grow. After the log is emptied the next entry is written over the first, and remains of
 older entries have lower numbers. An entry begins on a multiple of ``ALIGNED``, so that a torn write damages none
 before it, with a head of fixed size.
 
@@ -95,7 +95,7 @@ class AppendLog:
         """Wait until the entry that was begun is on the disk.
 
         Raises:
-            OSError: it is not known whether it is: ``take_back``.
+            OSError: it is unknown whether it is; then call ``take_back``.
         """
         if self._writing is not None:
             self._writing.result()
@@ -107,7 +107,7 @@ class AppendLog:
         """Undo the entry that was begun and not waited for, durably, however much of it is there.
 
         Raises:
-            OSError: it may be there, and may be not.
+            OSError: it is unknown whether the entry is still there.
         """
         if self._writing is not None:
             wait([self._writing])
@@ -121,7 +121,7 @@ class AppendLog:
         self._next, self._begun = self._end, None
 
     def restart(self) -> None:
-        """Forget all entries: the next one, whose number is higher than theirs, takes their place."""
+        """Drop all entries: the next one, whose number is higher than theirs, takes their place."""
         self._end = self._next = 0
 
     def remove(self) -> None:
@@ -195,7 +195,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
     entries: list[memoryview] = []
     tokens = {each.token for each in (first, known) if each is not None}
     at, head, last = 0, first, number
-    # A log has one writer: entries of another writer behind its own are old remains, whatever their number.
+    # A log has one writer: entries of another writer after its own are old remains, whatever their number.
     while head is not None and first is not None and (not at or _follows(head, first, last)):
         entry = content[at + head.length : at + head.length + head.size]
         if len(entry) < head.size or zlib.crc32(entry) != head.crc:

@@ -102,7 +102,7 @@ class JournalFile:
         self._count += 1
 
     def sync(self) -> None:
-        """Sync all entries to the disk, and then note how many they are."""
+        """Sync all entries to the disk, and then note their number."""
         end = self._token, self._count
         sync_data(self._descriptor)
         self._acknowledged.end_of_journal(self._which, end)
@@ -111,7 +111,7 @@ class JournalFile:
         """Undo the last ``write``, however much of it is there.
 
         Raises:
-            OSError: it may be there, and may be not.
+            OSError: it is unknown whether the entry is still there.
         """
         count = self._count - (self.end > self._start)
         self._acknowledged.shorten_journal(self._which, (self._token, count))
@@ -120,7 +120,7 @@ class JournalFile:
         self.end, self._count = self._start, count
 
     def empty(self) -> None:
-        """Forget all entries."""
+        """Drop all entries."""
         self._acknowledged.shorten_journal(self._which, (self._token, 0))
         os.pwrite(self._descriptor, bytes(HEAD_SIZE), 0)
         sync_data(self._descriptor)
@@ -146,7 +146,7 @@ class Journal:
         self.spares = Spares(folder)
         self._making: Future[None] | None = None
         self.broken: OSError | None = None
-        """The error after which the content of the journal is not known."""
+        """The error after which the content of the journal is unknown."""
 
     @property
     def is_begun(self) -> bool:
@@ -214,7 +214,7 @@ class Journal:
             self._files = []
 
     def abandon(self) -> bool:
-        """Leave everything to the next process that opens the folder, without a wait; return whether nothing is under way."""
+        """Leave everything to the next process that opens the folder, without waiting; return whether no write is under way."""
         self._beside.shutdown(wait=False)
         if self._making is None or self._making.done():
             self.spares.close()

@@ -58,10 +58,10 @@ class LocalStore:
 
     The holder of the lock commits through a journal: all files of a commit are one write to it and one wait. The files
     themselves are there when ``commit`` returns, for all to read, and are synced later, in the background. After a
-    power failure it takes the next ``lock`` to have them all as they were; until then readers may find the last ones missing.
+    power failure the next ``lock`` restores them all; until then readers may find the last ones missing.
 
     Raises:
-        CheckpointError: the path is there and is not a folder.
+        CheckpointError: the path exists and is not a folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -229,7 +229,7 @@ class LocalStore:
         """Return the journal, if this process writes to it.
 
         Raises:
-            CheckpointError: its content is not known.
+            CheckpointError: its content is unknown.
         """
         journal = self._journal
         if journal is None or journal.process != os.getpid():

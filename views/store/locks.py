@@ -109,7 +109,7 @@ _guard = threading.Lock()
 
 @contextmanager
 def lock_in_process(url: str) -> Iterator[None]:
-    """Be the only writer of this process, for stores that cannot hold a lock.
+    """Make the caller the only writer of this process, for stores that cannot hold a lock.
 
     Raises:
         CheckpointError: this process writes there already.

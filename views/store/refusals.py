@@ -1,4 +1,4 @@
-"""Errors of file systems are raised as messages with what could not be done, why, and the remedy."""
+"""Errors of file systems are raised with messages that name the failed action, the reason and the remedy."""
 
 import errno
 import warnings
@@ -54,7 +54,7 @@ def taken(url: str, names: list[str]) -> NameTakenError:
 
 
 def not_noted(url: str, error: Exception) -> None:
-    """Warn that the note of how far a writer has come is older than it should be."""
+    """Warn that the note of a writer's progress could not be updated."""
     warnings.warn(
         f"{refusal(error, url, ACKNOWLEDGED, 'written')}; what is committed is safe, but it would go unnoticed if the newest "
         "commit were lost",
@@ -65,7 +65,7 @@ def not_noted(url: str, error: Exception) -> None:
 
 @contextmanager
 def told(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
-    """Raise every error of a file system as ``refusal`` does; errors of ours pass."""
+    """Raise every error of a file system as ``refusal`` words it; our own errors pass unchanged."""
     try:
         yield
     except EvercurrentError:

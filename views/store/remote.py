@@ -50,19 +50,19 @@ class FsspecStore:
 
     A put is one request (big files: one for each part and two more), and the server itself refuses it where the name
     is taken (S3: a conditional PUT), so two writers on two machines cannot both commit. Where a file system has no
-    such condition, ``lock`` warns. fsspec retries transient errors. If the answer of a put was lost, its retry
-    finds the name taken by the put itself: callers to whom that matters read the file.
+    such condition, ``lock`` warns. fsspec retries transient errors. If the response to a put was lost, its retry
+    finds the name taken by the put itself: callers for which that matters read the file.
 
     Files that are read or put are kept on this machine (in ``cache_folder``, else among the temporary files; up to
     ``cache_bytes``) and mapped. Files in ``commits/`` or at the top are fetched every time: they are tiny, and their
-    names recur when a checkpoint is made anew.
+    names recur when a checkpoint is deleted and begun again.
 
     Args:
-        url: as fsspec wants it.
+        url: in the form that fsspec takes.
         options: for the file system: credentials, endpoints. They are better placed in its configuration or in the
             environment, as options given here are part of every pickle.
-        cache_folder: on a disk with ``cache_bytes`` to spare; nothing of it outlives the process.
-        cache_bytes: the most bytes that are kept. A larger file is fetched anew at every read.
+        cache_folder: a folder on a disk with ``cache_bytes`` of free space; nothing in it outlives the process.
+        cache_bytes: the most bytes that are kept. A larger file is fetched again at every read.
 
     Raises:
         CheckpointError: fsspec, or what it needs for this url, is not installed; it knows no such urls.
@@ -222,7 +222,7 @@ class FsspecStore:
         if note is not None:
             try:
                 note.result()
-            except Exception as error:  # Whatever a client of an object store raises.
+            except Exception as error:  # Clients of object stores raise errors of their own.
                 not_noted(self.url, error)
 
     def _own(self, name: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Composed triggers at work, and the whole of a trigger: parts that fire as other parts would."""
+"""States of composed triggers, whose parts fire depending on other parts, and the state of a whole trigger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .leaves import LEAVES, TriggerContext, TriggerState
 
 
 class _AfterWatermark(TriggerState):
-    """Before the watermark passes the end: ``early``; then once; after that ``late``."""
+    """Fires as ``early`` before the watermark passes the end, then once, and after that as ``late``."""
 
     def __init__(self, place: str, early: TriggerState | None, late: TriggerState | None) -> None:
         super().__init__(place)
@@ -29,7 +29,7 @@ class _AfterWatermark(TriggerState):
 
     def ready(self, moment: TriggerContext) -> Mask:
         late = self._is_late(moment)
-        # Once on time, and then, if it is begun anew, whenever there is something to say.
+        # Once on time, and then, if it has begun again, whenever there is something to emit.
         crossing = moment.ends > moment.watermark_before
         ready = moment.is_past & ~late & (moment.pending | crossing)
         if self._early is not None:
@@ -64,7 +64,7 @@ class _AfterWatermark(TriggerState):
 
 
 def _fire_again(part: TriggerState, moment: TriggerContext, on: Mask) -> None:
-    """Fire a part that begins anew when it has finished."""
+    """Fire a part that begins again when it has finished."""
     part.fire(moment, on)
     part.reset(moment, on & part.finished(moment))
 
@@ -132,7 +132,7 @@ class _Sequence(TriggerState):
             before = before & (moment.get(f"{part.place}over") != 0)
 
     def _turns(self, moment: TriggerContext) -> Iterator[tuple[TriggerState, Mask]]:
-        """Each part, and for which windows it is its turn: all before it are over and it is not."""
+        """Yield each part, and the windows for which it is active: all parts before it are finished and it is not."""
         before = ~moment.none
         for part in self.parts:
             over = moment.get(f"{part.place}over") != 0
@@ -176,7 +176,7 @@ _COMPOSED: dict[type, type[TriggerState]] = {
 
 
 def trigger_state(trigger: Trigger, place: str = "t") -> TriggerState:
-    """The trigger as parts that read and move columns."""
+    """Return the state of a trigger as parts that read and update columns."""
     if (leaf := LEAVES.get(type(trigger))) is not None:
         return leaf(place, trigger)
     below = [trigger_state(part, f"{place}.{number}") for number, part in enumerate(parts_of(trigger))]

@@ -1,8 +1,8 @@
-"""Parts of triggers at work: their state as columns, a row per window, one vectorised step for all of them.
+"""States of the parts of triggers: columns with a row per window, updated for all windows in one vectorised step.
 
 Every part of a trigger has its own state columns, named after its place in the tree. All are int64 and zero
-at first, so that the state of a window is an entry of a spine that adds up, and a window that is gone is one of
-zeros. Masks hold for which windows a part is waiting, would fire, or has fired.
+at first, so that the state of a window is an entry of a spine that adds up, and a window that is gone is an entry of
+zeros. Masks select the windows for which a part waits, would fire, or has fired.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ NO_TIMER = 0
 
 @dataclass(slots=True, eq=False)
 class TriggerContext:
-    """What has happened to some windows in this epoch, and the state of their trigger, to be moved on.
+    """The changes of some windows in this epoch, and the state of their trigger, which is to be updated.
 
-    ``rows`` counts what came or went, ``inputs`` are sums of trigger columns. ``passed`` says by its
-    share of the rows which windows a percentile watermark has passed.
+    ``rows`` counts rows that came or went, ``inputs`` are sums of trigger columns. ``passed`` has, by the share of rows of
+    a percentile watermark, which windows it has passed.
     """
 
     ends: Ints
@@ -63,17 +63,17 @@ class TriggerContext:
 
     @property
     def is_past(self) -> Mask:
-        """Which windows the watermark has passed."""
+        """Return which windows the watermark has passed."""
         past: Mask = self.ends <= self.watermark
         return past
 
     @property
     def none(self) -> Mask:
-        """A mask in which nothing is true."""
+        """Return a mask in which nothing is true."""
         return np.zeros(len(self.ends), np.bool_)
 
     def get(self, name: str) -> Ints:
-        """A state column; zeros if it was never set."""
+        """Return a state column; zeros if it was never set."""
         column = self.state.get(name)
         return np.zeros(len(self.ends), np.int64) if column is None else column
 
@@ -84,28 +84,28 @@ class TriggerContext:
 
 
 class TriggerState(ABC):
-    """A part of a trigger, with its place in the tree."""
+    """The state of a part of a trigger, with its place in the tree."""
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.parts: tuple[TriggerState, ...] = ()
 
     def every(self) -> Iterator[TriggerState]:
-        """This part and all below it."""
+        """Yield this part and all below it."""
         yield self
         for part in self.parts:
             yield from part.every()
 
     def counters(self) -> list[str]:
-        """State columns that add up when windows merge."""
+        """Return the state columns that add up when windows merge."""
         return []
 
     def timers(self) -> list[str]:
-        """State columns that are timers in processing time: of merged windows the earliest holds."""
+        """Return the state columns that are timers in processing time; merged windows keep the earliest."""
         return []
 
     def flags(self) -> list[str]:
-        """State columns that hold for merged windows only if they held for all of them."""
+        """Return the state columns that hold for merged windows only if they held for all of them."""
         return [f"{self.place}done"]
 
     def finished(self, moment: TriggerContext) -> Mask:
@@ -114,7 +114,7 @@ class TriggerState(ABC):
         return done
 
     def observe(self, moment: TriggerContext, on: Mask) -> None:
-        """Take note of what has happened to the windows for which this part listens."""
+        """Update the state by the changes of the windows for which this part is active."""
         for part in self.parts:
             part.observe(moment, on)
 
@@ -124,22 +124,22 @@ class TriggerState(ABC):
 
     @abstractmethod
     def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """Move on where the window has emitted."""
+        """Update the state of windows that have emitted."""
 
     def reset(self, moment: TriggerContext, on: Mask) -> None:
-        """Begin anew, as for a new window."""
+        """Begin again, as for a new window."""
         for name in (*self.counters(), *self.timers(), *self.flags()):
             moment.put(name, on, 0)
         for part in self.parts:
             part.reset(moment, on)
 
     def back_to_early(self, moment: TriggerContext, on: Mask) -> None:
-        """The windows end later than they did, and the watermark has not passed them any more."""
+        """Return to the early phase: the windows end later now, and the watermark is before their ends again."""
         for part in self.parts:
             part.back_to_early(moment, on)
 
     def merged(self, moment: TriggerContext, on: Mask) -> None:
-        """The state of several windows was added up into these."""
+        """Update the state of windows into which the states of several were added up."""
         for part in self.parts:
             part.merged(moment, on)
 
@@ -151,11 +151,11 @@ LeafMaker = Callable[[str, Any], TriggerState]
 """Makes the state of a trigger from its place in the tree and the trigger."""
 
 LEAVES: dict[type[Trigger], LeafMaker] = {}
-"""What keeps the state of each kind of trigger that has no parts: see ``state_of``."""
+"""The makers of the states of all kinds of triggers without parts: see ``state_of``."""
 
 
 def state_of(kind: type[Trigger]) -> Callable[[Maker], Maker]:
-    """Name the kind of trigger whose state a class, or a function, makes."""
+    """Register a class, or a function, that makes the state of a kind of trigger."""
 
     def remember(made_by: Maker) -> Maker:
         LEAVES[kind] = made_by
@@ -168,14 +168,14 @@ class Leaf(TriggerState):
     """A part that waits for one thing, and fires once."""
 
     def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """A leaf fires once."""
+        """Finish, since a leaf fires once."""
         for name in (*self.counters(), *self.timers()):
             moment.put(name, on, 0)
         self._done(moment, on)
 
 
 class EveryEpochState(TriggerState):
-    """Speaks whenever rows came or went."""
+    """Fires whenever rows came or went."""
 
     def flags(self) -> list[str]:
         return []
@@ -187,11 +187,11 @@ class EveryEpochState(TriggerState):
         return moment.rows > 0
 
     def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """There is nothing to move on."""
+        """Do nothing, as there is no state."""
 
 
 class CountingState(Leaf):
-    """Speaks when something that adds up over the rows since the last time reaches a limit."""
+    """Fires when a sum over the rows since the last time reaches a limit."""
 
     def __init__(self, place: str, limit: int, input: str | None) -> None:
         super().__init__(place)
@@ -213,7 +213,7 @@ class CountingState(Leaf):
 
 @state_of(AtPeriod)
 class AtPeriodState(Leaf):
-    """Speaks when its timer has come, which rows have set."""
+    """Fires when its timer is due, which rows have set."""
 
     def __init__(self, place: str, trigger: AtPeriod) -> None:
         super().__init__(place)
@@ -238,7 +238,7 @@ class AtPeriodState(Leaf):
 
 @state_of(Pattern)
 class PatternState(Leaf):
-    """Speaks when a stop has come after a start."""
+    """Fires when a stop has come after a start."""
 
     def __init__(self, place: str, trigger: Pattern) -> None:
         super().__init__(place)
@@ -259,7 +259,7 @@ class PatternState(Leaf):
         self._done(moment, on)
 
     def reset(self, moment: TriggerContext, on: Mask) -> None:
-        """A start behind the last stop is the beginning of the next pattern."""
+        """Begin again; a start after the last stop begins the next pattern."""
         anew = on & self.finished(moment) & (moment.get(f"{self.place}begun anew") != 0)
         super().reset(moment, on)
         for name in ("begun", "begun anew"):
@@ -273,7 +273,7 @@ class PatternState(Leaf):
 
 @state_of(AfterPercentile)
 class PercentileState(Leaf):
-    """Speaks when the watermark of a share of the rows has passed."""
+    """Fires when the watermark of a share of the rows has passed the end of the window."""
 
     def __init__(self, place: str, trigger: AfterPercentile) -> None:
         super().__init__(place)
@@ -284,7 +284,7 @@ class PercentileState(Leaf):
 
 
 class SignalState(Leaf):
-    """Speaks when told to."""
+    """Fires on a signal."""
 
     def ready(self, moment: TriggerContext) -> Mask:
         return moment.signalled & ~self.finished(moment)
@@ -292,14 +292,14 @@ class SignalState(Leaf):
 
 @state_of(Custom)
 class CustomState(Leaf):
-    """Speaks when a user's hooks say so."""
+    """Fires when a user's hook returns true."""
 
     def __init__(self, place: str, trigger: Custom) -> None:
         super().__init__(place)
         self._trigger = trigger
 
     def _column(self, name: str) -> str:
-        """The state column of a user's, apart from those of our own."""
+        """Return the name of a user's state column, distinct from our own."""
         return f"{self.place}state {name}"
 
     def counters(self) -> list[str]:
