@@ -1,6 +1,6 @@
 """A driver for views that a Spark query keeps current, into which this process pushes as into an engine.
 
-This is ``evercurrent run APP --on spark``: a push is a file, which is a micro-batch, which is an epoch.
+This is ``evercurrent run APP --on spark``: a push writes a file, which is a micro-batch, which is an epoch.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _session(master: str) -> Iterator[SparkSession]:
 def _quiet() -> Iterator[None]:
     """Hide Java's output on standard error, now and later, unless the block fails.
 
-    At every start it is a page of warnings that users cannot act on. Java keeps the standard error that it was
-    started with, so ours has to be another one for that long.
+    At every start it is a page of warnings on which users cannot act. Java keeps the standard error with which it was
+    started, so ours has to be replaced for that time.
     """
     with tempfile.TemporaryFile() as said:
         ours = os.dup(STDERR)
@@ -137,7 +137,7 @@ class Following:
 
 
 class DrivenView:
-    """A view of a driven query, with the methods that a run uses of an engine's view."""
+    """A view of a driven query, with those methods of an engine's view that a run uses."""
 
     def __init__(self, view: SparkView) -> None:
         self._view = view
@@ -266,7 +266,7 @@ class SparkDriver:
         """Wait until a micro-batch is done.
 
         Raises:
-            InputError: it fails with these rows; they are withdrawn, so that it can be run without them.
+            InputError: it fails with these rows; they are removed, so that it can be run without them.
         """
         try:
             self._query.process_all_available()

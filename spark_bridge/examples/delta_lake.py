@@ -23,9 +23,9 @@ def merge_into_delta_lake(
         view.subscribe(lambda delta: merge_into_delta_lake("/data/depth", delta, keys=["pages"]), name="depth")
 
     Args:
-        table: where the table is.
+        table: the path or url of the table.
         delta: the view's columns, ``_epoch`` and ``_diff``; of one epoch or of several.
-        keys: the columns that identify a row of the view: those that it is grouped by.
+        keys: the columns that identify a row of the view: those by which it is grouped.
         sink: the name under which the epoch is kept; another one for another view in the same table.
 
     Returns:

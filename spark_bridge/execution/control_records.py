@@ -1,4 +1,4 @@
-"""Requests to a query and records of its micro-batches are files of the checkpoint, in JSON, so that none runs code."""
+"""Requests to a query and records of its micro-batches are JSON files of the checkpoint, so that reading them runs no code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fire_as_bytes(fire: FireRequest) -> bytes:
     """Return a request that windows fire, as bytes.
 
     Raises:
-        InputError: its key or window is no plain value.
+        InputError: its key or window is not a plain value.
     """
     return _as_bytes({"fire": _as_json(fire)})
 
@@ -42,7 +42,7 @@ def fire_from(where: str, data: bytes) -> FireRequest:
     """Return the request of these bytes; ``where`` names it in messages.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: it is not a request.
     """
     return _read(where, data, lambda said: _fire(said["fire"]))
 
@@ -57,7 +57,7 @@ def attempt_from(where: str, data: bytes) -> Attempt:
     """Return the record of these bytes; ``where`` names it in messages.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: it is not a record.
     """
 
     def made(said: Mapping[str, Any]) -> Attempt:
@@ -107,7 +107,7 @@ def require_next(last: int | None, batch: int) -> bool:
     """Return whether a batch is to be run, which it is not if it was committed already.
 
     Raises:
-        CheckpointError: batches are missing between the last committed one and this.
+        CheckpointError: batches are missing between the last committed one and this one.
     """
     if last is not None and batch <= last:
         return False

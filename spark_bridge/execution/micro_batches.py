@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OnEpoch = Callable[[str, Any, int], None]
-"""A user's sink: the name of a view, its delta of an epoch as a Spark DataFrame, the epoch."""
+"""A user's sink, called with the name of a view, its delta of an epoch as a Spark DataFrame, and the epoch."""
 
 SWEEP_EVERY = 64
 """Micro-batches between two sweeps of files that no retained commit names."""
@@ -43,9 +43,9 @@ SWEEP_EVERY = 64
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a query, beside its plan; plain data, so that they can be sent to another process.
+    """The options of a query, besides its plan; plain data, so that they can be sent to another process.
 
-    ``driver_rows``: stages with up to so many rows run in the driver process, that of arriving rows included.
+    ``driver_rows``: stages with at most this many rows run in the driver process, including the first one.
     """
 
     checkpoint: Checkpoint
@@ -57,7 +57,7 @@ ASKED, BATCHES = "asked", "batches"
 """Folders of the checkpoint: requests that windows fire; records of micro-batches."""
 
 SPARK = "spark"
-"""Folder of the checkpoint that is Spark's own; and what a commit has to say of micro-batches."""
+"""The folder of Spark's own checkpoint, and the fact of a commit about micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class MicroBatches:
     """The function that runs each micro-batch through the plan, as one epoch, committed before Spark commits the batch.
 
     Spark repeats a batch that it has not committed, with the same number and the same rows: if the epoch is in the
-    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one where it was
+    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one in which it was
     made (Spark Connect): all that it needs is in the checkpoint.
 
     ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
@@ -112,7 +112,7 @@ class MicroBatches:
                 self._sweep(batch)
 
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
-        """Run a micro-batch that follows on the last one; ``promised`` are watermarks by hand."""
+        """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
         epochs = self.opened()
         jobs = SparkJobs(rows.sparkSession, self.setup)
         epochs.executors = jobs
@@ -203,7 +203,7 @@ class MicroBatches:
         """Check that earlier micro-batches were of the same streams, as Spark cannot continue with others.
 
         Raises:
-            CheckpointError: a source or the heartbeat has come, or is gone.
+            CheckpointError: a source or the heartbeat was added or removed.
         """
         self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
         before = self.opened().last.facts.get(SPARK, {}).get("streams")
@@ -228,13 +228,13 @@ class MicroBatches:
         """Check that micro-batches are counted by the query whose batches were committed before.
 
         Raises:
-            CheckpointError: Spark has begun anew: its first batches would be taken for those that are done.
+            CheckpointError: Spark counts from the start again, so its first batches would be taken for earlier ones.
         """
         if self._query is None:
             try:
                 self._query = json.loads(self.store.read(f"{SPARK}/metadata").to_pybytes())["id"]
             except MissingFileError:
-                return  # Spark has it elsewhere, as where the same path means another file system to it.
+                return  # Spark has its checkpoint elsewhere, for example if the path means another file system to it.
         before = self.opened().last.facts.get(SPARK, {}).get("query")
         if before not in (None, self._query):
             raise CheckpointError(
@@ -264,13 +264,13 @@ class MicroBatches:
 
     @property
     def store(self) -> Store:
-        """Return where the checkpoint is."""
+        """Return the store of the checkpoint."""
         if self._store is None:
             self._store = store_at(self.setup.store)
         return self._store
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, without what is open here."""
+        """Return the state for another process, without objects that are open here."""
         return {**self.__dict__, "_epochs": None, "_store": None}
 
     def _attempt(self, batch: int, done: Sequence[str]) -> Attempt:
@@ -298,7 +298,7 @@ class MicroBatches:
         return attempt
 
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
-        """Return the requests in these files; a file that is no request is kept, and a warning names it."""
+        """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
         found: dict[str, FireRequest] = {}
         for name in names:
             try:

@@ -20,14 +20,14 @@ PROBES = "probes"
 """Folder of the store in which driver and executors leave each other a file, for seconds."""
 
 DEEPEST = 12
-"""How deep into an object the part that cannot be pickled is searched."""
+"""The depth to which an object is searched for the part that cannot be pickled."""
 
 
 def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
     """Check that executors see the files of the driver in the store, and the driver theirs: a Spark job of some 0.1 s.
 
     Raises:
-        CheckpointError: they do not; names the store, the host and the way out.
+        CheckpointError: they do not; names the store, the host and the remedy.
     """
     store = store_at(url)
     token = uuid4().hex

@@ -1,4 +1,4 @@
-"""The options of the format "evercurrent": which view of which checkpoint, from which epoch on."""
+"""The options of the format "evercurrent": a checkpoint, a view, and the epoch from which to read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMAT = "evercurrent"
 OPTIONS = ("path", "view", "since", "until", "maxEpochsPerTrigger")
 
 OF_SEVERAL, OF_TABLES = "paths", "provider"
-"""Options that Spark adds: for ``load([one, other])``, and where a table is made of a format."""
+"""Options that Spark adds: for ``load([one, other])``, and for a table with a format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Asked:
         """Return the commits, as they are now.
 
         Raises:
-            InputError: an epoch that is asked for is still to come.
+            InputError: a requested epoch is still to come.
         """
         log = CommitLog(store_at(self.path))
         last = log.last
@@ -59,7 +59,7 @@ def asked(options: Any) -> Asked:
     """Return the options, checked.
 
     Raises:
-        InputError: one is missing, unknown or no epoch; names it.
+        InputError: one is missing, unknown or not an epoch; names it.
     """
     _require_known(options)
     for name in ("path", "view"):
@@ -82,7 +82,7 @@ def asked(options: Any) -> Asked:
 
 
 def _require_known(options: Any) -> None:
-    # Spark writes their names small.
+    # Spark converts their names to lower case.
     known = {name.lower() for name in OPTIONS}
     unknown = [name for name in options if name.lower() not in known]
     if OF_TABLES in unknown:

@@ -1,4 +1,4 @@
-"""Readers of a view's deltas, epoch by epoch, with what every PySpark from 4.0 on has."""
+"""Readers of a view's deltas, epoch by epoch, with the interface of every PySpark from 4.0 on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..runtime.spark_types import frame_to_spark_arrow
 from .delta_options import Asked
 
 PARTITION_BYTES = 32 << 20
-"""Delta files are read together in one task until they are so large."""
+"""The bytes up to which delta files are read together in one task."""
 
 
 class Files(InputPartition):
@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
             return [Files(())]
         end = last.epoch if self._wanted.until is None else self._wanted.until
         refs = delta_files(log, self._wanted.view, self._wanted.since, last.facts.get(BORN, {}))
-        # Of no partitions at all Spark makes one that is None.
+        # Without partitions Spark makes one that is None.
         return in_partitions([ref for ref in refs if ref.epoch <= end]) or [Files(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -70,7 +70,7 @@ class BatchReader(DataSourceReader):
 
 
 class EpochReader(DataSourceStreamReader):
-    """Reads the deltas of epochs. An offset is the epoch up to which all is read."""
+    """Reads the deltas of epochs. An offset is the epoch up to which all have been read."""
 
     def __init__(self, wanted: Asked) -> None:
         self._wanted = wanted
@@ -78,7 +78,7 @@ class EpochReader(DataSourceStreamReader):
         self._first: int | None = wanted.since
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        # Asked for more than once in a first micro-batch: it must not move on with the commits.
+        # Spark calls this more than once in a first micro-batch, so it must not advance with the commits.
         if self._first is None:
             self._first = self._last()
         return {"epoch": self._first}
@@ -109,7 +109,7 @@ class EpochReader(DataSourceStreamReader):
 
 
 class UnlimitedReader(EpochReader):
-    """Reads all that is committed in each micro-batch, as PySpark 4.0 and 4.1 have it."""
+    """Reads all committed epochs in each micro-batch, for PySpark 4.0 and 4.1."""
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override, unused-ignore]  # noqa: N802
         return {"epoch": self._last()}

@@ -4,15 +4,15 @@ After ``register(spark)``:
 
     spark.readStream.format("evercurrent").option("path", "/data/checkpoint").option("view", "depth").load()
 
-gives the view's columns, ``_epoch`` and ``_diff``; ``spark.read`` gives those that are there. Offsets are epochs, and only
-what is committed is read, so that a query which starts again goes on where its own checkpoint says.
+streams the view's columns, ``_epoch`` and ``_diff``; ``spark.read`` returns those that are there. Offsets are epochs, and
+only committed epochs are read, so a query that is restarted continues from its own checkpoint.
 
-Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (without, with
-the first, 0), or ``latest``, only what comes, which is settled when the query's first micro-batch is done; ``until``, for
-``spark.read``, the last epoch; ``maxEpochsPerTrigger``, for ``spark.readStream`` of PySpark 4.2 and newer. Other ones are
-refused, and epochs that are still to come.
+Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (by default with
+the first, 0), or ``latest`` for only new epochs, which is fixed when the query's first micro-batch is done; ``until``, for
+``spark.read``, the last epoch; ``maxEpochsPerTrigger``, for ``spark.readStream`` of PySpark 4.2 and newer. Other options and
+epochs that are still to come are refused.
 
-Rows of a micro-batch come in no order: ``_epoch`` says which came first. An epoch is never in two micro-batches.
+Rows of a micro-batch have no order: ``_epoch`` orders them. An epoch is never in two micro-batches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "evercurrent" known to a session. Once more does no harm."""
+    """Register the format "evercurrent" with a session. It can be called again."""
     spark.dataSource.register(ViewDeltas)
 
 
@@ -67,7 +67,7 @@ class ViewDeltas(DataSource):
         wanted = asked(self.options)
         forbid(wanted.until, "until", "spark.readStream", "spark.read")
         if limits_batches():
-            from .limited_deltas import LimitedReader  # It needs what PySpark 4.2 brought.
+            from .limited_deltas import LimitedReader  # It needs PySpark 4.2.
 
             return LimitedReader(wanted)
         if wanted.most_epochs is not None:
@@ -82,7 +82,7 @@ def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
     """Return the columns of the view.
 
     Raises:
-        CheckpointError: nothing is committed, or no such view.
+        CheckpointError: nothing is committed, or there is no such view.
     """
     if commit is None:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""What the states of a circuit are, in words for people: what keeps them, and which views and sources they serve.
+"""Labels of the states of a circuit for people: what keeps each, and which views and sources it serves.
 
 Labels are for reading: whether two states are the same follows from ``node_identities`` alone.
 """
@@ -18,10 +18,10 @@ from .builder import Compiled
 
 
 def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) -> dict[str, list[Any]]:
-    """Of each of these states but the ledger: what keeps it, and the views and the sources that it serves.
+    """Return, for each of these states except the ledger, what keeps it, and the views and sources that it serves.
 
-    A view is served by what is kept on the way from the views and sources that it is computed from. The labels are JSON
-    values; names of columns are part of them, and no expression is.
+    A state serves a view if it is kept between the view and the views and sources from which that is computed. The labels
+    are JSON values with names of columns, and without expressions.
     """
     served = _views_served(plan, compiled)
     names = {id(state): name for name, state in states.items() if state is not compiled.ledger}
@@ -37,7 +37,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
             elif isinstance(declared.operation, Input):
                 whom = [[], [declared.operation.name]]
             else:
-                # A clock that a trigger reads is no input of anything: it serves what it was made for.
+                # A clock that a trigger reads is not an input of a node: it serves the node for which it was made.
                 whom = [sorted(served[number] or served[compiled.outputs[place]]), []]
             for state in node.states:
                 if id(state) in names:
@@ -46,7 +46,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
 
 
 def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
-    """The views that each circuit node serves."""
+    """Return the views that each circuit node serves."""
     nodes = compiled.circuit.nodes
     found: list[set[str]] = [set() for _ in nodes]
     outputs = {compiled.outputs[place] for place in plan.views.values()}
@@ -64,6 +64,6 @@ def _kept_by(declared: PlanNode, node: Node) -> str:
     if isinstance(operation, Input) or isinstance(node.operator, Materialize):
         return role or "rows"
     label = declared.label
-    if isinstance(operation, Group):  # What it computes can be seen by the columns.
+    if isinstance(operation, Group):  # Its columns show what it computes.
         label = f"group by {', '.join(operation.keys) or 'nothing'}"
     return label if role is None or isinstance(operation, Top | Unique) else f"{label}: {role}"

@@ -26,7 +26,7 @@ def dtype_of_text(text: str) -> pl.DataType:
     List(Datetime(time_unit='ms', time_zone='UTC'))
 
     Raises:
-        ValueError: the text names no type that is known here.
+        ValueError: the text does not name a known type.
     """
     try:
         made = _read(ast.parse(text, mode="eval").body)

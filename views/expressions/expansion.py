@@ -31,12 +31,12 @@ _WIDE = frozenset(
 
 
 def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = ()) -> list[Node]:
-    """Return the trees that an expression with selectors stands for, one per output column.
+    """Return the trees into which an expression with selectors expands, one per output column.
 
-    A selector that names no columns does not see the ``hidden`` ones: the keys, in a ``group_by``.
+    A selector that does not name columns skips the ``hidden`` ones: the keys, in a ``group_by``.
 
     Raises:
-        PlanError: where selections of different lengths meet.
+        PlanError: selections of different lengths are combined.
     """
     parts = [expanded(where, schema, each, hidden) for each in node.inputs]
     if isinstance(node, Selector):

@@ -33,7 +33,7 @@ _SIZED = {
 
 
 def _value(data: bytes, at: int) -> tuple[Any, int]:
-    """Return the value that begins at this place, and the place behind it."""
+    """Return the value that begins at this place, and the place after it."""
     head = data[at]
     at += 1
     if head < 0x80 or head >= 0xE0:

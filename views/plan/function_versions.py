@@ -1,7 +1,7 @@
 """Users' functions with a declared version count by it and not by their code, so that a repaired function keeps its state.
 
-A plan that only adds versions to the functions of a checkpoint's plan is the same plan: so a version can be given to an
-unchanged function, which can be changed from then on.
+A plan that only adds versions to the functions of a checkpoint's plan is the same plan, so a version can be given to an
+unchanged function, which can be changed after that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def versioned(where: str, role: str, version: str | int | None, function: Any) -
     """Return the function with its version; itself without one.
 
     Raises:
-        PlanError: the version is no text and no whole number.
+        PlanError: the version is neither a text nor a whole number.
     """
     if version is None or function is None:
         return function
@@ -86,7 +86,7 @@ def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def require_one_function(one: PlanNode, other: PlanNode) -> None:
-    """Check that two nodes of one identity have the same functions, where versions and not code decide the identity.
+    """Check that two nodes with the same identity have the same functions, if versions and not code determine the identity.
 
     Raises:
         PlanError: they have different functions.
@@ -123,7 +123,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[PlanId, PlanId]] | None:
-    """Return the plan as it was before functions had versions, if more views then have the identity that ``views`` has.
+    """Return the plan as it was before functions had versions, if that gives more views the identity in ``views``.
 
     ``views`` are the identities on record. The result also maps each node to its node in that plan.
     """

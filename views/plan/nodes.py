@@ -1,4 +1,4 @@
-"""The operations of plans: frozen, equal ones being one, each with its traits."""
+"""The operations of plans: frozen values, each with its traits, of which equal ones are one."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Traits:
     """Whether it keeps the last row of each key and window of its input."""
 
     def made(self, where: str, schema: pl.Schema) -> Made | None:
-        """The operator that it becomes, whose rows have this schema; ``where`` is what messages begin with.
+        """Return the operator that it becomes, whose rows have this schema; ``where`` is the beginning of messages.
 
-        None: the compiler has more to do, such as arranging rows by a key, which others may share.
+        Return None if the compiler has more to do, such as arranging rows by a key, which others may share.
         """
         return None
 
@@ -162,7 +162,7 @@ class Mapped(Traits):
     function: Callable[[pl.DataFrame], pl.DataFrame]
 
     def made(self, where: str, schema: pl.Schema) -> Made:
-        """The function over frames."""
+        """Return the operator of the function over frames."""
         return Made(linear.MapBatches(where, schema, self.function))
 
 
@@ -172,7 +172,7 @@ class Concat(Traits):
     """All rows of all inputs."""
 
     def made(self, where: str, schema: pl.Schema) -> Made:
-        """The sum of all changes."""
+        """Return the operator that adds up all changes."""
         return Made(linear.Concat(schema), placement=Placement(passes=frozenset(schema)))
 
 
@@ -182,7 +182,7 @@ class Negate(Traits):
     """Every row with the opposite diff."""
 
     def made(self, where: str, schema: pl.Schema) -> Made:
-        """The opposite change."""
+        """Return the operator that negates changes."""
         return Made(linear.Negate(schema), placement=Placement(passes=frozenset(schema)))
 
     def may_retract(self, inputs_do: bool) -> bool:
@@ -210,7 +210,7 @@ class Unique(Traits):
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
+        """Return none, as its rows have no negative counts."""
         return ()
 
 
@@ -235,7 +235,7 @@ class Group(Traits):
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
+        """Return none, as its rows have no negative counts."""
         return ()
 
 
@@ -255,7 +255,7 @@ class Join(Traits):
         return inputs_do or self.kind != "inner"
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return both inputs; of a semi or anti join only the left one, as the right one only decides which keys exist."""
+        """Return both inputs; for a semi or anti join only the left one, as the right one only determines which keys exist."""
         return inputs[:1] if self.kind in ("semi", "anti") else inputs
 
 
@@ -275,7 +275,7 @@ class Top(Traits):
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
+        """Return none, as its rows have no negative counts."""
         return ()
 
 
@@ -348,7 +348,7 @@ class WindowedGroup(Traits):
         return self.windowing.mode == "retracting"
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
+        """Return none, as its rows have no negative counts."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""The plan of declared views before compiling: frozen nodes, equal ones being one; no state and no data."""
+"""The plan of declared views before compiling: frozen nodes, of which equal ones are one, without state and data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LABEL = 60
 """The most characters of a node's label."""
 
 STEPS = 4
-"""How many steps back to a view or a source a message names; before them it names only the source."""
+"""The most operations between a node and a view or source that a message names; beyond them it names only the source."""
 
 _adding = Guard()
 
 
 class Plan:
-    """All declared collections, each once, every node behind its inputs."""
+    """All declared collections, each once, every node after its inputs."""
 
     def __init__(self) -> None:
         self.nodes: list[PlanNode] = []
@@ -38,7 +38,7 @@ class Plan:
         """The collections that these calls begin with, by name."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Return all of it but the calls: tasks in other processes compile the plan and declare nothing."""
+        """Return all of it except the calls: tasks in other processes compile the plan and declare nothing."""
         return {**self.__dict__, "calls": [], "sources": {}}
 
     def add(self, node: PlanNode) -> PlanId:

@@ -44,7 +44,7 @@ class Steady:
 
 
 def steady_nodes(now: Plan, then: Plan, places: Mapping[PlanId, PlanId]) -> Steady:
-    """Return which nodes that were in an earlier plan compute the same as before."""
+    """Return which nodes of an earlier plan compute the same as before."""
     states: set[PlanId] = set()
     rows: set[PlanId] = set()
     for place in sorted(places):

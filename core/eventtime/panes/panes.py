@@ -74,7 +74,8 @@ class Panes(Operator):
     """Emit the panes of the windows that fire.
 
     Discarding: the row of the changes since the last pane. Accumulating: the row as it is now. Retracting: the row as it
-    is now, and minus every row that it replaces: the last pane of the window, and those of all windows that merged into it. A row that has not changed is not emitted again, unless ``always``.
+    is now, and minus every row that it replaces: the last pane of the window, and those of all windows that merged into it.
+    A row that has not changed is not emitted again, unless ``always``.
     State: the last pane of every open window, by window; none for discarding panes, or for accumulating ones with ``always``.
     Cost: the windows that fire, close or merge.
     """

@@ -67,7 +67,7 @@ class Sessions:
 @tagged("core.eventtime.windows:Calendar")
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Days, weeks from Monday, months, quarters, years, or several of them, from midnight to midnight: "1d", "2w", "1mo", "1q", "1y".
+    """Days, weeks from Monday, months, quarters or years, or several: "1d", "2w", "1mo", "1q", "1y"; from midnight to midnight.
 
     The midnights are those of ``time_zone``; None is the zone of the column of event time, and UTC where it has none.
     """
