@@ -89,8 +89,8 @@ def _session(master: str) -> Iterator[SparkSession]:
     except EvercurrentError:
         raise
     except Exception as error:
-        said = " ".join(str(error).splitlines()[:2])
-        raise SparkStartError(f"Spark does not start on {master}: {said}; correct --master") from error
+        reason = " ".join(str(error).splitlines()[:2])
+        raise SparkStartError(f"Spark does not start on {master}: {reason}; correct --master") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)
     # From now on errors are raised as exceptions; the log would repeat each of them at length.
@@ -108,14 +108,14 @@ def _quiet() -> Iterator[None]:
     At every start it is a page of warnings on which users cannot act. Java keeps the standard error with which it was
     started, so ours has to be replaced for that time.
     """
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         ours = os.dup(STDERR)
-        os.dup2(said.fileno(), STDERR)
+        os.dup2(output.fileno(), STDERR)
         try:
             yield
         except Exception:
-            said.seek(0)
-            os.write(ours, said.read())
+            output.seek(0)
+            os.write(ours, output.read())
             raise
         finally:
             os.dup2(ours, STDERR)

@@ -44,7 +44,7 @@ def fire_from(where: str, data: bytes) -> FireRequest:
     Raises:
         CorruptFileError: it is not a request.
     """
-    return _read(where, data, lambda said: _fire(said["fire"]))
+    return _read(where, data, lambda record: _fire(record["fire"]))
 
 
 def attempt_as_bytes(attempt: Attempt) -> bytes:
@@ -60,8 +60,8 @@ def attempt_from(where: str, data: bytes) -> Attempt:
         CorruptFileError: it is not a record.
     """
 
-    def made(said: Mapping[str, Any]) -> Attempt:
-        return Attempt(int(said["at"]), tuple(map(_fire, said["fires"])), tuple(map(str, said["asked"])))
+    def made(record: Mapping[str, Any]) -> Attempt:
+        return Attempt(int(record["at"]), tuple(map(_fire, record["fires"])), tuple(map(str, record["asked"])))
 
     return _read(where, data, made)
 
@@ -92,10 +92,10 @@ def _as_bytes(record: Mapping[str, Any]) -> bytes:
 
 def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:
     try:
-        said = json.loads(data)
-        if said["format"] != FORMAT:
-            raise ValueError(f"format {said['format']}")
-        return made(said)
+        record = json.loads(data)
+        if record["format"] != FORMAT:
+            raise ValueError(f"format {record['format']}")
+        return made(record)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         found = "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""
         raise CorruptFileError(

@@ -279,9 +279,9 @@ class MicroBatches:
         With ``on_epoch``, which is called before the commit, they are recorded when the batch is first run and used again
         when it is repeated, so that the same deltas are emitted. Requests that the last epoch has ``done`` are skipped.
         """
-        asked = [found.name for found in self.store.list(f"{ASKED}/")]
-        self.store.delete_all([name for name in asked if name in done])
-        waiting = self._requests([name for name in asked if name not in done])
+        requested = [found.name for found in self.store.list(f"{ASKED}/")]
+        self.store.delete_all([name for name in requested if name in done])
+        waiting = self._requests([name for name in requested if name not in done])
         attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
         if self.options.on_epoch is None:
             return attempt

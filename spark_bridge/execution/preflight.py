@@ -31,8 +31,8 @@ def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
     """
     store = store_at(url)
     token = uuid4().hex
-    asked = f"{PROBES}/{token}"
-    store.put(asked, [token.encode()])
+    folder = f"{PROBES}/{token}"
+    store.put(folder, [token.encode()])
     try:
         answers = spark.range(0, tasks, 1, tasks).mapInArrow(
             functools.partial(_answered, url, token), "place bigint, host string, problem string"
@@ -46,7 +46,7 @@ def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
                     "store that every machine reaches under this name, such as a network file system or s3://..."
                 )
     finally:
-        store.delete_all([found.name for found in store.list(asked)])
+        store.delete_all([found.name for found in store.list(folder)])
 
 
 def _answered(url: str, token: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -88,7 +88,7 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         .with_columns(gain=pl.col("revenue_after") - pl.col("revenue"))
         .sort("gain")
     )
-    said = pl.format(
+    sentences = pl.format(
         "customer {} ({}) {} to {}: {} -> {}",
         "CustomerID",
         "Country",
@@ -97,4 +97,4 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         pl.col("revenue").cast(CENTS),
         pl.col("revenue_after").cast(CENTS),
     )
-    return moved.select(said).to_series().to_list()
+    return moved.select(sentences).to_series().to_list()

@@ -107,11 +107,11 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         .sort(pl.col("parts") > 1, "pages", "ip", descending=[True, True, False])
     )
     start = pl.col("window_start").dt.to_string("%d %b %H:%M")
-    said = (
+    sentences = (
         pl.when(pl.col("parts") > 1)
         .then(pl.format("{} visits of {} are one, from {}, of {} pages", "parts", "ip", start, "pages"))
         .otherwise(
             pl.format("late: the visit of {} from {} has {} pages, not {}", "ip", start, "pages", "before")
         )
     )
-    return corrected.select(said).to_series().to_list()
+    return corrected.select(sentences).to_series().to_list()

@@ -25,20 +25,20 @@ NUMBERS = ("positions", "readers")
 
 def difference(before: Commit, after: Commit) -> JsonObject:
     """Return the record of ``after`` as a difference from ``before``. Cost: the states, not their pieces."""
-    said: JsonObject = {"epoch": after.epoch, "writer": after.writer}
-    said |= {part: getattr(after, part) for part in WHOLE if getattr(after, part) != getattr(before, part)}
+    body: JsonObject = {"epoch": after.epoch, "writer": after.writer}
+    body |= {part: getattr(after, part) for part in WHOLE if getattr(after, part) != getattr(before, part)}
     for part in NUMBERS:
         old, new = getattr(before, part), getattr(after, part)
         if old != new:
             changed = {name: number for name, number in new.items() if old.get(name) != number}
-            said[part] = [changed, [name for name in old if name not in new]]
+            body[part] = [changed, [name for name in old if name not in new]]
     states = {
         name: _state_difference(before.states.get(name), state)
         for name, state in after.states.items()
         if (old_state := before.states.get(name)) is not state and old_state != state
     }
     gone = [name for name in before.states if name not in after.states]
-    return said | {
+    return body | {
         "states": states,
         "gone": gone,
         "deltas": deltas_as_json(after.deltas),

@@ -171,8 +171,8 @@ class CommitLog:
                 f"{self._cut_short()}"
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
-        said = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
-        return [ref for parts in said for ref in delta_refs(parts) if ref.epoch > since]
+        refs_by_record = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
+        return [ref for parts in refs_by_record for ref in delta_refs(parts) if ref.epoch > since]
 
     def passed(self) -> Iterator[Passed]:
         """Yield the epochs of all retained commits, each with its instant and watermarks, the latest first.
@@ -243,12 +243,12 @@ class CommitLog:
 
     def _look(self) -> None:
         self._last, self._differences = None, 0
-        said = self.store.acknowledged()  # Before looking: there may be more since.
+        acknowledged = self.store.acknowledged()  # Before looking: there may be more since.
         if is_checkpoint(self.store):
             self._records.look()
             if self._records.firsts:
                 self._last, self._differences = self._records.commit(self._records.firsts[-1])
-        require_acknowledged(self.store, said, None if self._last is None else self._last.epoch)
+        require_acknowledged(self.store, acknowledged, None if self._last is None else self._last.epoch)
         self._is_read = True
 
     def _put(self, first: int, data: bytes, commit: Commit, items: Sequence[Item]) -> None:

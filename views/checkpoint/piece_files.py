@@ -115,16 +115,16 @@ def _own_words(key_hash: KeyHash) -> bytes:
 def _require_ours(where: str, found: bytes, key_hash: KeyHash | None) -> None:
     if key_hash is not None and found == _own_words(key_hash):
         return
-    said = json.loads(found)
-    if not isinstance(said, dict) or "hash" not in said or "format" not in said:
+    metadata = json.loads(found)
+    if not isinstance(metadata, dict) or "hash" not in metadata or "format" not in metadata:
         raise CorruptFileError(f"{where} has no metadata of evercurrent: another program wrote it")
-    if said["format"] > OURS.format:
+    if metadata["format"] > OURS.format:
         raise CheckpointError(
-            f"{where} is of format {said['format']}, and this version of evercurrent reads formats up to {OURS.format}; "
+            f"{where} is of format {metadata['format']}, and this version of evercurrent reads formats up to {OURS.format}; "
             "open it with the version that wrote it"
         )
     if key_hash is not None:
-        raise CheckpointError(unlike(where, str(said["hash"]), key_hash))
+        raise CheckpointError(unlike(where, str(metadata["hash"]), key_hash))
 
 
 def unlike(where: str, mark: str, key_hash: KeyHash) -> str:

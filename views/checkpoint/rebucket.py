@@ -61,8 +61,8 @@ def to_go_on_from(log: CommitLog) -> Commit:
     last = log.last
     if last is None:
         raise CheckpointError(f"{log.store.url}: there is no checkpoint, or one without a commit")
-    heard = read_note(log.store, last.epoch)
-    return last if heard is None else replace(last, readers=heard)
+    offsets = read_note(log.store, last.epoch)
+    return last if offsets is None else replace(last, readers=offsets)
 
 
 def following(last: Commit, **changed: Any) -> Commit:

@@ -69,13 +69,13 @@ def decoded(name: str, data: bytes) -> JsonObject:
             f"{name}: these {len(data)} bytes are not what was written, the checksum differs; restore the file from a "
             "copy of the checkpoint"
         )
-    said = json.loads(data)
-    if not 1 <= said["format"] <= RECORD_FORMAT:
+    record = json.loads(data)
+    if not 1 <= record["format"] <= RECORD_FORMAT:
         raise CheckpointError(
-            f"{name}: is of format {said['format']}, and this version of evercurrent reads formats up to {RECORD_FORMAT}; "
+            f"{name}: is of format {record['format']}, and this version of evercurrent reads formats up to {RECORD_FORMAT}; "
             "open it with the version that wrote it"
         )
-    body: JsonObject = said["body"]
+    body: JsonObject = record["body"]
     return body
 
 

@@ -54,8 +54,8 @@ def pack_name(firsts: Sequence[int]) -> str:
 
 def content_of(records: Sequence[tuple[int, bytes]]) -> list[bytes]:
     """Return the bytes of a pack."""
-    said = {"records": [[first, len(data)] for first, data in records]}
-    return [encoded_record(said), *(data for _, data in records)]
+    head = {"records": [[first, len(data)] for first, data in records]}
+    return [encoded_record(head), *(data for _, data in records)]
 
 
 def open_pack(store: Store, name: str) -> Pack:

@@ -34,13 +34,13 @@ LENGTH = 8
 def logged(entry: memoryview) -> Logged:
     """Return the epoch of an entry of the log."""
     length = int.from_bytes(entry[:LENGTH], "little")
-    said, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
-    offered = EpochInput(watermarks=said["watermarks"], positions=said["positions"])
-    for source, size, is_consolidated in said["sources"]:
+    head, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
+    offered = EpochInput(watermarks=head["watermarks"], positions=head["positions"])
+    for source, size, is_consolidated in head["sources"]:
         frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
         offered.deltas[source] = [Delta(frame, is_consolidated)]
         at += size
-    return Logged(said["epoch"], said["instant"], offered, said["heard"])
+    return Logged(head["epoch"], head["instant"], offered, head["heard"])
 
 
 class InputLog:
@@ -66,11 +66,11 @@ class InputLog:
             (source, len(stream), delta.is_consolidated)
             for (source, delta), stream in zip(arrived.items(), streams, strict=True)
         ]
-        said: dict[str, Any] = {
+        head: dict[str, Any] = {
             "epoch": now.epoch, "instant": now.instant, "watermarks": offered.watermarks, "positions": offered.positions,
             "heard": dict(heard), "sources": sources,
         }  # fmt: skip
-        text = json.dumps(said).encode()
+        text = json.dumps(head).encode()
         self._log.begin(now.epoch, [len(text).to_bytes(LENGTH, "little"), text, *streams])
         return True
 

@@ -52,7 +52,7 @@ class PlanMatch:
         reshaped = () if self.evolution is None else self.evolution.reshaped
         return (*self.new_views, *self.changed_views, *reshaped)
 
-    def readers(self, heard: Mapping[str, int], views: Iterable[str], last: int) -> dict[str, int]:
+    def readers(self, delivered: Mapping[str, int], views: Iterable[str], last: int) -> dict[str, int]:
         """Return the last epochs delivered to the named subscriptions of the ``views`` that have not changed.
 
         If a view has other columns, a subscription that has received every epoch up to the ``last`` one continues with
@@ -63,7 +63,7 @@ class PlanMatch:
         anew = tuple(f"{name}/" for name in self.to_fill if name not in gone)
         return {
             key: epoch + (key.startswith(anew) and epoch == last)
-            for key, epoch in heard.items()
+            for key, epoch in delivered.items()
             if key.startswith(kept)
         }
 
@@ -151,7 +151,7 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
         if name in record["sources"] and record["sources"][name]["identity"] != declared["identity"]
     ]
     gone = [name for name in match.gone_sources if name not in now["sources"]]
-    said = [
+    lines = [
         *_about_sources(record, now, [name for name in changed if name not in drop]),
         *(_about_gone_source(name) for name in gone if name not in drop),
         *_about_retained(record, now, changed, drop),
@@ -166,9 +166,9 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
     retained = [name for name, was in record["sources"].items() if was["retained"]]
     losable = [*changed, *gone, *retained, *match.gone_views, *match.changed_views]
     names = tuple(
-        name for name in dict.fromkeys(losable) if any(f"drop=({name!r},)" in line for line in said)
+        name for name in dict.fromkeys(losable) if any(f"drop=({name!r},)" in line for line in lines)
     )
-    return [*said, *_about_drop(names), *_about_versions(record)] if said else []
+    return [*lines, *_about_drop(names), *_about_versions(record)] if lines else []
 
 
 def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Iterator[str]:

@@ -129,8 +129,8 @@ def check_plan(
         gone_sources=(*gone_sources, *again),
         evolution=evolution,
     )
-    if said := obstacles(record, now, plan, match, drop):
-        raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
+    if reasons := obstacles(record, now, plan, match, drop):
+        raise CheckpointError("\n".join(["the checkpoint is of another plan:", *reasons]))
     standing = _UnchangedParts.of(record, now, match)
     kept = replace(standing, sources=standing.sources.difference(drop))
     return replace(

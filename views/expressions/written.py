@@ -75,10 +75,10 @@ def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
     waiting, made = [node], []
     while waiting:
         node = waiting.pop()
-        said, below = _said(node)
+        content, below = _content_and_inputs(node)
         if not as_given and isinstance(node, Call) and node.function == LOOKED_UP:
             below = tuple(map(_in_any_order, below))
-        made.append(write((*said, len(below))))
+        made.append(write((*content, len(below))))
         waiting.extend(reversed(below))
     return b"".join(made)
 
@@ -94,7 +94,7 @@ def _in_any_order(node: Node) -> Node:
     return replace(node, value=series_parts(values.gather(plain.arg_sort())))
 
 
-def _said(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
+def _content_and_inputs(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
     """Return a node's own content, in a form that never changes, and its inputs."""
     match node:
         case Column(column=column):

@@ -49,11 +49,11 @@ class Acknowledged:
     @staticmethod
     def from_bytes(data: bytes) -> Acknowledged | None:
         """Return the note, or None where the bytes are damaged."""
-        said = unsealed(NOTE, MAGIC, data)
-        if said is None:
+        fields = unsealed(NOTE, MAGIC, data)
+        if fields is None:
             former = unsealed(FORMER_NOTE, FORMER_MAGIC, data)
             return None if former is None else Acknowledged(*former[1:])
-        _, first, committed, logged, token, oldest = said
+        _, first, committed, logged, token, oldest = fields
         return Acknowledged(first, committed, logged, token, None if oldest == UNKNOWN else oldest)
 
     @staticmethod

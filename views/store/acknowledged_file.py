@@ -50,21 +50,21 @@ class AcknowledgedFile:
 
     def logged(self, epoch: int, token: bytes) -> None:
         """Note that the input of an epoch is there, and that of all epochs since the newest record."""
-        said = Acknowledged(0, 0, 0) if self.said is None else self.said
-        self._say(replace(said, logged=epoch, token=token))
+        note = Acknowledged(0, 0, 0) if self.said is None else self.said
+        self._say(replace(note, logged=epoch, token=token))
 
     def take_back(self, epoch: int) -> None:
         """Note durably that the input of an epoch is not there, if the note says that it is."""
-        said = self.said
-        if said is not None and said.logged >= epoch:
-            self._say(replace(said, logged=max(epoch - 1, said.committed)))
+        note = self.said
+        if note is not None and note.logged >= epoch:
+            self._say(replace(note, logged=max(epoch - 1, note.committed)))
             sync_data(self._opened())
 
     def forget_inputs(self) -> None:
         """Note that the log of inputs is not needed."""
-        said = self.said
-        if said is not None and said.logged > said.committed:
-            self._say(replace(said, logged=said.committed))
+        note = self.said
+        if note is not None and note.logged > note.committed:
+            self._say(replace(note, logged=note.committed))
 
     def end_of_journal(self, which: int, end: JournalEnd) -> None:
         """Note how many entries of a journal file are on the disk."""
@@ -91,9 +91,9 @@ class AcknowledgedFile:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _say(self, said: Acknowledged) -> None:
-        self.said = said
-        os.pwrite(self._opened(), said.as_bytes(), 0)
+    def _say(self, note: Acknowledged) -> None:
+        self.said = note
+        os.pwrite(self._opened(), note.as_bytes(), 0)
 
     def _opened(self) -> int:
         if self._descriptor is None:
@@ -121,8 +121,8 @@ def read_journal_ends(folder: str) -> Sequence[JournalEnd] | None:
     Raises:
         OSError: it exists and is not a file.
     """
-    said = unsealed(ENDS, MAGIC, _content(folder)[ENDS_AT:])
-    return None if said is None else ((said[1], said[2]), (said[3], said[4]))
+    fields = unsealed(ENDS, MAGIC, _content(folder)[ENDS_AT:])
+    return None if fields is None else ((fields[1], fields[2]), (fields[3], fields[4]))
 
 
 def _content(folder: str) -> bytes:

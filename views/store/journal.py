@@ -89,13 +89,13 @@ class JournalFile:
     def write(self, files: Sequence[File], gone: Sequence[str]) -> None:
         """Add an entry, which is durable after ``sync``."""
         self._start = self.end
-        said = json.dumps([[[name, size_of(data)] for name, data in files], list(gone)]).encode()
-        buffers: list[Buffer] = [said, *(each for _, data in files for each in data)]
+        names = json.dumps([[[name, size_of(data)] for name, data in files], list(gone)]).encode()
+        buffers: list[Buffer] = [names, *(each for _, data in files for each in data)]
         crc = 0
         for each in buffers:
             crc = zlib.crc32(each, crc)
         size = size_of(buffers)
-        head = HEAD.pack(MAGIC, self._token, self._pass, self._count, len(said), size - len(said), crc)
+        head = HEAD.pack(MAGIC, self._token, self._pass, self._count, len(names), size - len(names), crc)
         head += zlib.crc32(head).to_bytes(4, "little")
         _write_at(self._descriptor, [head, *buffers, bytes(-(HEAD_SIZE + size) % ALIGNED)], self._start)
         self.end = self._start + _aligned(HEAD_SIZE + size)

@@ -205,10 +205,10 @@ class FsspecStore:
     def retain_from(self, oldest: int) -> None:
         """See ``Store.retain_from``."""
         self._end_note()
-        said = self.acknowledged()
-        if said is not None and said.oldest != oldest:
+        note = self.acknowledged()
+        if note is not None and note.oldest != oldest:
             with told(self.url, ACKNOWLEDGED, "written"):
-                self._write_note(replace(said, oldest=oldest)).result()
+                self._write_note(replace(note, oldest=oldest)).result()
 
     def _write_note(self, note: Acknowledged) -> Future[None]:
         self._said = note

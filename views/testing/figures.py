@@ -107,20 +107,20 @@ def _expected(figure: Transcript) -> dict[str, Any]:
 
 
 def _pane(pane: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    said = {name: pane[name] for name in ("window", "value", "timing", "at", "retracts") if name in pane}
-    if not _is_time(said.get("at")):
-        said.pop("at", None)
+    attributes = {name: pane[name] for name in ("window", "value", "timing", "at", "retracts") if name in pane}
+    if not _is_time(attributes.get("at")):
+        attributes.pop("at", None)
     if mode == "accumulating_and_retracting":
-        said.setdefault("retracts", [])
+        attributes.setdefault("retracts", [])
     if pane.get("optional_if_unchanged") or pane.get("optional_if_empty"):
-        said["optional"] = True
-    return said
+        attributes["optional"] = True
+    return attributes
 
 
-def _is_time(said: Any) -> bool:
+def _is_time(value: Any) -> bool:
     """Return whether "at" is a time, and not a text such as "on arrival of 6"."""
     try:
-        _TIMES.instant(said)
+        _TIMES.instant(value)
     except InputError:
         return False
     return True

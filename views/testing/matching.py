@@ -50,8 +50,8 @@ class Expectation:
 
     def __str__(self) -> str:
         """Show the expected attributes in the words of the transcript."""
-        said = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
-        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in said) or "any row"
+        shown_attributes = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
+        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in shown_attributes) or "any row"
 
 
 def left_over(

@@ -101,10 +101,10 @@ def application(transcript: Transcript) -> Callable[[], Engine]:
     Raises:
         InputError: the file names none, or it does not exist.
     """
-    said = transcript.get("application")
-    where = f"transcript {transcript.id!r}: application {said!r}"
-    module, colon, name = str(said).partition(":")
-    if not isinstance(said, str) or not colon or not name:
+    declared = transcript.get("application")
+    where = f"transcript {transcript.id!r}: application {declared!r}"
+    module, colon, name = str(declared).partition(":")
+    if not isinstance(declared, str) or not colon or not name:
         raise InputError(f"{where}; name a function that returns a new engine, as 'shop.views:engine'")
     try:
         made = getattr(importlib.import_module(module), name)

@@ -76,8 +76,8 @@ class Pipeline:
 
     def _panes(self, always: bool) -> Collection:
         windowed = self.source.window(self._window(), timestamp=self._stamp())
-        spoken = windowed.trigger(self._trigger(self._case.get("trigger", _NO_TRIGGER)), always=always)
-        moded = spoken.accumulate(self._choice("accumulation", MODES, "retracting"))
+        triggered = windowed.trigger(self._trigger(self._case.get("trigger", _NO_TRIGGER)), always=always)
+        moded = triggered.accumulate(self._choice("accumulation", MODES, "retracting"))
         late = self._case.get("allowed_lateness", 0)
         if late not in UNBOUNDED:
             moded = moded.lateness(self._length(late))
@@ -116,26 +116,26 @@ class Pipeline:
         return panes.with_columns(stamp.dt.truncate(f"1{self._times.unit}").alias(STAMP))
 
     def _window(self) -> Window:
-        said = self._word("window", dict, {"type": "global"})
-        match said.get("type"):
+        entry = self._word("window", dict, {"type": "global"})
+        match entry.get("type"):
             case "fixed":
-                return windows.fixed(self._length(said["size"]), offset=self._length(said.get("offset", 0)))
+                return windows.fixed(self._length(entry["size"]), offset=self._length(entry.get("offset", 0)))
             case "sliding":
-                size, period = self._length(said["size"]), self._length(said["period"])
-                return windows.sliding(size, every=period, offset=self._length(said.get("offset", 0)))
+                size, period = self._length(entry["size"]), self._length(entry["period"])
+                return windows.sliding(size, every=period, offset=self._length(entry.get("offset", 0)))
             case "session":
-                return windows.sessions(self._length(said["gap"]))
+                return windows.sessions(self._length(entry["gap"]))
             case "global":
                 return windows.global_window()
         raise InputError(
-            f"{self._where}: window {said.get('type')!r}; there are fixed, sliding, session and global"
+            f"{self._where}: window {entry.get('type')!r}; there are fixed, sliding, session and global"
         )
 
-    def _trigger(self, said: Mapping[str, Any]) -> Trigger:
+    def _trigger(self, entry: Mapping[str, Any]) -> Trigger:
         """Build a trigger from the words of a transcript, which are described in ``docs/testing.md``."""
-        if not isinstance(said, Mapping) or len(said) != 1:
-            raise InputError(f"{self._where}: trigger {said!r}; write one, as {{'default': {{}}}}")
-        ((word, rest),) = said.items()
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            raise InputError(f"{self._where}: trigger {entry!r}; write one, as {{'default': {{}}}}")
+        ((word, rest),) = entry.items()
         match word:
             case "every_epoch":
                 return triggers.every_epoch()
@@ -163,20 +163,20 @@ class Pipeline:
                 return triggers.until(part, end)
         raise InputError(f"{self._where}: unknown trigger {word!r}; docs/testing.md lists them")
 
-    def _length(self, said: Any) -> timedelta:
-        return timedelta(microseconds=self._times.duration(said))
+    def _length(self, length: Any) -> timedelta:
+        return timedelta(microseconds=self._times.duration(length))
 
     def _word(self, name: str, kind: type, default: Any) -> Any:
-        said = self._case.get(name, default)
-        if not isinstance(said, kind):
-            raise InputError(f"{self._where}: {name} {said!r}; write a mapping")
-        return said
+        entry = self._case.get(name, default)
+        if not isinstance(entry, kind):
+            raise InputError(f"{self._where}: {name} {entry!r}; write a mapping")
+        return entry
 
     def _choice(self, name: str, known: Mapping[str, Any], default: str) -> Any:
-        said = self._case.get(name, default)
-        if said not in known:
-            raise InputError(f"{self._where}: {name} {said!r}; there are {listed(known)}")
-        return known[said]
+        entry = self._case.get(name, default)
+        if entry not in known:
+            raise InputError(f"{self._where}: {name} {entry!r}; there are {listed(known)}")
+        return known[entry]
 
 
 def rows_of(transcript: Transcript) -> Iterator[Mapping[str, Any]]:

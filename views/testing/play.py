@@ -199,22 +199,22 @@ class Play:
         schema = self.engine.sources[source].schema
         instants = {name: dtype for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
 
-        def cell(name: str, said: Any) -> Any:
-            return self._cell(said, instants[name]) if name in instants else said
+        def cell(name: str, value: Any) -> Any:
+            return self._cell(value, instants[name]) if name in instants else value
 
         columns = [*schema, *[DIFF] * max(map(len, rows), default=0)]
         signed = {DIFF: 1} if any(isinstance(row, Mapping) and DIFF in row for row in rows) else {}
         return [
-            {name: cell(name, said) for name, said in (signed | row).items()}
+            {name: cell(name, value) for name, value in (signed | row).items()}
             if isinstance(row, dict)
             else tuple(map(cell, columns, row))
             for row in rows
         ]
 
-    def _cell(self, said: Any, dtype: pl.Datetime) -> datetime | None:
-        if said is None:
+    def _cell(self, value: Any, dtype: pl.Datetime) -> datetime | None:
+        if value is None:
             return None
-        moment = as_datetime(self._times.instant(said))
+        moment = as_datetime(self._times.instant(value))
         return moment if dtype.time_zone else moment.replace(tzinfo=None)
 
 

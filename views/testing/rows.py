@@ -57,24 +57,24 @@ class RowWords:
             rows += [{**row, DIFF: 1 if diff > 0 else -1}] * abs(diff)
         return rows
 
-    def expectation(self, said: Mapping[str, Any]) -> Expectation:
+    def expectation(self, expected: Mapping[str, Any]) -> Expectation:
         """Return the expectation that a transcript gives for a row.
 
         Raises:
             InputError: a word is neither a column nor one of those above, or a time is not valid.
         """
-        if not isinstance(said, Mapping):
+        if not isinstance(expected, Mapping):
             raise InputError(
-                f"{self._where}: {said!r} is not a row; write the expected values by column, as {{'n': 1}}"
+                f"{self._where}: {expected!r} is not a row; write the expected values by column, as {{'n': 1}}"
             )
-        attributes = [self._attribute(word, wanted) for word, wanted in said.items() if word != "optional"]
-        if DIFF not in said:
+        attributes = [self._attribute(word, wanted) for word, wanted in expected.items() if word != "optional"]
+        if DIFF not in expected:
             attributes.append(Attribute(DIFF, 1, lambda row: row[DIFF]))
-        return Expectation(tuple(attributes), bool(said.get("optional", False)))
+        return Expectation(tuple(attributes), bool(expected.get("optional", False)))
 
-    def expectations(self, said: Iterable[Mapping[str, Any]]) -> list[Expectation]:
+    def expectations(self, expected: Iterable[Mapping[str, Any]]) -> list[Expectation]:
         """Return the expectations for several rows."""
-        return [self.expectation(each) for each in said]
+        return [self.expectation(each) for each in expected]
 
     def shown(self, row: Row, *, brief: bool = False) -> str:
         """Show a row in the words of a transcript, without nulls; ``brief``: without pane information."""
@@ -117,8 +117,8 @@ class RowWords:
         """Return the attribute of all rows that are retracted together with this one."""
 
         def show(found: Any) -> str:
-            said = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
-            return "[" + "; ".join(said) + "]"
+            texts = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
+            return "[" + "; ".join(texts) + "]"
 
         return Attribute(
             "retracts",

@@ -51,9 +51,9 @@ class Report:
 
     def __str__(self) -> str:
         """Show the failures, and then all output."""
-        said = [f"  {line}" for line in self.said] or ["  nothing"]
+        output = [f"  {line}" for line in self.said] or ["  nothing"]
         verdict = self.failures or ["passed"]
-        return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *said])
+        return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *output])
 
 
 def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
@@ -173,11 +173,11 @@ class _Run:
             found.setdefault(self._words.window_of(row), []).append(sorted(row[RESULT] or []))
         for window in [*expected, *(window for window in found if window not in expected)]:
             shown = self._words.window_shown(window)
-            came, should = found.get(window, []), expected.get(window, [])
-            if came != should:
+            panes, should = found.get(window, []), expected.get(window, [])
+            if panes != should:
                 kind = "Unmatched" if window in expected else "Unexpected"
                 self.report.failures.append(
-                    f"{where}: {kind} output: window {shown} has emitted {came}, expected is {should}"
+                    f"{where}: {kind} output: window {shown} has emitted {panes}, expected is {should}"
                 )
         self._uncovered = []
 

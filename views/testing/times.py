@@ -42,33 +42,33 @@ class Times:
         if self.unit not in UNITS:
             raise InputError(f"time unit {self.unit!r}; there are {', '.join(UNITS)}")
 
-    def instant(self, said: Any) -> int:
+    def instant(self, time: Any) -> int:
         """Return an instant in microseconds; ``END_OF_TIME`` for "inf". Times without a zone are in UTC.
 
         Raises:
             InputError: it is not a time.
         """
-        if isinstance(said, date):
-            return _since_1970(said)
-        if isinstance(said, str):
-            return self._of_text(said.strip())
-        if isinstance(said, int | float) and not isinstance(said, bool):
-            if said in (END_OF_TIME, float("inf")):
+        if isinstance(time, date):
+            return _since_1970(time)
+        if isinstance(time, str):
+            return self._of_text(time.strip())
+        if isinstance(time, int | float) and not isinstance(time, bool):
+            if time in (END_OF_TIME, float("inf")):
                 return END_OF_TIME
-            return self.day + round(said * UNITS[self.unit])
-        raise InputError(f"{said!r} is not a time; {_EXAMPLE}")
+            return self.day + round(time * UNITS[self.unit])
+        raise InputError(f"{time!r} is not a time; {_EXAMPLE}")
 
-    def duration(self, said: Any) -> int:
+    def duration(self, length: Any) -> int:
         """Return a duration in microseconds, given as a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
 
         Raises:
             PlanError: it is not a duration, or a negative text.
         """
-        if isinstance(said, int | float) and not isinstance(said, bool):
-            return round(said * UNITS[self.unit])
-        if isinstance(said, str):
-            said = "0s" if said == "0" else said.replace("min", "m").replace(" ", "")
-        return microseconds("duration", said)
+        if isinstance(length, int | float) and not isinstance(length, bool):
+            return round(length * UNITS[self.unit])
+        if isinstance(length, str):
+            length = "0s" if length == "0" else length.replace("min", "m").replace(" ", "")
+        return microseconds("duration", length)
 
     def spoken(self, instant: int) -> str:
         """Return an instant as it is written in a transcript."""
@@ -85,17 +85,17 @@ class Times:
         """Return the instant, rounded down to the unit."""
         return instant - (instant - self.day) % UNITS[self.unit]
 
-    def _of_text(self, said: str) -> int:
-        if said == "inf":
+    def _of_text(self, text: str) -> int:
+        if text == "inf":
             return END_OF_TIME
-        if clock := _CLOCK.fullmatch(said):
+        if clock := _CLOCK.fullmatch(text):
             hours, minutes, seconds, rest = clock.groups(default="0")
             whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
             return self.day + whole * 1_000_000 + int(rest.ljust(6, "0"))
         try:
-            return _since_1970(datetime.fromisoformat(said))
+            return _since_1970(datetime.fromisoformat(text))
         except ValueError as error:
-            raise InputError(f"{said!r} is not a time; {_EXAMPLE}") from error
+            raise InputError(f"{text!r} is not a time; {_EXAMPLE}") from error
 
 
 def _since_1970(moment: date) -> int:

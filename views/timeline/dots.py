@@ -137,10 +137,10 @@ def _speck(plot: Plot, dot: Dot) -> str:
 
 
 def _circle(plot: Plot, dot: Dot, placing: Placing) -> str:
-    said = shortened(f"{MINUS}{dot.label}" if dot.diff < 0 else dot.label, _LABEL_LENGTH)
+    label = shortened(f"{MINUS}{dot.label}" if dot.diff < 0 else dot.label, _LABEL_LENGTH)
     x, y = plot.x.at(dot.event_time), plot.y.at(dot.seen)
-    radius = style.DOT_RADIUS if said else style.DOT_RADIUS / 2
-    half = max(radius, width(said, style.DOT_SIZE) / 2 + 4)
+    radius = style.DOT_RADIUS if label else style.DOT_RADIUS / 2
+    half = max(radius, width(label, style.DOT_SIZE) / 2 + 4)
     placing.take(Box.around(x, y, 2 * half, 2 * radius))
     hollow, colour = dot.diff < 0 or dot.standing == "refused", colour_of(dot)
     shape = element(
@@ -155,7 +155,7 @@ def _circle(plot: Plot, dot: Dot, placing: Placing) -> str:
         stroke_width=1.2,
     )
     value = text(
-        said, x, y + 4, text_anchor="middle", fill=colour if hollow else style.PAPER, font_weight="600"
+        label, x, y + 4, text_anchor="middle", fill=colour if hollow else style.PAPER, font_weight="600"
     )
     cross = _cross(x, y, half, radius) if dot.standing == "refused" else ""
     return element("g", hint(row_hint(plot, dot)), shape, cross, value)
@@ -175,10 +175,10 @@ def _cross(x: float, y: float, half: float, radius: float) -> str:
     )
 
 
-def shortened(said: str, length: int) -> str:
+def shortened(value: str, length: int) -> str:
     """Return a text cut to this length, with an ellipsis as its last letter.
 
     >>> shortened("12345", 4)
     '123…'
     """
-    return said if len(said) <= length else said[: length - 1] + "…"
+    return value if len(value) <= length else value[: length - 1] + "…"

@@ -76,17 +76,17 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
     head, top = _head(scene, title, subtitle, look)
     left = _left_margin(scene)
     height = look.height or round(look.width * (0.56 if len(scene.keys) == 1 else 0.34))
-    plots, unsaid = [], 0
+    plots, unplaced = [], 0
     for key in scene.keys:
         top += 10 if len(scene.keys) == 1 else 28
         scales = Scale(*scene.across, left, look.width - _MARGIN), Scale(*scene.up, top + height, top)
         drawn, left_out = _panel(Plot(*scales, scene.clock), scene, key)
         plots.append(drawn)
-        unsaid += left_out
+        unplaced += left_out
         top += height + _AXIS_ROOM
     notes = [
         line
-        for note in _notes(scene, unsaid, recording.remarks)
+        for note in _notes(scene, unplaced, recording.remarks)
         for line in wrapped(note, style.TEXT_SIZE, look.width - left - _MARGIN)
     ]
     foot = [text(note, left, top + _NOTE_HEIGHT * (place + 0.7)) for place, note in enumerate(notes)]
@@ -105,7 +105,7 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
         height=whole,
         font_family=FONT,
         role="img",
-        aria_label=". ".join(said for said in (title, subtitle) if said),
+        aria_label=". ".join(line for line in (title, subtitle) if line),
     )
 
 
@@ -187,11 +187,11 @@ def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, fl
     """Return title and legend, and the position of their lower end."""
     left, top = _MARGIN, 12.0
     parts = []
-    for said, size, colour, weight in (
+    for line, size, colour, weight in (
         (title, style.TITLE_SIZE, style.INK, "600"),
         (subtitle, style.TEXT_SIZE + 1, style.SOFT_INK, "400"),
     ):
-        for line in wrapped(said, size, look.width - 2 * _MARGIN):
+        for line in wrapped(line, size, look.width - 2 * _MARGIN):
             top += size + 5
             parts.append(text(line, left, top - 3, font_size=size, fill=colour, font_weight=weight))
     ideal = has_ideal(scene.across, scene.up)
@@ -228,7 +228,7 @@ def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
     return element("g", *parts), labels.left_out
 
 
-def _notes(scene: _Scene, unsaid: int, remarks: Sequence[str]) -> list[str]:
+def _notes(scene: _Scene, unplaced: int, remarks: Sequence[str]) -> list[str]:
     """Return notes on what is not drawn."""
     left_out = []
     for kind, drawn, total in (
@@ -240,8 +240,8 @@ def _notes(scene: _Scene, unsaid: int, remarks: Sequence[str]) -> list[str]:
     notes = [*remarks, *([f"Left out: {' and '.join(left_out)}."] if left_out else [])]
     if scene.keys_in_all > len(scene.keys):
         notes.append(f"Of {scene.keys_in_all:,} keys, the {len(scene.keys)} with most panes are drawn.")
-    if unsaid:
+    if unplaced:
         notes.append(
-            f"There is no room for the values of {unsaid:,} panes; point at a pane to see its value."
+            f"There is no room for the values of {unplaced:,} panes; point at a pane to see its value."
         )
     return notes

@@ -115,7 +115,7 @@ def _pane(colour: str) -> str:
     return body + element("line", x1=-10, y1=-6, x2=10, y2=-6, stroke=colour, stroke_width=2.5)
 
 
-def _sample(said: str, colour: str) -> str:
+def _sample(content: str, colour: str) -> str:
     return text(
-        said, 0, 4, text_anchor="middle", font_size=style.TEXT_SIZE + 1, font_weight="600", fill=colour
+        content, 0, 4, text_anchor="middle", font_size=style.TEXT_SIZE + 1, font_weight="600", fill=colour
     )

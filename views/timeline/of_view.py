@@ -105,11 +105,11 @@ def _grouping(plan: Plan, place: PlanId) -> Group | WindowedGroup | None:
     return None
 
 
-def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None) -> str:
+def _value(where: str, schema: pl.Schema, keys: Sequence[str], chosen: str | None) -> str:
     """Return the column that is written at panes: by default the first one that is neither key nor bound."""
-    if asked is not None:
-        require_columns(where, schema, [asked])
-        return asked
+    if chosen is not None:
+        require_columns(where, schema, [chosen])
+        return chosen
     found = [name for name in schema if name not in (*keys, *NOT_VALUES)]
     if not found:
         raise PlanError(
@@ -181,12 +181,12 @@ def _refused(
 
 def _remarks(log: RunLog, sources: Mapping[str, SourceRows]) -> list[str]:
     """Return remarks on data that the engine did not keep."""
-    said = []
+    lines = []
     if not log.records_rows and sources:
-        said.append("Input rows were not recorded; Engine(record=True) keeps them.")
+        lines.append("Input rows were not recorded; Engine(record=True) keeps them.")
     first = log.epochs()[EPOCH].min()
     if isinstance(first, int) and first > 1:
-        said.append(
+        lines.append(
             f"Epochs before {first:,} are no longer kept; Engine(retain=Retain(epochs=...)) keeps more."
         )
-    return said
+    return lines

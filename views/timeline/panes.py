@@ -189,11 +189,11 @@ def _least_between(times: Instants, values: Instants, low: Instants, high: Insta
 
 def _ends(emitted: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
     """Add ``gone_at`` to the panes: the n-th retraction of a value of a window retracts its n-th pane."""
-    said = [*_WINDOW, "label"]
-    nth = pl.int_range(pl.len()).over(said).alias("nth")
-    gone = retractions.sort("id").select(*said, nth, gone_at="fired")
+    columns = [*_WINDOW, "label"]
+    nth = pl.int_range(pl.len()).over(columns).alias("nth")
+    gone = retractions.sort("id").select(*columns, nth, gone_at="fired")
     return (
-        emitted.sort("id").with_columns(nth).join(gone, on=[*said, "nth"], how="left", maintain_order="left")
+        emitted.sort("id").with_columns(nth).join(gone, on=[*columns, "nth"], how="left", maintain_order="left")
     )
 
 

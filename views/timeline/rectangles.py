@@ -30,9 +30,9 @@ _PADDING, _BETWEEN = 4, 5
 
 def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
     """Draw the rectangles, the newest lowest: a merged session lies behind the sessions that it was merged from."""
-    said = [pane for pane in panes if pane.label is not None]
+    labelled = [pane for pane in panes if pane.label is not None]
     bodies = [
-        _body(plot, pane, nested=_is_nested(pane, said[place + 1 :])) for place, pane in enumerate(said)
+        _body(plot, pane, nested=_is_nested(pane, labelled[place + 1 :])) for place, pane in enumerate(labelled)
     ]
     return element("g", *reversed(bodies)) if bodies else ""
 
@@ -77,10 +77,10 @@ def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box,
     """Return the label, its place and how much it covers; the label lacks the timing where there is no room for it."""
     parts = _parts(pane)
     shorter = [part for part in parts if part.size > style.WORD_SIZE]
-    for said in (parts, shorter):
-        box, covered = placing.best(_inside(plot, pane, _size(said)))
+    for label_parts in (parts, shorter):
+        box, covered = placing.best(_inside(plot, pane, _size(label_parts)))
         if not covered:
-            return said, box, 0.0
+            return label_parts, box, 0.0
     box, covered = placing.best([*_inside(plot, pane, _size(parts)), *_above(plot, pane, _size(parts))])
     return parts, box, covered
 
@@ -113,8 +113,8 @@ def _parts(pane: Pane) -> list[_Part]:
         value, is_gone = _value(shortened(pane.label, _LABEL_LENGTH), pane.diff), pane.gone_at is not None
         parts.append(_Part(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
     for gone in pane.takes_back[:_RETRACTIONS]:
-        said = MINUS + shortened(gone.label, _LABEL_LENGTH)
-        parts.append(_Part(said, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
+        label = MINUS + shortened(gone.label, _LABEL_LENGTH)
+        parts.append(_Part(label, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
     if len(pane.takes_back) > _RETRACTIONS:
         more = f"and {len(pane.takes_back) - _RETRACTIONS} more"
         parts.append(_Part(more, style.WORD_SIZE, style.TAKEN_BACK))

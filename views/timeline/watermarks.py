@@ -67,10 +67,10 @@ def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:
         f"{plot.clock.time(move.seen)}: {_move_text(plot, move)}" for move in watermark.moves[:40]
     )
     more = f"\nand {len(watermark.moves) - 40} more" if len(watermark.moves) > 40 else ""
-    said = f"watermark of {watermark.source}\n{moves}{more}"
+    content = f"watermark of {watermark.source}\n{moves}{more}"
     return element(
         "path",
-        hint(said),
+        hint(content),
         d=path,
         fill="none",
         stroke=colour,

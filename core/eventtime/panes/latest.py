@@ -57,10 +57,10 @@ class LatestPanes(Operator):
         firing = self._firing.value
         if not (len(delta) or len(firing.keys) or len(firing.closed) or firing.moves is not None):
             return self._nothing
-        came = self._keys.words(delta.frame)
-        replaced = self._replaced(firing, came)
+        new_panes = self._keys.words(delta.frame)
+        replaced = self._replaced(firing, new_panes)
         own = all_rows(self.spine, replaced)
-        entries = [(came, delta.rows, delta.diffs), (replaced.take(own.owners), own.payload, -own.diffs)]
+        entries = [(new_panes, delta.rows, delta.diffs), (replaced.take(own.owners), own.payload, -own.diffs)]
         out = [(own.payload, -own.diffs), (delta.rows, delta.diffs)]
         if firing.moves is not None and len(firing.moves.old):
             olds = group(firing.moves.old)
@@ -76,12 +76,12 @@ class LatestPanes(Operator):
         self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)
         return Delta.of(stack([rows for rows, _ in out]), np.concatenate([diffs for _, diffs in out]))
 
-    def _replaced(self, firing: Firing, came: Keys) -> Keys:
+    def _replaced(self, firing: Firing, new_panes: Keys) -> Keys:
         """Return the windows, ascending, that have another last pane now, or none."""
         if self._mode != "accumulating":
-            return group(came).keys
+            return group(new_panes).keys
         emptied = firing.keys.take(np.flatnonzero(~firing.holds_rows))
-        return group(Keys.concat([came, emptied])).keys
+        return group(Keys.concat([new_panes, emptied])).keys
 
     def _run(self, entries: list[tuple[Keys, pl.DataFrame, Ints]]) -> Run:
         if not entries:

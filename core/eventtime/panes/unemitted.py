@@ -135,8 +135,8 @@ class PendingRows(Operator):
         """Return the change of the pending rows."""
         (delta,) = deltas
         firing = self._firing.value
-        came = Delta(delta.frame.head(self._merging.value.arrivals))
-        parts = [came] if len(came) else []
+        arrived = Delta(delta.frame.head(self._merging.value.arrivals))
+        parts = [arrived] if len(arrived) else []
         if len(self.emitted.keys):
             emitted_rows = all_rows(self.spine, self.emitted.keys)
             parts.append(Delta.of(emitted_rows.payload, -emitted_rows.diffs))

@@ -84,21 +84,21 @@ class Batch:
         owners = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))[goes]
         instants = self.instants[order][goes]
         at_end = (instants <= cells.was.first[owners]) | (instants >= cells.was.last[owners])
-        asked = np.unique(owners[at_end])
-        if not len(asked):
+        cells_to_read = np.unique(owners[at_end])
+        if not len(cells_to_read):
             return cells
-        where = words[asked], self.keys.take(cells.key[asked]), cells.number[asked]
+        where = words[cells_to_read], self.keys.take(cells.key[cells_to_read]), cells.number[cells_to_read]
         old = rows.read(*where, rows.spine.runs, whole=False)
         new = rows.read(*where, [added], whole=False)
         groups = group(Keys.concat([old.words, new.words]))
         before = groups.sums(np.concatenate([old.diffs, np.zeros_like(new.diffs)]))
         after = groups.sums(np.concatenate([old.diffs, new.diffs]))
         left = groups.first_entries[after > 0]
-        owners = asked[np.concatenate([old.owners, new.owners])]
+        owners = cells_to_read[np.concatenate([old.owners, new.owners])]
         instants = np.concatenate([rows.instants(old), rows.instants(new)])[left]
         keeps, exists = cells.keeps.copy(), cells.now.exists.copy()
         first, last = cells.now.first.copy(), cells.now.last.copy()
-        keeps[asked], exists[asked], first[asked], last[asked] = False, False, FOREVER, -FOREVER
+        keeps[cells_to_read], exists[cells_to_read], first[cells_to_read], last[cells_to_read] = False, False, FOREVER, -FOREVER
         keeps[owners[groups.first_entries[(before > 0) & (after > 0)]]] = True
         exists[owners[left]] = True
         np.minimum.at(first, owners[left], instants)

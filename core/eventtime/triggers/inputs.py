@@ -43,13 +43,13 @@ class TriggerInputs:
         For windows that merge, ``merging`` says which rows have only moved with theirs: these do not count. Cost: the rows.
         """
         entries, diffs = self._news(rows, windows, merging)
-        came, counts = windows[entries], np.abs(diffs)
+        changed_windows, counts = windows[entries], np.abs(diffs)
         added = np.maximum(diffs, 0)
         return Inputs(
-            rows=_sums(came, counts, size),
-            sums={name: _sums(came, added * self._column(rows, name)[entries], size) for name in self._sums},
+            rows=_sums(changed_windows, counts, size),
+            sums={name: _sums(changed_windows, added * self._column(rows, name)[entries], size) for name in self._sums},
             patterns={
-                names: self._pattern(names, rows, entries, diffs, came, size) for names in self._patterns
+                names: self._pattern(names, rows, entries, diffs, changed_windows, size) for names in self._patterns
             },
         )
 
@@ -73,16 +73,16 @@ class TriggerInputs:
         return np.arange(len(rows)) if kept is None else kept, diffs
 
     def _pattern(
-        self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, came: Index, size: int
+        self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, changed_windows: Index, size: int
     ) -> tuple[Mask, Mask, Mask, Mask]:
         """Return which windows had a start row, a stop row, a stop row after a start row, and a start row after all stops."""
         start, stop = (self._column(rows, name)[entries] != 0 for name in names)
-        first, last, latest = np.full(size, len(came)), np.full(size, -1), np.full(size, -1)
+        first, last, latest = np.full(size, len(changed_windows)), np.full(size, -1), np.full(size, -1)
         begins, ends = np.flatnonzero(start & (diffs > 0)), np.flatnonzero(stop & (diffs > 0))
-        np.minimum.at(first, came[begins], begins)
-        np.maximum.at(last, came[ends], ends)
-        np.maximum.at(latest, came[begins], begins)
-        return first < len(came), last >= 0, first < last, latest > last
+        np.minimum.at(first, changed_windows[begins], begins)
+        np.maximum.at(last, changed_windows[ends], ends)
+        np.maximum.at(latest, changed_windows[begins], begins)
+        return first < len(changed_windows), last >= 0, first < last, latest > last
 
 
 def _sums(windows: Index, values: Ints, size: int) -> Ints:

@@ -50,7 +50,7 @@ class Custom(Watermark):
 
     def advanced(self, memory: tuple[Any, int], arrived: Arrived) -> tuple[tuple[Any, int], int]:
         """Return the function's new watermark, or the last one that it returned."""
-        state, said = memory
+        state, watermark_before = memory
         processing_time = time_of(arrived.instant)
         assert processing_time is not None, "it was a datetime"
         where = f"{arrived.where}: the watermark function"
@@ -65,16 +65,16 @@ class Custom(Watermark):
             raise InputError(f"{where} gave {given!r}; it must return (new state, watermark or None)")
         state, watermark = given
         if watermark is None:
-            return (state, said), said
+            return (state, watermark_before), watermark_before
         if isinstance(watermark, date):
             watermark = instant_of(where, watermark, arrived.dtype)
         elif watermark != END_OF_TIME or isinstance(watermark, bool):
             raise InputError(
                 f"{where} gave the watermark {watermark!r}; it must be a datetime, END_OF_TIME or None"
             )
-        if watermark < said:
+        if watermark < watermark_before:
             raise InputError(
-                f"{where} moved back from {shown(said)} to {shown(watermark)}; a watermark never does: "
+                f"{where} moved back from {shown(watermark_before)} to {shown(watermark)}; a watermark never does: "
                 "keep the highest in the state, and return None if there is nothing new"
             )
         return (state, watermark), watermark
@@ -86,11 +86,11 @@ class Custom(Watermark):
 
     def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
         """Return the user's state, which has to be a plain value, and the last watermark."""
-        state, said = memory
+        state, watermark = memory
         if is_plain(state):
-            return Saved((), {"state": state, "said": said})
+            return Saved((), {"state": state, "said": watermark})
         try:
-            return Saved((), {ENCODED: encoded(state).decode(), "said": said})
+            return Saved((), {ENCODED: encoded(state).decode(), "said": watermark})
         except NotPlainError as error:
             raise InputError(
                 f"{where}: the state of the watermark function is {_shortened(state)}, which is or holds {error.found}, and a "
@@ -108,5 +108,5 @@ class Custom(Watermark):
 
 
 def _shortened(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= SHOWN else f"{said[:SHOWN]}..."
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -135,11 +135,11 @@ class SourceClock:
         if added is not None:
             times, diffs = times[added], diffs[added]
         arrived = Arrived(self._where, delta.frame, added, times, diffs, instant, then.highest, dtype)
-        memory, said = self.specification.advanced(then.memory, arrived)
+        memory, watermark = self.specification.advanced(then.memory, arrived)
         promised = then.promised if self._promised is None else self._promised
         self._staged = _Progress(
             memory=memory,
-            watermark=max(then.watermark, said, promised),
+            watermark=max(then.watermark, watermark, promised),
             highest=arrived.highest,
             ahead=then.ahead + ahead,
             promised=promised,
