@@ -160,7 +160,7 @@ class DrivenView:
         """Call back with the delta of every epoch to come that changes the view."""
         return Following(callback, self._following)
 
-    def tell(self, since: int) -> None:
+    def deliver(self, since: int) -> None:
         """Pass the deltas of the epochs after this one to the subscribers."""
         if self._following:
             for delta in self.deltas(since):
@@ -222,12 +222,12 @@ class SparkDriver:
         reached = {} if position is None else {source: self.sources[source].positions.kept(position)}
         self._arrivals.put(batch, {source: rows}, Planned(instant_of(at), reached))
         self._run(batch)
-        return self._tell()
+        return self._deliver()
 
     def tick(self) -> int:
         """Run an epoch without rows and return its number: processing time advances, and timers that are due fire."""
         self._batches.promise({})
-        return self._tell()
+        return self._deliver()
 
     @contextmanager
     def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
@@ -239,13 +239,13 @@ class SparkDriver:
         finally:
             self._promised = None
         self._batches.promise(promised, at)
-        self._tell()
+        self._deliver()
 
     def advance(self, source: str, watermark: int) -> int:
         """Move the watermark of a source by hand, in an epoch of its own or as part of the one that is open."""
         if self._promised is None:
             self._batches.promise({source: watermark})
-            return self._tell()
+            return self._deliver()
         self._promised[source] = watermark
         return self.epoch_number + 1
 
@@ -277,10 +277,10 @@ class SparkDriver:
             raise (known or error) from error
         self._arrivals.forget(batch)
 
-    def _tell(self) -> int:
+    def _deliver(self) -> int:
         since, self._told = self._told, self.epoch_number
         for view in self.views.values():
-            view.tell(since)
+            view.deliver(since)
         return self._told
 
 

@@ -235,7 +235,7 @@ class Query(SparkViews):
         # Checked without open windows, as a request that cannot be met would make every micro-batch fail.
         plan = self._in_spark.setup.unpickled()
         WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
-        self._batches.ask(FireRequest(view, key, window))
+        self._batches.request(FireRequest(view, key, window))
 
     def process_all_available(self) -> None:
         """Wait until all rows that are there now are committed."""

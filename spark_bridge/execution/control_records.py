@@ -21,12 +21,12 @@ FORMAT = 1
 class Attempt:
     """The record of a micro-batch: its processing time in microseconds, and the requested windows that fire.
 
-    ``asked`` are the files of the requests.
+    ``requests`` are the files of the requests.
     """
 
     at: int
     fires: tuple[FireRequest, ...]
-    asked: tuple[str, ...]
+    requests: tuple[str, ...]
 
 
 def fire_as_bytes(fire: FireRequest) -> bytes:
@@ -50,7 +50,7 @@ def fire_from(where: str, data: bytes) -> FireRequest:
 def attempt_as_bytes(attempt: Attempt) -> bytes:
     """Return the record of a micro-batch as bytes."""
     fires = [_as_json(fire) for fire in attempt.fires]
-    return _as_bytes({"at": attempt.at, "fires": fires, "asked": list(attempt.asked)})
+    return _as_bytes({"at": attempt.at, "fires": fires, "asked": list(attempt.requests)})
 
 
 def attempt_from(where: str, data: bytes) -> Attempt:
@@ -61,7 +61,9 @@ def attempt_from(where: str, data: bytes) -> Attempt:
     """
 
     def made(record: Mapping[str, Any]) -> Attempt:
-        return Attempt(int(record["at"]), tuple(map(_fire, record["fires"])), tuple(map(str, record["asked"])))
+        return Attempt(
+            int(record["at"]), tuple(map(_fire, record["fires"])), tuple(map(str, record["asked"]))
+        )
 
     return _read(where, data, made)
 

@@ -126,7 +126,7 @@ class MicroBatches:
             return done
 
         def tell(deltas: PartitionedDeltas) -> None:
-            self._tell(rows.sparkSession, deltas)
+            self._call_sink(rows.sparkSession, deltas)
 
         epochs.step(
             arrive,
@@ -135,7 +135,7 @@ class MicroBatches:
             {
                 SPARK: {
                     "batch": batch,
-                    "asked": list(attempt.asked),
+                    "asked": list(attempt.requests),
                     "query": self._query,
                     "streams": self.streams,
                 }
@@ -179,11 +179,11 @@ class MicroBatches:
 
         def tell(deltas: PartitionedDeltas) -> None:
             if spark is not None and self.options.on_epoch is not None:
-                self._tell(spark, deltas)
+                self._call_sink(spark, deltas)
 
         return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, tell=tell).epoch
 
-    def ask(self, fire: FireRequest) -> None:
+    def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""
         self.store.put(f"{ASKED}/{uuid4().hex}", [fire_as_bytes(fire)])
 
@@ -316,7 +316,7 @@ class MicroBatches:
     def _where(self, name: str) -> str:
         return f"{self.store.url}: {name}"
 
-    def _tell(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
+    def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
         assert self.options.on_epoch is not None, "there is a sink to call"
         for view, frame in delta_frames(spark, self.setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)

@@ -21,7 +21,7 @@ OF_SEVERAL, OF_TABLES = "paths", "provider"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadOptions:
     """The checked options; ``since`` is None for deltas from now on."""
 
     path: str
@@ -55,7 +55,7 @@ class Asked:
         return log
 
 
-def asked(options: Any) -> Asked:
+def read_options(options: Any) -> ReadOptions:
     """Return the options, checked.
 
     Raises:
@@ -67,7 +67,7 @@ def asked(options: Any) -> Asked:
             raise InputError(
                 f"format {FORMAT!r}: option {name!r} is missing; give .option('path', checkpoint).option('view', name)"
             )
-    wanted = Asked(
+    wanted = ReadOptions(
         path=options["path"],
         view=options["view"],
         since=None if options.get("since") == "latest" else _whole(options, "since", BEFORE_ALL),

@@ -14,7 +14,7 @@ from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.store import store_at
 
 from ..runtime.spark_types import frame_to_spark_arrow
-from .delta_options import Asked
+from .delta_options import ReadOptions
 
 PARTITION_BYTES = 32 << 20
 """The bytes up to which delta files are read together in one task."""
@@ -41,7 +41,7 @@ def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
     return [Files(tuple(group)) for group in made]
 
 
-def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def batches_of(wanted: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition, file by file."""
     assert isinstance(partition, Files)
     pieces = Pieces.of(store_at(wanted.path))
@@ -52,7 +52,7 @@ def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBa
 class BatchReader(DataSourceReader):
     """Reads the epochs that are committed, once."""
 
-    def __init__(self, wanted: Asked) -> None:
+    def __init__(self, wanted: ReadOptions) -> None:
         self._wanted = wanted
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
 class EpochReader(DataSourceStreamReader):
     """Reads the deltas of epochs. An offset is the epoch up to which all have been read."""
 
-    def __init__(self, wanted: Asked) -> None:
+    def __init__(self, wanted: ReadOptions) -> None:
         self._wanted = wanted
         self._log = wanted.log()
         self._first: int | None = wanted.since

@@ -30,7 +30,7 @@ from evercurrent.views.expressions.dtype_reading import dtype_of_text
 
 from ..runtime.spark_types import spark_schema
 from ..runtime.spark_versions import limits_batches, spark_version
-from .delta_options import FORMAT, Asked, asked, forbid
+from .delta_options import FORMAT, ReadOptions, forbid, read_options
 from .delta_readers import BatchReader, UnlimitedReader
 
 if TYPE_CHECKING:
@@ -52,19 +52,19 @@ class ViewDeltas(DataSource):
 
     def schema(self) -> StructType:
         """Return the view's columns, ``_epoch`` and ``_diff``, as the last commit has them."""
-        wanted = asked(self.options)
+        wanted = read_options(self.options)
         types = {**view_schema(wanted, wanted.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
         return spark_schema(wanted.where, types)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of ``spark.read``."""
-        wanted = asked(self.options)
+        wanted = read_options(self.options)
         forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
         return BatchReader(wanted)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of ``spark.readStream``."""
-        wanted = asked(self.options)
+        wanted = read_options(self.options)
         forbid(wanted.until, "until", "spark.readStream", "spark.read")
         if limits_batches():
             from .limited_deltas import LimitedReader  # It needs PySpark 4.2.
@@ -78,7 +78,7 @@ class ViewDeltas(DataSource):
         return UnlimitedReader(wanted)
 
 
-def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
+def view_schema(wanted: ReadOptions, commit: Commit | None) -> pl.Schema:
     """Return the columns of the view.
 
     Raises:

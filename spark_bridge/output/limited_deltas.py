@@ -11,14 +11,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .delta_options import Asked
+from .delta_options import ReadOptions
 from .delta_readers import EpochReader
 
 
 class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
     """Reads at most ``maxEpochsPerTrigger`` epochs in a micro-batch, and in a bounded run only those that were there at its start."""
 
-    def __init__(self, wanted: Asked) -> None:
+    def __init__(self, wanted: ReadOptions) -> None:
         super().__init__(wanted)
         self._target: int | None = None
 

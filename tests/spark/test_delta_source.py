@@ -16,7 +16,7 @@ import evercurrent as ec
 from evercurrent.core.columns.polars_versions import MAP
 from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputError
 from evercurrent.spark_bridge.output import delta_readers
-from evercurrent.spark_bridge.output.delta_options import asked
+from evercurrent.spark_bridge.output.delta_options import read_options
 from evercurrent.spark_bridge.output.delta_readers import in_partitions
 from evercurrent.spark_bridge.output.delta_source import ViewDeltas, register
 from evercurrent.spark_bridge.runtime.spark_types import rows_from_arrow
@@ -365,7 +365,7 @@ def test_small_files_are_read_together_in_order(monkeypatch):
 def test_options_are_checked(options, says):
     given = {"path": "p", "view": "v"} | options
     with pytest.raises(InputError, match=f"format 'evercurrent':? {says}"):
-        asked({name: value for name, value in given.items() if value is not None})
+        read_options({name: value for name, value in given.items() if value is not None})
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_what_is_no_time_is_refused(said: Any) -> None:
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["ms", "s"]), st.booleans())
 def test_an_instant_is_read_as_it_is_shown(instant: int, unit: str, clock: bool) -> None:
     times = Times(unit, day=86_400_000_000, clock=clock)
-    shown = times.spoken(instant)
+    shown = times.written(instant)
     assert times.instant(shown if clock else float(shown)) == instant
 
 

@@ -59,7 +59,7 @@ def requests(*, count: int = REQUESTS, seed: int = 1) -> pl.DataFrame:
         {
             "ip": _addresses(random, is_crawler)[visit],
             "seconds": at.astype(np.int64),
-            **_asked(random, np.flatnonzero(np.diff(visit, prepend=-1)), is_crawler[visit]),
+            **_requested(random, np.flatnonzero(np.diff(visit, prepend=-1)), is_crawler[visit]),
         }
     )
     time = pl.lit(OPENS, HITS["at"]) + pl.duration(seconds="seconds")
@@ -107,7 +107,7 @@ def _addresses(random: np.random.Generator, is_crawler: npt.NDArray[np.bool_]) -
     return pl.select(pl.format("{}.{}.{}.{}", *map(pl.lit, parts))).to_series()
 
 
-def _asked(
+def _requested(
     random: np.random.Generator, first: Numbers, crawls: npt.NDArray[np.bool_]
 ) -> dict[str, pl.Series | npt.NDArray[np.generic]]:
     """Return method, path, status and bytes of each request; ``first`` marks where visits begin."""

@@ -171,7 +171,7 @@ class CommitLog:
                 f"{self._cut_short()}"
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
-        refs_by_record = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
+        refs_by_record = [facts.deltas.get(view, ()) for facts in self._records.facts_in_order(covering)]
         return [ref for parts in refs_by_record for ref in delta_refs(parts) if ref.epoch > since]
 
     def passed(self) -> Iterator[Passed]:
@@ -196,9 +196,9 @@ class CommitLog:
         records.look()
         retained = records.retained()
         latest = max(0, len(retained) - max(keep, 1))
-        start = next(at for at in range(latest, -1, -1) if records.known(retained[at]).whole)
+        start = next(at for at in range(latest, -1, -1) if records.facts(retained[at]).whole)
         kept = retained[start:]
-        named = set().union(*(known.files for known in records.known_in_order(kept)))
+        named = set().union(*(facts.files for facts in records.facts_in_order(kept)))
         dropped = [first for first in records.firsts if first < kept[0]]
         if dropped:
             self.store.retain_from(kept[0])
@@ -212,7 +212,7 @@ class CommitLog:
         """Delete these records, the oldest."""
         records = self._records
         files = {first: records.file_of(first) for first in dropped}
-        wholes = dict.fromkeys(files[first] for first in dropped if records.known(first).whole)
+        wholes = dict.fromkeys(files[first] for first in dropped if records.facts(first).whole)
         for file in (
             wholes
         ):  # One by one: wherever it is interrupted, the rest begins with a whole record and can be read.
@@ -224,7 +224,7 @@ class CommitLog:
     def _pack(self, kept: Sequence[int]) -> None:
         """Pack records, each from a whole one to before the next. Those after the last whole one stay apart."""
         records = self._records
-        wholes = [first for first in kept if records.known(first).whole]
+        wholes = [first for first in kept if records.facts(first).whole]
         for segment in closed_segments(kept, wholes):
             if all(records.file_of(first) == record_name(first) for first in segment):
                 records.pack(segment)
@@ -236,8 +236,8 @@ class CommitLog:
         first = self._records.firsts[0]
         if lost := lost_oldest(self.store.acknowledged(), first):
             return f"; {lost}: restore them from a copy of the checkpoint"
-        before = self._records.known(first).before
-        if self._records.known(first).whole or before is None:
+        before = self._records.facts(first).before
+        if self._records.facts(first).whole or before is None:
             return ""
         return f"; {record_name(before)}, from which {record_name(first)} goes on, is missing: lost, or swept in part"
 

@@ -81,7 +81,7 @@ def _acknowledged(store: Store) -> Acknowledged | None:
 def _of_the_end(store: Store, records: Records, acknowledged: Acknowledged | None) -> Iterator[Fault]:
     """Yield the faults of the newest files: the last commit itself, uncommitted input, notes of readers."""
     try:
-        last = records.known(records.firsts[-1]).epoch if records.firsts else None
+        last = records.facts(records.firsts[-1]).epoch if records.firsts else None
     except CheckpointError:
         return  # It is among the faults, and without it the place to continue from is unknown.
     try:
@@ -115,7 +115,7 @@ def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
             expected, begun = None, True
     if records.firsts and not begun:
         first = records.firsts[0]
-        before = records.known(first).before
+        before = records.facts(first).before
         lost = record_name(0 if before is None else before)
         faults.append(Fault(lost, f"is missing, and {record_name(first)} goes on from it"))
     return refs, faults

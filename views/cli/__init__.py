@@ -123,7 +123,7 @@ def run(
             finally:
                 notes = [*job.notes, *feed.notes]
                 _print(console, summary(job.tally, driver, [shown, *beside], written, feed.refused, notes))
-        if stop.asked and not follow:
+        if stop.is_requested and not follow:
             raise typer.Exit(130)
 
 

@@ -72,7 +72,7 @@ class FileFeed:
 
     def chunks(self) -> Iterator[Chunk | None]:
         yield from self._round()
-        while self._follow and not self._stop.asked:
+        while self._follow and not self._stop.is_requested:
             yield None
             time.sleep(LOOK_SECONDS)
             yield from self._round()

@@ -84,9 +84,9 @@ class Run:
                     self._wait()
                 else:
                     self._epoch(chunk)
-                if self._stop.asked:
+                if self._stop.is_requested:
                     return
-            if not self._stop.asked:
+            if not self._stop.is_requested:
                 self._places.require_all_taken()
                 self._end()
 

@@ -26,7 +26,7 @@ from ..plan.plan import Plan
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
 
-Kept = Callable[[], Delta]
+RowsReader = Callable[[], Delta]
 """Gives all that a node has emitted so far, added up."""
 
 
@@ -94,7 +94,7 @@ class _Filling:
             if isinstance(node.operation, Input)
         }
 
-    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, Kept]]:
+    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, RowsReader]]:
         """Return the sources whose rows are kept, and those that have had none yet."""
         for node, name in self._sources.items():
             if name in self._match.new_sources:
@@ -102,7 +102,7 @@ class _Filling:
             elif name in retained and self._is_unchanged(retained[name].spine):
                 yield node, retained[name].changes
 
-    def _kept_nodes(self) -> Iterator[tuple[NodeId, Kept]]:
+    def _kept_nodes(self) -> Iterator[tuple[NodeId, RowsReader]]:
         """Return the nodes whose rows can be read from kept states."""
         for number, node in enumerate(self._circuit.nodes):
             operator = node.operator

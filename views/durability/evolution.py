@@ -42,7 +42,7 @@ class SourceChange:
     after: pl.Schema
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The changes in words, column by column."""
         names = [*self.before, *(name for name in self.after if name not in self.before)]
         return ", ".join(

@@ -40,9 +40,9 @@ class Evolution:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The changes in words, source by source."""
-        changed = [f"source {name!r}: {change.said}" for name, change in self.changes.items()]
+        changed = [f"source {name!r}: {change.description}" for name, change in self.changes.items()]
         return "; ".join(changed) or "functions have a version that had none"
 
     def restore(self, saver: Saver, pieces: Pieces, records: Mapping[str, StateRecord], where: str) -> None:

@@ -98,7 +98,7 @@ def require_same_columns(where: str, match: PlanMatch) -> None:
     """
     if match.evolution is not None:
         raise CheckpointError(
-            f"{where}: {match.evolution.said}, and only the embedded engine can carry states over to that: {OPEN_ONCE}"
+            f"{where}: {match.evolution.description}, and only the embedded engine can carry states over to that: {OPEN_ONCE}"
         )
 
 
@@ -106,7 +106,7 @@ def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[st
     """Return the lines of a refusal: the missing states, the states that nothing declared uses, and the remedies."""
     if match.evolution is not None:
         return [
-            f"{where} has sources that are declared with other columns now ({match.evolution.said}), and the results of "
+            f"{where} has sources that are declared with other columns now ({match.evolution.description}), and the results of "
             "these changes for rows that came before cannot be computed:",
             *missing,
             "Declare the old columns as before and the new ones in another source, or begin a new checkpoint and push all rows "
@@ -236,7 +236,9 @@ def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str],
     why = f" as source {listed(because)} is" if because else ""
     if match.evolution is not None and set(sources) & set(match.evolution.changes):
         failed = match.evolution.failed.get(name)
-        why = f", beside {match.evolution.said}" + (f" (over the columns before: {failed})" if failed else "")
+        why = f", beside {match.evolution.description}" + (
+            f" (over the columns before: {failed})" if failed else ""
+        )
     return (
         f"- view {name!r} is declared in another way than in the checkpoint{why}, and its deltas so far follow the old declaration: "
         f"declare it under another name, or as before, or drop the old one with drop=({name!r},)"

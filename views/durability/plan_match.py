@@ -16,7 +16,7 @@ from ..compiler.builder import Compiled
 from ..compiler.state_forms import state_forms
 from ..compiler.state_labels import state_labels
 from ..expressions.dtype_text import dtype_text
-from ..plan.digests import digest_of, scheme, told_apart
+from ..plan.digests import digest_of, is_covered, scheme
 from ..plan.function_versions import function_digests, require_one_function
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import Input, PlanId, PlanNode
@@ -57,7 +57,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         CheckpointError: two functions look the same, but refer to different objects that cannot be inspected.
     """
     identities = plan_identities(plan)
-    _require_told_apart(plan, identities)
+    _require_distinguishable(plan, identities)
     states = state_ids(compiled)
     forms = state_forms(compiled, states)
     named = {id(state): name for name, state in states.items()}
@@ -224,7 +224,7 @@ def _holds(compiled: Compiled) -> Iterator[str]:
             yield node.identity
 
 
-def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
+def _require_distinguishable(plan: Plan, identities: Sequence[str]) -> None:
     """Check that nodes of one identity compute the same, so that it does not matter which state is whose.
 
     Raises:
@@ -235,7 +235,7 @@ def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
         first = found.setdefault(identity, PlanId(number))
         if first != number:
             require_one_function(plan[first], plan[PlanId(number)])
-        if first != number and not told_apart(plan[PlanId(number)].operation):
+        if first != number and not is_covered(plan[PlanId(number)].operation):
             raise CheckpointError(
                 f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} differ only by objects that cannot be "
                 "inspected, so that a checkpoint could confuse them; give their functions "

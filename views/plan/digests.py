@@ -75,7 +75,7 @@ def digest_of(*values: object) -> str:
     return blake2b(VERSION + _Writing({}).of(values), digest_size=16).hexdigest()
 
 
-def told_apart(*values: object) -> bool:
+def is_covered(*values: object) -> bool:
     """Return whether the digest covers everything in these values, so that values with the same digest are equal."""
     writing = _Writing({})
     writing.of(values)

@@ -33,38 +33,38 @@ class AcknowledgedFile:
 
     def __init__(self, folder: str) -> None:
         self._path = f"{folder}/{ACKNOWLEDGED}"
-        self.said = read_acknowledged(folder)
+        self.note = read_acknowledged(folder)
         self._ends = list(read_journal_ends(folder) or NO_ENDS)
         self._guard = threading.Lock()
         self._descriptor: int | None = None
 
     def committed(self, first: int, epoch: int) -> None:
         """Note that a record is there."""
-        self._say(Acknowledged.committed_after(self.said, first, epoch))
+        self._write(Acknowledged.committed_after(self.note, first, epoch))
 
     def retained_from(self, oldest: int) -> None:
         """Note durably that no record before the one of this first epoch is needed, if there is a note."""
-        if self.said is not None and self.said.oldest != oldest:
-            self._say(replace(self.said, oldest=oldest))
+        if self.note is not None and self.note.oldest != oldest:
+            self._write(replace(self.note, oldest=oldest))
             sync_data(self._opened())
 
     def logged(self, epoch: int, token: bytes) -> None:
         """Note that the input of an epoch is there, and that of all epochs since the newest record."""
-        note = Acknowledged(0, 0, 0) if self.said is None else self.said
-        self._say(replace(note, logged=epoch, token=token))
+        note = Acknowledged(0, 0, 0) if self.note is None else self.note
+        self._write(replace(note, logged=epoch, token=token))
 
     def take_back(self, epoch: int) -> None:
         """Note durably that the input of an epoch is not there, if the note says that it is."""
-        note = self.said
+        note = self.note
         if note is not None and note.logged >= epoch:
-            self._say(replace(note, logged=max(epoch - 1, note.committed)))
+            self._write(replace(note, logged=max(epoch - 1, note.committed)))
             sync_data(self._opened())
 
     def forget_inputs(self) -> None:
         """Note that the log of inputs is not needed."""
-        note = self.said
+        note = self.note
         if note is not None and note.logged > note.committed:
-            self._say(replace(note, logged=note.committed))
+            self._write(replace(note, logged=note.committed))
 
     def end_of_journal(self, which: int, end: JournalEnd) -> None:
         """Note how many entries of a journal file are on the disk."""
@@ -91,8 +91,8 @@ class AcknowledgedFile:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _say(self, note: Acknowledged) -> None:
-        self.said = note
+    def _write(self, note: Acknowledged) -> None:
+        self.note = note
         os.pwrite(self._opened(), note.as_bytes(), 0)
 
     def _opened(self) -> int:

@@ -79,7 +79,7 @@ def _boundaries(trigger: Any, first: str, last: str) -> Iterator[str]:
             if word == "at_period":
                 length = _TIMES.duration(part["period"])
                 start = _TIMES.instant(first) // length * length
-                yield from map(_TIMES.spoken, range(start, _TIMES.instant(last) + length + 1, length))
+                yield from map(_TIMES.written, range(start, _TIMES.instant(last) + length + 1, length))
             else:
                 yield from _boundaries(part, first, last)
 
@@ -90,7 +90,7 @@ def _in_batches(events: Sequence[Mapping[str, Any]], period: Any) -> list[Step]:
     length = _TIMES.duration(period)
     for event in events:
         after = -(-_TIMES.instant(event["processing_time"]) // length) * length
-        batches.setdefault(_TIMES.spoken(after), []).append(_row(event))
+        batches.setdefault(_TIMES.written(after), []).append(_row(event))
     return [{"processing_time": at, "input": rows} for at, rows in sorted(batches.items())]
 
 
@@ -107,7 +107,9 @@ def _expected(figure: Transcript) -> dict[str, Any]:
 
 
 def _pane(pane: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    attributes = {name: pane[name] for name in ("window", "value", "timing", "at", "retracts") if name in pane}
+    attributes = {
+        name: pane[name] for name in ("window", "value", "timing", "at", "retracts") if name in pane
+    }
     if not _is_time(attributes.get("at")):
         attributes.pop("at", None)
     if mode == "accumulating_and_retracting":

@@ -79,7 +79,7 @@ def left_over(
     return [expected[i] for i in sorted(missing)], [row for i, row in enumerate(rows) if i not in taken]
 
 
-def told(
+def mismatches(
     expected: Sequence[Expectation], rows: Sequence[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
 ) -> str:
     """Describe the mismatches between expectations and rows; empty if there are none."""

@@ -16,7 +16,7 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed
 from ..engine.engine import Engine
 from ..engine.view import View
 from .hand_clock import HandClock
-from .matching import Expectation, told
+from .matching import Expectation, mismatches
 from .rows import Row, RowWords
 from .times import Times, as_datetime, midnight
 
@@ -188,7 +188,7 @@ class Play:
         self, view: str, expected: list[Expectation], found: list[Row], words: RowWords, in_order: bool
     ) -> None:
         pairs = _by_epoch(expected, found) if in_order else [(expected, found)]
-        wrong = [text for want, have in pairs if (text := told(want, have, words.shown))]
+        wrong = [text for want, have in pairs if (text := mismatches(want, have, words.shown))]
         if wrong:
             raise AssertionError("\n".join([f"view {view!r} at epoch {self.engine.epoch_number}", *wrong]))
 

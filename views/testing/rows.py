@@ -67,7 +67,9 @@ class RowWords:
             raise InputError(
                 f"{self._where}: {expected!r} is not a row; write the expected values by column, as {{'n': 1}}"
             )
-        attributes = [self._attribute(word, wanted) for word, wanted in expected.items() if word != "optional"]
+        attributes = [
+            self._attribute(word, wanted) for word, wanted in expected.items() if word != "optional"
+        ]
         if DIFF not in expected:
             attributes.append(Attribute(DIFF, 1, lambda row: row[DIFF]))
         return Expectation(tuple(attributes), bool(expected.get("optional", False)))
@@ -140,7 +142,7 @@ class RowWords:
 
     def _cell_shown(self, column: str) -> Callable[[Any], str]:
         if column in self._instants:
-            return lambda cell: "null" if cell is None else self._times.spoken(cell)
+            return lambda cell: "null" if cell is None else self._times.written(cell)
         return repr
 
     def window(self, wanted: Any) -> Window:
@@ -159,4 +161,4 @@ class RowWords:
         """Return a window in the words of a transcript."""
         if window is None:
             return "global"
-        return f"[{self._times.spoken(window[0])}, {self._times.spoken(window[1])})"
+        return f"[{self._times.written(window[0])}, {self._times.written(window[1])})"

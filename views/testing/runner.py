@@ -11,7 +11,7 @@ from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
 from .figures import figure_transcript
-from .matching import told
+from .matching import mismatches
 from .pipeline import KEY, RESULT, SOURCE, VALUE, Pipeline, times_of
 from .rows import END, START, Row, RowWords
 from .times import as_datetime
@@ -158,7 +158,7 @@ class _Run:
         return (row.get(START, 0), row.get(END, 0))
 
     def _compare(self, where: str, expected: Sequence[Any]) -> None:
-        wrong = told(expected, self._uncovered, self._words.shown)
+        wrong = mismatches(expected, self._uncovered, self._words.shown)
         if wrong:
             self.report.failures.append(f"{where}:\n{wrong}")
         self._uncovered = []

@@ -30,7 +30,7 @@ class Times:
     >>> times = Times("s")
     >>> times.instant("00:01:00") == times.instant(60) == times.instant("1970-01-01T00:01Z") == 60_000_000
     True
-    >>> times.duration("1m30s"), times.spoken(90_000_000), Times("s", clock=True).spoken(90_000_000)
+    >>> times.duration("1m30s"), times.written(90_000_000), Times("s", clock=True).written(90_000_000)
     (90000000, '90', '00:01:30')
     """
 
@@ -70,7 +70,7 @@ class Times:
             length = "0s" if length == "0" else length.replace("min", "m").replace(" ", "")
         return microseconds("duration", length)
 
-    def spoken(self, instant: int) -> str:
+    def written(self, instant: int) -> str:
         """Return an instant as it is written in a transcript."""
         if instant in (END_OF_TIME, START_OF_TIME):
             return "inf" if instant == END_OF_TIME else "-inf"

@@ -187,11 +187,11 @@ def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, fl
     """Return title and legend, and the position of their lower end."""
     left, top = _MARGIN, 12.0
     parts = []
-    for line, size, colour, weight in (
+    for caption, size, colour, weight in (
         (title, style.TITLE_SIZE, style.INK, "600"),
         (subtitle, style.TEXT_SIZE + 1, style.SOFT_INK, "400"),
     ):
-        for line in wrapped(line, size, look.width - 2 * _MARGIN):
+        for line in wrapped(caption, size, look.width - 2 * _MARGIN):
             top += size + 5
             parts.append(text(line, left, top - 3, font_size=size, fill=colour, font_weight=weight))
     ideal = has_ideal(scene.across, scene.up)

@@ -193,7 +193,9 @@ def _ends(emitted: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
     nth = pl.int_range(pl.len()).over(columns).alias("nth")
     gone = retractions.sort("id").select(*columns, nth, gone_at="fired")
     return (
-        emitted.sort("id").with_columns(nth).join(gone, on=[*columns, "nth"], how="left", maintain_order="left")
+        emitted.sort("id")
+        .with_columns(nth)
+        .join(gone, on=[*columns, "nth"], how="left", maintain_order="left")
     )
 
 

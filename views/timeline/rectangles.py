@@ -32,7 +32,8 @@ def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
     """Draw the rectangles, the newest lowest: a merged session lies behind the sessions that it was merged from."""
     labelled = [pane for pane in panes if pane.label is not None]
     bodies = [
-        _body(plot, pane, nested=_is_nested(pane, labelled[place + 1 :])) for place, pane in enumerate(labelled)
+        _body(plot, pane, nested=_is_nested(pane, labelled[place + 1 :]))
+        for place, pane in enumerate(labelled)
     ]
     return element("g", *reversed(bodies)) if bodies else ""
 
@@ -94,7 +95,7 @@ def _size(parts: Sequence[_Part]) -> float:
 class _Part:
     """A piece of a label."""
 
-    said: str
+    content: str
     size: float
     colour: str
     weight: str = "400"
@@ -103,7 +104,7 @@ class _Part:
     @property
     def width(self) -> float:
         """The estimated width."""
-        return width(self.said, self.size) * (1.0 if self.weight == "400" else 1.08)
+        return width(self.content, self.size) * (1.0 if self.weight == "400" else 1.08)
 
 
 def _parts(pane: Pane) -> list[_Part]:
@@ -140,7 +141,7 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
     )
     x, y, drawn = box.left + _PADDING, box.middle[1] + 5, []
     for part in parts:
-        drawn.append(text(part.said, x, y, font_size=part.size, fill=part.colour, font_weight=part.weight))
+        drawn.append(text(part.content, x, y, font_size=part.size, fill=part.colour, font_weight=part.weight))
         if part.struck:
             drawn.append(
                 element(

@@ -98,7 +98,12 @@ class Batch:
         instants = np.concatenate([rows.instants(old), rows.instants(new)])[left]
         keeps, exists = cells.keeps.copy(), cells.now.exists.copy()
         first, last = cells.now.first.copy(), cells.now.last.copy()
-        keeps[cells_to_read], exists[cells_to_read], first[cells_to_read], last[cells_to_read] = False, False, FOREVER, -FOREVER
+        keeps[cells_to_read], exists[cells_to_read], first[cells_to_read], last[cells_to_read] = (
+            False,
+            False,
+            FOREVER,
+            -FOREVER,
+        )
         keeps[owners[groups.first_entries[(before > 0) & (after > 0)]]] = True
         exists[owners[left]] = True
         np.minimum.at(first, owners[left], instants)

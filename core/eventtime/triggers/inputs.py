@@ -47,9 +47,13 @@ class TriggerInputs:
         added = np.maximum(diffs, 0)
         return Inputs(
             rows=_sums(changed_windows, counts, size),
-            sums={name: _sums(changed_windows, added * self._column(rows, name)[entries], size) for name in self._sums},
+            sums={
+                name: _sums(changed_windows, added * self._column(rows, name)[entries], size)
+                for name in self._sums
+            },
             patterns={
-                names: self._pattern(names, rows, entries, diffs, changed_windows, size) for names in self._patterns
+                names: self._pattern(names, rows, entries, diffs, changed_windows, size)
+                for names in self._patterns
             },
         )
 
@@ -73,7 +77,13 @@ class TriggerInputs:
         return np.arange(len(rows)) if kept is None else kept, diffs
 
     def _pattern(
-        self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, changed_windows: Index, size: int
+        self,
+        names: tuple[str, str],
+        rows: Delta,
+        entries: Index,
+        diffs: Ints,
+        changed_windows: Index,
+        size: int,
     ) -> tuple[Mask, Mask, Mask, Mask]:
         """Return which windows had a start row, a stop row, a stop row after a start row, and a start row after all stops."""
         start, stop = (self._column(rows, name)[entries] != 0 for name in names)
