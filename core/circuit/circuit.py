@@ -231,12 +231,12 @@ class Circuit:
 
     def _read(self, operator: Operator, looks: Sequence[Look]) -> tuple[NodeId, ...]:
         """Return the nodes that a node reads by these, each once."""
-        found: dict[NodeId, None] = {}
+        nodes: dict[NodeId, None] = {}
         for given, look in zip(operator.looks_at, looks, strict=True):
-            found[look.node] = None
+            nodes[look.node] = None
             if isinstance(given, Lookup):
-                found |= dict.fromkeys(self.nodes[look.node].reads)
-        return tuple(found)
+                nodes |= dict.fromkeys(self.nodes[look.node].reads)
+        return tuple(nodes)
 
     def evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> EpochDeltas:
         """Run the first phase of an epoch: return the deltas of the nodes, with all changes of states staged.
@@ -245,10 +245,10 @@ class Circuit:
         """
         self._links.grow(self.nodes)
         evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
-        deltas, before, found = evaluated.deltas, self._found, set[NodeId]()
+        deltas, before, active = evaluated.deltas, self._found, set[NodeId]()
         self._found = None
         with hashing_by(self.key_hash):
-            for place in self._visited(now, arrived, deltas, before, found):
+            for place in self._visited(now, arrived, deltas, before, active):
                 node, begun = self.nodes[place], time.perf_counter()
                 if node.inputs:
                     deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
@@ -256,7 +256,7 @@ class Circuit:
                     given = arrived.get(node.name) or Delta.empty(node.operator.schema)
                     deltas[place] = node.operator.step(now, given)
                 evaluated.seconds[place] = time.perf_counter() - begun
-        self._found = found
+        self._found = active
         return evaluated
 
     def _visited(
@@ -265,15 +265,15 @@ class Circuit:
         arrived: Mapping[str, Delta],
         deltas: Deltas,
         before: Iterable[NodeId] | None,
-        found: set[NodeId],
+        active: set[NodeId],
     ) -> Iterator[NodeId]:
         """Yield the nodes to visit, in order; the caller steps them and adds to ``deltas``.
 
-        ``before`` are the waking nodes that had something to do in the last epoch, ``found`` becomes those of this one.
+        ``before`` are the waking nodes that had something to do in the last epoch, ``active`` becomes those of this one.
         """
         links = self._links
         if now.epoch == 0 or self.visits_all:
-            found |= links.waking
+            active |= links.waking
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
@@ -292,7 +292,7 @@ class Circuit:
             if not (acts or place in stale):
                 continue
             if acts and place in links.waking:
-                found.add(place)
+                active.add(place)
             yield place
             reached = list(links.reached(place, deltas[place]))
             due.update(reached)

@@ -49,8 +49,10 @@ class Stage:
     @property
     def takes(self) -> tuple[Exchange, ...]:
         """Return the exchanges from earlier stages, each once."""
-        found = (exchange for inputs in self.inputs.values() for exchange in inputs if exchange is not None)
-        return tuple(dict.fromkeys(found))
+        exchanges = (
+            exchange for inputs in self.inputs.values() for exchange in inputs if exchange is not None
+        )
+        return tuple(dict.fromkeys(exchanges))
 
     def in_bucket(self, bucket: int) -> tuple[NodeId, ...]:
         """Return the nodes that run for a bucket."""
@@ -128,14 +130,14 @@ class _Cutter:
 
     def _all_read(self, node: NodeId) -> list[NodeId]:
         """Return the nodes that have to be in the same task: those that it reads, those that these read, and so on."""
-        found: list[NodeId] = []
-        wanted = list(self.nodes[node].reads)
-        while wanted:
-            read = wanted.pop()
-            if read not in found:
-                found.append(read)
-                wanted += self.nodes[read].reads
-        return found
+        read_nodes: list[NodeId] = []
+        pending = list(self.nodes[node].reads)
+        while pending:
+            read = pending.pop()
+            if read not in read_nodes:
+                read_nodes.append(read)
+                pending += self.nodes[read].reads
+        return read_nodes
 
     def _bring(self, read: NodeId, level: int) -> None:
         """Run a node in a later stage: only there if no node has read it yet, else there once more."""

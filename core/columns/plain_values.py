@@ -41,9 +41,9 @@ NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[A-Za-z]{1,2}\])?")
 class NotPlainError(TypeError):
     """A value that is not plain, or holds one that is not; ``found`` names its type."""
 
-    def __init__(self, found: str) -> None:
-        super().__init__(f"{found} is not a plain value")
-        self.found = found
+    def __init__(self, type_text: str) -> None:
+        super().__init__(f"{type_text} is not a plain value")
+        self.found = type_text
 
 
 def encoded(value: object) -> bytes:

@@ -49,10 +49,10 @@ def write_to_sqlite(
         database.execute(
             f"CREATE INDEX IF NOT EXISTS {quoted(table + ' keys')} ON {quoted(table)} ({listed(keys)})"
         )
-        found = database.execute(f"SELECT epoch FROM {EPOCHS} WHERE written = ?", (table,)).fetchone()
-        done = 0 if found is None else int(found[0])
-        change = net_change(delta, keys, after=done if found else -1)
-        if found is not None and change.epoch <= done:
+        written_epoch = database.execute(f"SELECT epoch FROM {EPOCHS} WHERE written = ?", (table,)).fetchone()
+        done = 0 if written_epoch is None else int(written_epoch[0])
+        change = net_change(delta, keys, after=done if written_epoch else -1)
+        if written_epoch is not None and change.epoch <= done:
             return False
         touched = pl.concat([change.gone, change.now.select(keys)])
         database.executemany(f"DELETE FROM {quoted(table)} WHERE {same}", values(touched))

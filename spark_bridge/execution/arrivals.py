@@ -86,7 +86,7 @@ class Arrivals:
     def forget(self, done: int) -> None:
         """Delete the files that are no longer read once a micro-batch is done."""
         needed = _name(done - KEPT + 1)
-        names = [found.name for found in self._store.list(ARRIVALS) if found.name < needed]
+        names = [file.name for file in self._store.list(ARRIVALS) if file.name < needed]
         if names:
             self._store.delete_all(names)
 

@@ -99,9 +99,11 @@ def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:
             raise ValueError(f"format {record['format']}")
         return made(record)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        found = "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""
+        complaint = (
+            "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""
+        )
         raise CorruptFileError(
-            f"{where} {found or f'is not a record of this version ({type(error).__name__}: {error})'}"
+            f"{where} {complaint or f'is not a record of this version ({type(error).__name__}: {error})'}"
         ) from error
 
 

@@ -127,8 +127,8 @@ def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFra
     Raises:
         InputError: rows do not fit their source.
     """
-    found = untagged(rows, arriving(sources))
-    return {name: accepted(sources[name], frame).frame for name, frame in found.items()}
+    rows_by_source = untagged(rows, arriving(sources))
+    return {name: accepted(sources[name], frame).frame for name, frame in rows_by_source.items()}
 
 
 @dataclass(frozen=True, slots=True)

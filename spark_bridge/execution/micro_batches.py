@@ -209,12 +209,12 @@ class MicroBatches:
         before = self.opened().last.facts.get(SPARK, {}).get("streams")
         if before is None or before == self.streams:
             return
-        found = [
+        changes = [
             *(f"{name} is new" for name in self.streams if name not in before),
             *(f"{name} is gone" for name in before if name not in self.streams),
         ]
         raise CheckpointError(
-            f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(found)}; give "
+            f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(changes)}; give "
             "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
         )
 
@@ -279,7 +279,7 @@ class MicroBatches:
         With ``on_epoch``, which is called before the commit, they are recorded when the batch is first run and used again
         when it is repeated, so that the same deltas are emitted. Requests that the last epoch has ``done`` are skipped.
         """
-        requested = [found.name for found in self.store.list(f"{ASKED}/")]
+        requested = [file.name for file in self.store.list(f"{ASKED}/")]
         self.store.delete_all([name for name in requested if name in done])
         waiting = self._requests([name for name in requested if name not in done])
         attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
@@ -299,10 +299,10 @@ class MicroBatches:
 
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
         """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
-        found: dict[str, FireRequest] = {}
+        requests: dict[str, FireRequest] = {}
         for name in names:
             try:
-                found[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
+                requests[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
             except CorruptFileError as error:
                 if name not in self._ignored:
                     self._ignored.add(name)
@@ -311,7 +311,7 @@ class MicroBatches:
                         CheckpointWarning,
                         stacklevel=2,
                     )
-        return found
+        return requests
 
     def _where(self, name: str) -> str:
         return f"{self.store.url}: {name}"
@@ -325,7 +325,7 @@ class MicroBatches:
         """Delete files of states, deltas, exchanges and records of batches that no retained commit names."""
         checkpoint = self.options.checkpoint
         self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
-        names = [found.name for found in self.store.list(f"{BATCHES}/")]
+        names = [file.name for file in self.store.list(f"{BATCHES}/")]
         self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= done])
 
 

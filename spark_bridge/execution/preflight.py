@@ -46,7 +46,7 @@ def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
                     "store that every machine reaches under this name, such as a network file system or s3://..."
                 )
     finally:
-        store.delete_all([found.name for found in store.list(folder)])
+        store.delete_all([file.name for file in store.list(folder)])
 
 
 def _answered(url: str, token: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

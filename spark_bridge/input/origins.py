@@ -81,21 +81,21 @@ def origins_apart(table: pa.Table, sources: Mapping[str, Source]) -> tuple[pa.Ta
     rows, columns = table.drop_columns([PARTITION, FILE]), arriving(sources)
     pairs = np.stack([table.column(name).to_numpy().astype(np.int64) for name in (PARTITION, FILE)], axis=1)
     tags = rows.column(TAG).to_numpy() if is_tagged(rows.column_names, columns) else np.zeros(len(pairs))
-    found: dict[str, frozenset[tuple[int, int]]] = {}
+    origins_by_source: dict[str, frozenset[tuple[int, int]]] = {}
     for name in sources_in_order(sources):
         own = np.unique(pairs[tags == list(columns).index(name)], axis=0)
-        found[name] = frozenset((int(partition), int(file)) for partition, file in own)
-    return rows, found
+        origins_by_source[name] = frozenset((int(partition), int(file)) for partition, file in own)
+    return rows, origins_by_source
 
 
-def require_order(found: Iterable[Origins]) -> None:
+def require_order(all_origins: Iterable[Origins]) -> None:
     """Check that the rows of each source are of one partition and one file, as the last row is undefined otherwise.
 
     Raises:
         InputError: they are not; names the sources and the remedies.
     """
     together: dict[str, frozenset[tuple[int, int]]] = {}
-    for origins in found:
+    for origins in all_origins:
         for name, own in origins.items():
             together[name] = together.get(name, frozenset()) | own
     for what, way in (

@@ -67,18 +67,18 @@ def read_options(options: Any) -> ReadOptions:
             raise InputError(
                 f"format {FORMAT!r}: option {name!r} is missing; give .option('path', checkpoint).option('view', name)"
             )
-    wanted = ReadOptions(
+    checked = ReadOptions(
         path=options["path"],
         view=options["view"],
         since=None if options.get("since") == "latest" else _whole(options, "since", BEFORE_ALL),
         until=_whole(options, "until", None),
         most_epochs=_whole(options, "maxEpochsPerTrigger", None),
     )
-    if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
+    if checked.since is not None and checked.until is not None and checked.until < checked.since:
         raise InputError(
-            f"format {FORMAT!r}: option 'until' is {wanted.until}, which is before 'since', {wanted.since}; swap them"
+            f"format {FORMAT!r}: option 'until' is {checked.until}, which is before 'since', {checked.since}; swap them"
         )
-    return wanted
+    return checked
 
 
 def _require_known(options: Any) -> None:

@@ -41,10 +41,10 @@ def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
     return [Files(tuple(group)) for group in made]
 
 
-def batches_of(wanted: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def batches_of(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition, file by file."""
     assert isinstance(partition, Files)
-    pieces = Pieces.of(store_at(wanted.path))
+    pieces = Pieces.of(store_at(options.path))
     for ref in partition.refs:
         yield from frame_to_spark_arrow(pieces.read_delta(ref)).to_batches()
 
@@ -52,8 +52,8 @@ def batches_of(wanted: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
 class BatchReader(DataSourceReader):
     """Reads the epochs that are committed, once."""
 
-    def __init__(self, wanted: ReadOptions) -> None:
-        self._wanted = wanted
+    def __init__(self, options: ReadOptions) -> None:
+        self._wanted = options
 
     def partitions(self) -> Sequence[InputPartition]:
         log = self._wanted.log()
@@ -72,10 +72,10 @@ class BatchReader(DataSourceReader):
 class EpochReader(DataSourceStreamReader):
     """Reads the deltas of epochs. An offset is the epoch up to which all have been read."""
 
-    def __init__(self, wanted: ReadOptions) -> None:
-        self._wanted = wanted
-        self._log = wanted.log()
-        self._first: int | None = wanted.since
+    def __init__(self, options: ReadOptions) -> None:
+        self._wanted = options
+        self._log = options.log()
+        self._first: int | None = options.since
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         # Spark calls this more than once in a first micro-batch, so it must not advance with the commits.

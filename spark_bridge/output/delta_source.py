@@ -52,33 +52,33 @@ class ViewDeltas(DataSource):
 
     def schema(self) -> StructType:
         """Return the view's columns, ``_epoch`` and ``_diff``, as the last commit has them."""
-        wanted = read_options(self.options)
-        types = {**view_schema(wanted, wanted.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
-        return spark_schema(wanted.where, types)
+        options = read_options(self.options)
+        types = {**view_schema(options, options.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
+        return spark_schema(options.where, types)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of ``spark.read``."""
-        wanted = read_options(self.options)
-        forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
-        return BatchReader(wanted)
+        options = read_options(self.options)
+        forbid(options.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of ``spark.readStream``."""
-        wanted = read_options(self.options)
-        forbid(wanted.until, "until", "spark.readStream", "spark.read")
+        options = read_options(self.options)
+        forbid(options.until, "until", "spark.readStream", "spark.read")
         if limits_batches():
             from .limited_deltas import LimitedReader  # It needs PySpark 4.2.
 
-            return LimitedReader(wanted)
-        if wanted.most_epochs is not None:
+            return LimitedReader(options)
+        if options.most_epochs is not None:
             raise InputError(
-                f"format {FORMAT!r}: option 'maxEpochsPerTrigger' is {wanted.most_epochs}, and PySpark {spark_version()} reads "
+                f"format {FORMAT!r}: option 'maxEpochsPerTrigger' is {options.most_epochs}, and PySpark {spark_version()} reads "
                 "all epochs that are there in each micro-batch; leave the option out, or install PySpark 4.2 or newer"
             )
-        return UnlimitedReader(wanted)
+        return UnlimitedReader(options)
 
 
-def view_schema(wanted: ReadOptions, commit: Commit | None) -> pl.Schema:
+def view_schema(options: ReadOptions, commit: Commit | None) -> pl.Schema:
     """Return the columns of the view.
 
     Raises:
@@ -86,10 +86,10 @@ def view_schema(wanted: ReadOptions, commit: Commit | None) -> pl.Schema:
     """
     if commit is None:
         raise CheckpointError(
-            f"{wanted.where}: nothing is committed there; first start the engine or query that writes it, or correct the path"
+            f"{options.where}: nothing is committed there; first start the engine or query that writes it, or correct the path"
         )
     views = commit.plan["views"]
-    if wanted.view not in views:
-        raise CheckpointError(f"{wanted.where}: there is no such view; the views are {listed(views)}")
-    columns = views[wanted.view]["columns"]
+    if options.view not in views:
+        raise CheckpointError(f"{options.where}: there is no such view; the views are {listed(views)}")
+    columns = views[options.view]["columns"]
     return pl.Schema({name: dtype_of_text(text) for name, text in columns.items()})

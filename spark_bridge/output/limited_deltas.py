@@ -18,8 +18,8 @@ from .delta_readers import EpochReader
 class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
     """Reads at most ``maxEpochsPerTrigger`` epochs in a micro-batch, and in a bounded run only those that were there at its start."""
 
-    def __init__(self, wanted: ReadOptions) -> None:
-        super().__init__(wanted)
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
         self._target: int | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

@@ -168,9 +168,9 @@ class SparkView:
             EpochGoneError, InputError: as ``read``.
             PlanError: there is no session.
         """
-        found = self._spark()
+        in_spark = self._spark()
         commit = self._reader.commit(self.name, epoch)
-        return contents(found.session, found.setup, self.name, commit, self.schema)
+        return contents(in_spark.session, in_spark.setup, self.name, commit, self.schema)
 
     def deltas(self, since: int | None = None) -> Iterator[pl.DataFrame]:
         """Yield the changes after an epoch, one frame per epoch that changed the view, with ``_epoch`` and ``_diff``.
@@ -191,9 +191,9 @@ class SparkView:
             EpochGoneError, InputError: as ``deltas``.
             PlanError: there is no session.
         """
-        found = self._spark()
+        in_spark = self._spark()
         files = self._reader.delta_files(self.name, since)
-        return from_files(found.session, self.name, found.setup.store, files, delta_schema(self.schema))
+        return from_files(in_spark.session, self.name, in_spark.setup.store, files, delta_schema(self.schema))
 
     def __repr__(self) -> str:
         """Show name, epoch and the first rows."""

@@ -76,24 +76,26 @@ _ensured: list[str] = []
 
 
 def _home() -> Path:
-    found: list[Java] = []
+    unsuitable: list[Java] = []
     for command in _commands():
         java = java_at(command)
         if java is not None and java.suits:
             return java.home
-        found += [java] if java is not None else []
+        unsuitable += [java] if java is not None else []
     packaged = None if sys.platform == "win32" else _packaged()
-    reserved = [java for java in found if java.suits_with_another_collector]
+    reserved = [java for java in unsuitable if java.suits_with_another_collector]
     if packaged is not None and (packaged.suits or (packaged.suits_with_another_collector and not reserved)):
         return shim(packaged)
     if reserved and sys.platform != "win32":
         return shim(reserved[0])
-    raise JavaMissingError(_missing([*found, *([packaged] if packaged else [])]))
+    raise JavaMissingError(_missing([*unsuitable, *([packaged] if packaged else [])]))
 
 
-def _missing(found: list[Java]) -> str:
+def _missing(unsuitable: list[Java]) -> str:
     unsuited = (
-        f" (there is {', '.join(map(str, dict.fromkeys(found)))}, on which it does not run)" if found else ""
+        f" (there is {', '.join(map(str, dict.fromkeys(unsuitable)))}, on which it does not run)"
+        if unsuitable
+        else ""
     )
     if sys.platform == "win32":
         remedy = "install one, for example `winget install EclipseAdoptium.Temurin.21.JDK`, and set JAVA_HOME to its folder"

@@ -205,7 +205,7 @@ def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
 
     A gigabyte or more comes in several pieces.
     """
-    wanted = arrow_schema(frame.schema)
+    target = arrow_schema(frame.schema)
     plain = frame.cast(
         {
             name: kept
@@ -215,8 +215,8 @@ def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
     )
     pieces = 1 + int(plain.estimated_size()) // SLICE_BYTES
     rows = 1 + plain.height // pieces
-    tables = [as_table(part, pl.CompatLevel.oldest()).cast(wanted) for part in plain.iter_slices(rows)]
-    return pa.concat_tables(tables) if tables else wanted.empty_table()
+    tables = [as_table(part, pl.CompatLevel.oldest()).cast(target) for part in plain.iter_slices(rows)]
+    return pa.concat_tables(tables) if tables else target.empty_table()
 
 
 def rows_from_arrow(

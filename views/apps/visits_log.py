@@ -55,7 +55,7 @@ def requests(*, count: int = REQUESTS, seed: int = 1) -> pl.DataFrame:
     # However few requests there are to be, visits fill all days.
     filled = DAYS * min(1.0, count / REQUESTS) * length.sum() / count
     at = _starts(random, visits, filled)[visit] + _since_start(random, visit, is_crawler[visit])
-    found = pl.DataFrame(
+    log = pl.DataFrame(
         {
             "ip": _addresses(random, is_crawler)[visit],
             "seconds": at.astype(np.int64),
@@ -63,7 +63,7 @@ def requests(*, count: int = REQUESTS, seed: int = 1) -> pl.DataFrame:
         }
     )
     time = pl.lit(OPENS, HITS["at"]) + pl.duration(seconds="seconds")
-    made = found.sort("seconds", maintain_order=True).with_columns(at=time).select(HITS.names())
+    made = log.sort("seconds", maintain_order=True).with_columns(at=time).select(HITS.names())
     assert made.height >= count
     return made.head(count).cast({"status": pl.Int64, "bytes": pl.Int64})
 

@@ -68,8 +68,8 @@ def _wasteful(store: Store, states: Mapping[str, StateRecord]) -> list[PieceRef]
     for ref in refs:
         needed[ref.file] = needed.get(ref.file, 0) + ref.size
     sizes = {each.name: each.size for each in store.list("pieces/")}
-    found = [ref for ref in refs if needed[ref.file] < MOSTLY * sizes.get(ref.file, 0)]
-    return sorted(found, key=lambda ref: (ref.file, ref.start))
+    wasteful = [ref for ref in refs if needed[ref.file] < MOSTLY * sizes.get(ref.file, 0)]
+    return sorted(wasteful, key=lambda ref: (ref.file, ref.start))
 
 
 def _copied(pieces: Pieces, refs: list[PieceRef]) -> dict[PieceRef, PieceRef]:

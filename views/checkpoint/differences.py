@@ -106,5 +106,5 @@ def _apply(entries: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[s
 def refs_in(body: Mapping[str, Any]) -> set[PieceRef]:
     """Return the pieces that a record's body names, which in a difference are those that it adds."""
     at = 0 if body["whole"] else 1
-    found = {PieceRef(*ref) for state in body["states"].values() for ref in state[at]}
-    return found | {piece_of_deltas(part) for parts in body["deltas"].values() for part in parts}
+    pieces = {PieceRef(*ref) for state in body["states"].values() for ref in state[at]}
+    return pieces | {piece_of_deltas(part) for parts in body["deltas"].values() for part in parts}

@@ -112,10 +112,10 @@ def _own_words(key_hash: KeyHash) -> bytes:
     return json.dumps({"format": key_hash.format, "hash": key_hash.mark}).encode()
 
 
-def _require_ours(where: str, found: bytes, key_hash: KeyHash | None) -> None:
-    if key_hash is not None and found == _own_words(key_hash):
+def _require_ours(where: str, content: bytes, key_hash: KeyHash | None) -> None:
+    if key_hash is not None and content == _own_words(key_hash):
         return
-    metadata = json.loads(found)
+    metadata = json.loads(content)
     if not isinstance(metadata, dict) or "hash" not in metadata or "format" not in metadata:
         raise CorruptFileError(f"{where} has no metadata of evercurrent: another program wrote it")
     if metadata["format"] > OURS.format:
@@ -158,12 +158,14 @@ def require_arrow(column: str, dtype: pl.DataType) -> None:
     Raises:
         CheckpointError: names the column and what to use instead.
     """
-    found = _not_in_arrow(dtype)
-    if found is None:
+    unsupported = _not_in_arrow(dtype)
+    if unsupported is None:
         return
     name = column.removeprefix("payload ")
-    way_out = "cast it to Int64 or Decimal(38, 0)" if found.is_integer() else "use a type of Arrow"
-    raise CheckpointError(f"column {name!r} is {dtype}, and {found} cannot be kept in Arrow files; {way_out}")
+    way_out = "cast it to Int64 or Decimal(38, 0)" if unsupported.is_integer() else "use a type of Arrow"
+    raise CheckpointError(
+        f"column {name!r} is {dtype}, and {unsupported} cannot be kept in Arrow files; {way_out}"
+    )
 
 
 def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
@@ -174,9 +176,9 @@ def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
     else:
         inner = [dtype.inner] if isinstance(dtype, pl.List | pl.Array) else []
     for each in inner:
-        found = _not_in_arrow(each() if isinstance(each, type) else each)
-        if found is not None:
-            return found
+        unsupported = _not_in_arrow(each() if isinstance(each, type) else each)
+        if unsupported is not None:
+            return unsupported
     return None
 
 

@@ -81,11 +81,11 @@ def following(last: Commit, **changed: Any) -> Commit:
 
 def _by_state(commit: Commit) -> dict[str, list[StateRecord | None]]:
     """Return the records of each state, one per bucket."""
-    found: dict[str, list[StateRecord | None]] = {}
+    records: dict[str, list[StateRecord | None]] = {}
     for name, record in commit.states.items():
         state, _, bucket = name.rpartition("/")
-        found.setdefault(state, [None] * commit.buckets)[int(bucket)] = record
-    return found
+        records.setdefault(state, [None] * commit.buckets)[int(bucket)] = record
+    return records
 
 
 def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | None]]) -> None:

@@ -82,8 +82,8 @@ def decoded(name: str, data: bytes) -> JsonObject:
 def _culprit(body: JsonObject) -> str:
     """Return which part of the body is not JSON."""
     states: JsonObject = body.get("states", {})
-    found: list[tuple[str, Any]] = [(f"state {name!r}", state) for name, state in states.items()]
-    for name, part in [*found, *body.items()]:
+    parts: list[tuple[str, Any]] = [(f"state {name!r}", state) for name, state in states.items()]
+    for name, part in [*parts, *body.items()]:
         try:
             json.dumps(part)
         except (TypeError, ValueError):

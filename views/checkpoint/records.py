@@ -79,8 +79,8 @@ class Records:
 
     def survey(self) -> dict[str, CheckpointError]:
         """List the records in the store, and return the faults of packs by their names."""
-        found = [RECORD.fullmatch(each.name) for each in self.store.list(COMMITS)]
-        loose = {int(match[1]) for match in found if match}
+        matches = [RECORD.fullmatch(each.name) for each in self.store.list(COMMITS)]
+        loose = {int(match[1]) for match in matches if match}
         faults = (
             self._find_packs()
         )  # After the list, so that records packed in between are in one of the two.

@@ -115,7 +115,7 @@ def load(name: str) -> Application:
     order, bars, rows = (vars(module).get(key) for key in ("order", "bars", "input_rows"))
     inputs, arrivals, remarks = (vars(module).get(key) for key in ("inputs", "arrivals", "remarks"))
     show, *beside = _shown_views(vars(module).get("show")) or [list(engine.views)[-1]]
-    found = Application(
+    loaded = Application(
         name=Path(name).stem,
         engine=engine,
         show=show,
@@ -127,8 +127,8 @@ def load(name: str) -> Application:
         arrivals=arrivals if callable(arrivals) else None,
         remarks=remarks if callable(remarks) else None,
     )
-    _check_columns(found)
-    return found
+    _check_columns(loaded)
+    return loaded
 
 
 @contextmanager
@@ -183,10 +183,10 @@ def _check_columns(application: Application) -> None:
 
 def bundled() -> Iterator[tuple[str, str]]:
     """Yield the name and the one-line description of each application in ``evercurrent.views.apps``."""
-    for found in pkgutil.iter_modules(apps.__path__):
-        module = importlib.import_module(f"{apps.__name__}.{found.name}")
+    for module_info in pkgutil.iter_modules(apps.__path__):
+        module = importlib.import_module(f"{apps.__name__}.{module_info.name}")
         if hasattr(module, "engine"):
-            yield found.name, (module.__doc__ or "").strip().partition("\n")[0]
+            yield module_info.name, (module.__doc__ or "").strip().partition("\n")[0]
 
 
 def _module(name: str) -> ModuleType:

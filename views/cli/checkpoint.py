@@ -102,18 +102,18 @@ def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: De
 def verify(path: Where, debug: Debug = False) -> None:
     """Read every file that a readable commit needs, and compare it with its checksum. With faults the exit code is 1."""
     with errors_as_sentences(debug):
-        found = verified(store_at(path))
+        verified_files = verified(store_at(path))
         checked = (
-            f"{_counted(found.commits, 'commit')}, {_counted(found.files, 'file')} with "
-            f"{_counted(found.pieces, 'piece')}, {in_bytes(found.bytes)}"
+            f"{_counted(verified_files.commits, 'commit')}, {_counted(verified_files.files, 'file')} with "
+            f"{_counted(verified_files.pieces, 'piece')}, {in_bytes(verified_files.bytes)}"
         )
-        if not found.faults:
+        if not verified_files.faults:
             _print(f"{checked}: everything is as it was written")
             return
-        for fault in found.faults:
+        for fault in verified_files.faults:
             _print(Text.assemble((fault.file, "bold red"), f" {fault.what}"))
         raise CheckpointError(
-            f"{path}: {_counted(len(found.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
+            f"{path}: {_counted(len(verified_files.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
         )
 
 

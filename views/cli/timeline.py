@@ -101,14 +101,14 @@ def _key(application: Application, view: str, given: list[str] | None) -> tuple[
     """
     if not given:
         return None
-    found = application.engine.views[view]
-    names = pane_keys(found._plan, found._place)
+    shown_view = application.engine.views[view]
+    names = pane_keys(shown_view._plan, shown_view._place)
     if len(given) != len(names):
         raise ApplicationError(
             f"{application.name}: --key is given {len(given)} times; the key of view {view!r} is {listed(names)}"
         )
     return tuple(
-        _typed(view, name, found.schema[name], text) for name, text in zip(names, given, strict=True)
+        _typed(view, name, shown_view.schema[name], text) for name, text in zip(names, given, strict=True)
     )
 
 

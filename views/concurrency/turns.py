@@ -166,13 +166,13 @@ def _waits_for(one: int, other: int) -> bool:
 
 def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
     """Return the threads, futures and work items whose methods of these names are on a stack, except waits with a timeout."""
-    found = []
+    objects = []
     while frame is not None:
         if frame.f_code.co_name in names:
             known = frame.f_locals
             value = known.get("self")
             is_one = isinstance(value, threading.Thread | Future) or hasattr(value, "future")
             if is_one and known.get("timeout") is None:
-                found.append(value)
+                objects.append(value)
         frame = frame.f_back
-    return found
+    return objects

@@ -50,16 +50,16 @@ def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
     Raises:
         pa.ArrowException: they do not fit, or Arrow has no such cast.
     """
-    wanted = readable_type(column.type)
+    target = readable_type(column.type)
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([readable_array(chunk) for chunk in column.chunks], wanted)
-    if wanted == column.type:
+        return pa.chunked_array([readable_array(chunk) for chunk in column.chunks], target)
+    if target == column.type:
         return column
     if _is_canonical(column.type):
         return readable_array(column.storage)
     if pa.types.is_run_end_encoded(column.type):
         return readable_array(pc.run_end_decode(column))
-    return (_without_views(column) if _is_view(column.type) else column).cast(wanted)
+    return (_without_views(column) if _is_view(column.type) else column).cast(target)
 
 
 @lru_cache(MOST_TYPES)
@@ -149,9 +149,9 @@ def _of_arrow(column: Any) -> Any:
 
 def _with_times(column: Any) -> Any:
     """Return objects of pandas that are times in a type of times, as Arrow and polars would read them as Python's."""
-    found = column.infer_objects()
-    if found.dtype.kind in "Mm":
-        return found
+    inferred = column.infer_objects()
+    if inferred.dtype.kind in "Mm":
+        return inferred
     if sys.modules["pandas"].api.types.infer_dtype(column, skipna=True) in MAY_BE_TIMES:
         for row, value in enumerate(
             column

@@ -49,8 +49,10 @@ def _read_odd(lines: list[bytes], types: Mapping[str, pa.DataType], read: Read) 
     block = b"\n".join(lines)
     parts = []
     for text, floats in ((QUOTED.sub(rb"\1", block), True), (block, False)):
-        wanted = {name: _part(dtype, floats=floats) for name, dtype in types.items()}
-        parts.append(read(text, {name: dtype for name, dtype in wanted.items() if dtype is not None}, True))
+        part_types = {name: _part(dtype, floats=floats) for name, dtype in types.items()}
+        parts.append(
+            read(text, {name: dtype for name, dtype in part_types.items() if dtype is not None}, True)
+        )
     columns = [
         _together(
             dtype, *(part[name].combine_chunks() if name in part.column_names else None for part in parts)

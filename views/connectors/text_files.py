@@ -160,8 +160,8 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
     fault: Fault | None = None
     if odd:
         at = odd[0].number - 1
-        found, expected, text = odd[0].actual_columns, odd[0].expected_columns, _short(odd[0].text)
-        fault = Fault(at, f"{found} of {expected} fields ({text}): the line is cut off or damaged")
+        actual, expected, text = odd[0].actual_columns, odd[0].expected_columns, _short(odd[0].text)
+        fault = Fault(at, f"{actual} of {expected} fields ({text}): the line is cut off or damaged")
         table = table.slice(0, at)
     frame, worse = _converted(table.select([name for name in schema if name in names]), schema)
     return frame, worse or fault
@@ -335,14 +335,14 @@ def _converted(table: pa.Table, schema: pl.Schema) -> Parsed:
     columns: list[pl.Series] = []
     fault: Fault | None = None
     for name in table.column_names:
-        found, dtype = table.column(name), schema[name]
-        if not pa.types.is_large_string(found.type) or _is_text(dtype):
-            columns.append(pl.Series(name, found))
+        texts, dtype = table.column(name), schema[name]
+        if not pa.types.is_large_string(texts.type) or _is_text(dtype):
+            columns.append(pl.Series(name, texts))
             continue
-        column, bad = _from_text(name, found, dtype)
+        column, bad = _from_text(name, texts, dtype)
         columns.append(column)
         if bad is not None and (fault is None or bad < fault.row):
-            fault = Fault(bad, unreadable(name, repr(found[bad].as_py()), dtype))
+            fault = Fault(bad, unreadable(name, repr(texts[bad].as_py()), dtype))
     rows = table.num_rows if fault is None else fault.row
     return pl.DataFrame([column.head(rows) for column in columns]), fault
 

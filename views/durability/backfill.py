@@ -174,9 +174,9 @@ class _Filling:
                 missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
-    def _need(self, wanted: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
+    def _need(self, start: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
         """Collect a node that has to be computed, with all that it needs upstream, and the reasons why it cannot be."""
-        waiting, seen = [wanted], set()
+        waiting, seen = [start], set()
         while waiting:
             number = waiting.pop()
             if number in seen:

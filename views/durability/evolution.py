@@ -72,14 +72,14 @@ class EarlierPlan:
 
 def source_changes(record: Record, now: Record, plan: Plan) -> dict[str, SourceChange]:
     """Return the sources of a checkpoint that have other columns now, and are otherwise unchanged."""
-    found = {}
+    changes = {}
     for node in plan.nodes:
         if isinstance(node.operation, Input) and node.operation.name in record["sources"]:
             was, is_now = (each["sources"][node.operation.name] for each in (record, now))
             order = record.get("order", {}).get(node.operation.name)
             if was["identity"] != is_now["identity"] and (change := _change(node, was, is_now, order)):
-                found[change.name] = change
-    return found
+                changes[change.name] = change
+    return changes
 
 
 def _change(node: PlanNode, was: Record, now: Record, order: list[str] | None) -> SourceChange | None:
@@ -148,10 +148,10 @@ def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str])
     ``views`` are the identities of views on record.
     """
     plan = earlier if isinstance(earlier, Plan) else earlier.plan
-    found = without_versions(plan, views)
-    if found is None:
+    earlier_plan_and_places = without_versions(plan, views)
+    if earlier_plan_and_places is None:
         return None
-    bare, moved = found
+    bare, moved = earlier_plan_and_places
     compiled = compile_plan(bare, Ledger(0))
     if isinstance(earlier, Plan):
         return EarlierPlan({}, bare, compiled, moved)
@@ -161,14 +161,14 @@ def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str])
 
 def _paired(now: Plan, then: Plan, place: PlanId, before: PlanId) -> dict[PlanId, PlanId]:
     """Pair the nodes upstream of two nodes, one of which was the other, as far as they have the same form."""
-    found: dict[PlanId, PlanId] = {}
+    pairs: dict[PlanId, PlanId] = {}
     waiting = [(place, before)]
     while waiting:
         one, two = waiting.pop()
         node, other = now[one], then[two]
-        if one in found or type(node.operation) is not type(other.operation):
+        if one in pairs or type(node.operation) is not type(other.operation):
             continue
         if len(node.inputs) == len(other.inputs):
-            found[one] = two
+            pairs[one] = two
             waiting += zip(node.inputs, other.inputs, strict=True)
-    return found
+    return pairs

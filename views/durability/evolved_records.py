@@ -96,7 +96,7 @@ def evolved(
     ``names`` are the present states; ``describe`` returns the record and the states of another plan.
     """
     earlier = earlier_plan(plan, changes) if changes else None
-    identities = {name: found["identity"] for name, found in record["views"].items()}
+    identities = {name: declared_view["identity"] for name, declared_view in record["views"].items()}
     earlier = plan_without_versions(earlier or plan, identities) or earlier
     if earlier is None:
         return None
@@ -115,10 +115,10 @@ def evolved(
             carried[name] = before, each
     views = [
         name
-        for name, found in record["views"].items()
+        for name, declared_view in record["views"].items()
         if name in then["views"]
         and name in now["views"]
-        and found["identity"] == then["views"][name]["identity"]
+        and declared_view["identity"] == then["views"][name]["identity"]
     ]
     written = _rewritten(record, now, then, changes, carried, views)
     return Evolution(changes, written, carried, tuple(_reshaped(plan, earlier, views)), earlier.failed)

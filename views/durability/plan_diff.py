@@ -179,9 +179,11 @@ def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Itera
             for each in {**declared, **was}
             if each not in ("identity", "retained") and declared.get(each, []) != was.get(each, [])
         ]
-        found = "; ".join(_about_aspect(each, was.get(each, []), declared.get(each, [])) for each in aspects)
+        differences = "; ".join(
+            _about_aspect(each, was.get(each, []), declared.get(each, [])) for each in aspects
+        )
         yield (
-            f"- source {name!r} is declared in another way than when its rows came ({found or 'its columns are in another order'}): declare it "
+            f"- source {name!r} is declared in another way than when its rows came ({differences or 'its columns are in another order'}): declare it "
             f"as before or under another name, or discard its state and the views on it: drop=({name!r},) and their names"
         )
 
@@ -225,7 +227,7 @@ def _about_retained(
 
 def _about_gone_view(name: str, record: Record, now: Record) -> str:
     identity = record["views"][name]["identity"]
-    same = [other for other, found in now["views"].items() if found["identity"] == identity]
+    same = [other for other, declared in now["views"].items() if declared["identity"] == identity]
     kept = f" (view {same[0]!r} computes the same now, and keeps its state)" if same else ""
     return f"- view {name!r} is no longer declared{kept}: declare it, or drop it with drop=({name!r},)"
 

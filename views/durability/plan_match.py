@@ -35,15 +35,15 @@ def state_ids(compiled: Compiled) -> dict[str, State]:
 
     The ledger is "ledger", the clock of a source "clock:<source>", any other "<identity of its node>:<ordinal>".
     """
-    found: dict[str, State] = {LEDGER: compiled.ledger}
-    found |= {clock_id(name): clock for name, clock in compiled.clocks.items()}
-    seen = {id(state) for state in found.values()}
+    states: dict[str, State] = {LEDGER: compiled.ledger}
+    states |= {clock_id(name): clock for name, clock in compiled.clocks.items()}
+    seen = {id(state) for state in states.values()}
     for node in compiled.circuit.nodes:
         for ordinal, state in enumerate(node.states):
             if id(state) not in seen:
                 seen.add(id(state))
-                found[f"{node.identity}:{ordinal}"] = state
-    return found
+                states[f"{node.identity}:{ordinal}"] = state
+    return states
 
 
 def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
@@ -218,9 +218,9 @@ def _sorted_by(spine: Spine) -> list[list[Any]] | None:
 
 def _holds(compiled: Compiled) -> Iterator[str]:
     """Return the nodes that track how far their windows hold the watermark back, as windows downstream need it."""
-    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
+    needed = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_wanted}
     for node in compiled.circuit.nodes:
-        if any(id(state) in wanted for state in node.states):
+        if any(id(state) in needed for state in node.states):
             yield node.identity
 
 
@@ -230,9 +230,9 @@ def _require_distinguishable(plan: Plan, identities: Sequence[str]) -> None:
     Raises:
         CheckpointError: their functions refer to objects that cannot be inspected.
     """
-    found: dict[str, PlanId] = {}
+    first_places: dict[str, PlanId] = {}
     for number, identity in enumerate(identities):
-        first = found.setdefault(identity, PlanId(number))
+        first = first_places.setdefault(identity, PlanId(number))
         if first != number:
             require_one_function(plan[first], plan[PlanId(number)])
         if first != number and not is_covered(plan[PlanId(number)].operation):

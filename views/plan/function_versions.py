@@ -71,9 +71,9 @@ def functions_of(operation: Operation) -> Iterator[tuple[str, Any]]:
 
 def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the digests of the functions of each view, by view and by their names in messages."""
-    found: dict[str, dict[str, str]] = {}
+    by_view: dict[str, dict[str, str]] = {}
     if not any(True for node in plan.nodes for _ in functions_of(node.operation)):
-        return found
+        return by_view
     for name, place in plan.views.items():
         digests = {
             what: digest_of(function)[:8]
@@ -81,8 +81,8 @@ def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
             for what, function in functions_of(plan[at].operation)
         }
         if digests:
-            found[name] = digests
-    return found
+            by_view[name] = digests
+    return by_view
 
 
 def require_one_function(one: PlanNode, other: PlanNode) -> None:
@@ -153,7 +153,7 @@ def _has_version(operation: Operation) -> bool:
 
 def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
     """Return the possible earlier identities of each node, with the nodes whose functions had no version in each."""
-    found: list[dict[str, frozenset[PlanId]]] = []
+    identities: list[dict[str, frozenset[PlanId]]] = []
     for number, node in enumerate(plan.nodes):
         kinds = [(operation_identity(node), frozenset[PlanId]())]
         if _has_version(node.operation):
@@ -161,9 +161,9 @@ def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
             kinds.append((operation_identity(bare), frozenset({PlanId(number)})))
         made: dict[str, frozenset[PlanId]] = {}
         for (kind, own), *inputs in islice(
-            product(kinds, *(found[source].items() for source in node.inputs)), MOST_TRIED
+            product(kinds, *(identities[source].items() for source in node.inputs)), MOST_TRIED
         ):
             identity = digest_of(kind, [each for each, _ in inputs])
             made.setdefault(identity, own.union(*(nodes for _, nodes in inputs)))
-        found.append(made)
-    return found
+        identities.append(made)
+    return identities

@@ -96,8 +96,8 @@ class Plan:
         if place not in self._sources:
             self._sources[place] = self._found_sources(place)
         operations = (self.nodes[at].operation for at in self._sources[place])
-        found = [operation for operation in operations if isinstance(operation, Input)]
-        return sorted(found, key=lambda source: source.name)
+        sources = [operation for operation in operations if isinstance(operation, Input)]
+        return sorted(sources, key=lambda source: source.name)
 
     def behind(self, place: PlanId) -> set[PlanId]:
         """Return a node and all nodes upstream of it."""
@@ -106,19 +106,19 @@ class Plan:
     def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
         # The sources of each node are kept, so that the walk is one step for each node of a chain.
         passed = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
-        found = {at for at in passed if not self.nodes[at].inputs}
-        return frozenset(found.union(*(self._sources[at] for at in passed if at in self._sources)))
+        sources = {at for at in passed if not self.nodes[at].inputs}
+        return frozenset(sources.union(*(self._sources[at] for at in passed if at in self._sources)))
 
     def _upstream(self, place: PlanId, onward: Callable[[PlanId], Sequence[PlanId]]) -> set[PlanId]:
         """Return a node and all nodes reached from it by ``onward``."""
-        found: set[PlanId] = set()
-        wanted = [place]
-        while wanted:
-            at = wanted.pop()
-            if at not in found:
-                found.add(at)
-                wanted.extend(onward(at))
-        return found
+        reached: set[PlanId] = set()
+        pending = [place]
+        while pending:
+            at = pending.pop()
+            if at not in reached:
+                reached.add(at)
+                pending.extend(onward(at))
+        return reached
 
     def is_grouped(self, place: PlanId) -> bool:
         """Return whether a grouping is between the sources and a node, so that its rows do not grow without end."""
@@ -167,17 +167,17 @@ class Plan:
 
     def needed(self) -> list[PlanId]:
         """Return the nodes needed for the views and sources, in the order in which they can be computed."""
-        wanted = list(self.views.values())
-        wanted += [
+        pending = list(self.views.values())
+        pending += [
             PlanId(place) for place, node in enumerate(self.nodes) if isinstance(node.operation, Input)
         ]
-        found: set[PlanId] = set()
-        while wanted:
-            place = wanted.pop()
-            if place not in found:
-                found.add(place)
-                wanted += self.nodes[place].inputs
-        return sorted(found)
+        reached: set[PlanId] = set()
+        while pending:
+            place = pending.pop()
+            if place not in reached:
+                reached.add(place)
+                pending += self.nodes[place].inputs
+        return sorted(reached)
 
 
 @dataclass(frozen=True, slots=True)

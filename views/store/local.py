@@ -126,9 +126,9 @@ class LocalStore:
         """See ``Store.list``. Costs the files below the folder that the prefix names."""
         folder, slash, _ = checked_prefix(prefix, self.url).rpartition("/")
         with told(self.url, prefix, "listed"):
-            found = _below(f"{self.url}/{folder}", folder + slash)
+            files = _below(f"{self.url}/{folder}", folder + slash)
             return sorted(
-                (each for each in found if each.name.startswith(prefix)), key=lambda each: each.name
+                (each for each in files if each.name.startswith(prefix)), key=lambda each: each.name
             )
 
     def delete(self, name: str) -> None:
@@ -362,8 +362,8 @@ def _below(folder: str, prefix: str) -> Iterator[Listed]:
                 continue
             # The file may have been deleted since its name was read.
             with suppress(FileNotFoundError):
-                found = entry.stat()
-                yield Listed(name, found.st_size, found.st_mtime)
+                status = entry.stat()
+                yield Listed(name, status.st_size, status.st_mtime)
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -151,12 +151,12 @@ class FsspecStore:
         folder = checked_prefix(prefix, self.url).rpartition("/")[0]
         with told(self.url, prefix, "listed"):
             try:
-                found = self._fs.find(f"{self._root}/{folder}".rstrip("/"), detail=True)
+                infos = self._fs.find(f"{self._root}/{folder}".rstrip("/"), detail=True)
             except FileNotFoundError:
                 if not self._has_top():
                     raise
-                found = {}
-            files = [self._listed(path, info) for path, info in found.items() if info["type"] == "file"]
+                infos = {}
+            files = [self._listed(path, info) for path, info in infos.items() if info["type"] == "file"]
         kept = (each for each in files if each.name.startswith(prefix) and not is_own(each.name))
         return sorted(kept, key=lambda each: each.name)
 
@@ -336,8 +336,8 @@ class FsspecStore:
         return self._is_memory or bool(self._fs.exists(self._root[: self._root.index(top)] + top))
 
     def _listed(self, path: str, info: Mapping[str, Any]) -> Listed:
-        found = (info.get(key) for key in WRITTEN)
-        written = next((each for each in found if isinstance(each, datetime | int | float)), None)
+        times = (info.get(key) for key in WRITTEN)
+        written = next((each for each in times if isinstance(each, datetime | int | float)), None)
         if written is None:
             written = self._fs.modified(path)
         seconds = written.timestamp() if isinstance(written, datetime) else float(written)

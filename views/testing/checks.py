@@ -49,9 +49,11 @@ def assert_split_and_order_do_not_matter(
         for batch in batches:
             batch.push(engine)
         _finish(engine, history)
-        found = {name: _bag(without(engine.views[name].read(), PANE_INFO)) for name in _named(engine, views)}
-        expected = expected or found
-        for name, bag in found.items():
+        contents = {
+            name: _bag(without(engine.views[name].read(), PANE_INFO)) for name in _named(engine, views)
+        }
+        expected = expected or contents
+        for name, bag in contents.items():
             if bag != expected[name]:
                 raise AssertionError(
                     f"view {name!r} depends on how its input is cut into epochs; {how}, "

@@ -9,13 +9,13 @@ from typing import Any
 from evercurrent.core.data.schema import DIFF
 
 
-def equal(wanted: Any, found: Any) -> bool:
+def equal(expected: Any, actual: Any) -> bool:
     """Return whether values are equal, where NaN equals NaN. The expected one may be a ``pytest.approx``."""
-    if isinstance(wanted, float) and isinstance(found, float) and wanted != wanted:
-        return found != found
-    if isinstance(wanted, tuple | list) and isinstance(found, tuple | list):
-        return len(wanted) == len(found) and all(map(equal, wanted, found))
-    return bool(wanted == found)
+    if isinstance(expected, float) and isinstance(actual, float) and expected != expected:
+        return actual != actual
+    if isinstance(expected, tuple | list) and isinstance(actual, tuple | list):
+        return len(expected) == len(actual) and all(map(equal, expected, actual))
+    return bool(expected == actual)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,13 +94,13 @@ class Pipeline:
         if self._case.get("timestamp_combiner") != TRANSFORMED:
             return {}
         custom = str(self._word("window", dict, {}).get("custom"))
-        found = re.fullmatch(r"transformed output time = input timestamp \+ (\d+)", custom)
-        if found is None:
+        match_of_custom = re.fullmatch(r"transformed output time = input timestamp \+ (\d+)", custom)
+        if match_of_custom is None:
             raise InputError(
                 f"{self._where}: {TRANSFORMED} goes with a window whose custom is "
                 f"'transformed output time = input timestamp + 100', not {custom!r}"
             )
-        return {STAMP: (pl.col(TIME) + self._length(int(found[1]))).min()}
+        return {STAMP: (pl.col(TIME) + self._length(int(match_of_custom[1]))).min()}
 
     def _dated(self, panes: Collection) -> Collection:
         """Return the panes with their timestamp, rounded down to the unit of the transcript."""

@@ -106,9 +106,9 @@ class Play:
         """
         words = self._words(view)
         expected = words.expectations(rows)
-        found = self._since(view, words, self._heard.get(view, self._begun))
+        emitted = self._since(view, words, self._heard.get(view, self._begun))
         self._heard[view] = self.engine.epoch_number
-        self._compare(view, expected, found, words, in_order)
+        self._compare(view, expected, emitted, words, in_order)
         return self
 
     def expect_nothing(self, *views: str) -> Self:
@@ -126,11 +126,11 @@ class Play:
     def expect_refused(self, source: str, count: int, reason: str = "") -> Self:
         """Check that this many rows of a source are in the ledger, with reasons that contain this text."""
         refused = self.engine.ledger().filter(pl.col("source") == source)
-        found = refused.filter(pl.col("reason").str.contains(reason, literal=True))
-        if found.height != count:
+        matching = refused.filter(pl.col("reason").str.contains(reason, literal=True))
+        if matching.height != count:
             about = f" because of {reason!r}" if reason else ""
             raise AssertionError(
-                f"source {source!r}: {found.height} rows are refused{about}, expected are {count}\n{refused}"
+                f"source {source!r}: {matching.height} rows are refused{about}, expected are {count}\n{refused}"
             )
         return self
 
@@ -185,9 +185,9 @@ class Play:
         return [row for frame in self._view(view).deltas(since=epoch) for row in words.read(frame)]
 
     def _compare(
-        self, view: str, expected: list[Expectation], found: list[Row], words: RowWords, in_order: bool
+        self, view: str, expected: list[Expectation], emitted: list[Row], words: RowWords, in_order: bool
     ) -> None:
-        pairs = _by_epoch(expected, found) if in_order else [(expected, found)]
+        pairs = _by_epoch(expected, emitted) if in_order else [(expected, emitted)]
         wrong = [text for want, have in pairs if (text := mismatches(want, have, words.shown))]
         if wrong:
             raise AssertionError("\n".join([f"view {view!r} at epoch {self.engine.epoch_number}", *wrong]))
@@ -218,13 +218,13 @@ class Play:
         return moment if dtype.time_zone else moment.replace(tzinfo=None)
 
 
-def _by_epoch(expected: list[Expectation], found: list[Row]) -> list[tuple[list[Expectation], list[Row]]]:
+def _by_epoch(expected: list[Expectation], emitted: list[Row]) -> list[tuple[list[Expectation], list[Row]]]:
     """Split the expectations into epochs like the rows; those left over go to the last epoch."""
     sizes: dict[int, int] = {}
-    for row in found:
+    for row in emitted:
         sizes[row[EPOCH]] = sizes.get(row[EPOCH], 0) + 1
     pairs, at = [], 0
     for size in sizes.values():
-        pairs.append((expected[at : at + size], found[at : at + size]))
+        pairs.append((expected[at : at + size], emitted[at : at + size]))
         at += size
     return [*pairs, (expected[at:], [])] if expected[at:] else pairs

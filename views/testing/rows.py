@@ -90,26 +90,26 @@ class RowWords:
             parts.append("taken back")
         return ", ".join(parts)
 
-    def _attribute(self, word: str, wanted: Any) -> Attribute:
+    def _attribute(self, word: str, expected: Any) -> Attribute:
         if word in self._schema:
-            return Attribute(word, self._cell(word, wanted), lambda row: row[word], self._cell_shown(word))
+            return Attribute(word, self._cell(word, expected), lambda row: row[word], self._cell_shown(word))
         if word == DIFF:
-            return Attribute(DIFF, wanted, lambda row: row[DIFF])
+            return Attribute(DIFF, expected, lambda row: row[DIFF])
         if word == "window":
-            return Attribute(word, self.window(wanted), self.window_of, self.window_shown)
+            return Attribute(word, self.window(expected), self.window_of, self.window_shown)
         if word in _FLAGS and "timing" in self._schema:
             column, value = _FLAGS[word]
-            return Attribute(word, bool(wanted), lambda row: row[column] == value)
+            return Attribute(word, bool(expected), lambda row: row[column] == value)
         if word in _OTHER_NAMES and (column := _OTHER_NAMES[word]) in self._schema:
             return Attribute(
-                word, self._cell(column, wanted), lambda row: row[column], self._cell_shown(column)
+                word, self._cell(column, expected), lambda row: row[column], self._cell_shown(column)
             )
         if word == "values" and "value" in self._schema:
             return Attribute(
-                word, sorted(wanted), lambda row: None if row["value"] is None else sorted(row["value"])
+                word, sorted(expected), lambda row: None if row["value"] is None else sorted(row["value"])
             )
         if word == "retracts":
-            return self._retracts(wanted)
+            return self._retracts(expected)
         missing = "" if "timing" in self._schema else "; for those of panes declare .with_pane_info()"
         raise InputError(
             f"{self._where}: {word!r} is expected, and there are the columns {listed(self._schema)}{missing}"
@@ -130,28 +130,28 @@ class RowWords:
             lambda expected, found: left_over(expected, found) == ([], []),
         )
 
-    def _cell(self, column: str, wanted: Any) -> Any:
-        if wanted is None:
+    def _cell(self, column: str, expected: Any) -> Any:
+        if expected is None:
             return None
         dtype = self._schema[column]
         if isinstance(dtype, pl.Datetime):
-            return self._times.instant(wanted)
-        if dtype == pl.Date and isinstance(wanted, str):
-            return date.fromisoformat(wanted)
-        return wanted
+            return self._times.instant(expected)
+        if dtype == pl.Date and isinstance(expected, str):
+            return date.fromisoformat(expected)
+        return expected
 
     def _cell_shown(self, column: str) -> Callable[[Any], str]:
         if column in self._instants:
             return lambda cell: "null" if cell is None else self._times.written(cell)
         return repr
 
-    def window(self, wanted: Any) -> Window:
+    def window(self, written: Any) -> Window:
         """Return the bounds of a window as a transcript writes it; None for the global window."""
-        if wanted == "global":
+        if written == "global":
             return None
-        if not isinstance(wanted, list | tuple) or len(wanted) != 2:
-            raise InputError(f'{self._where}: window {wanted!r}; write [start, end] or "global"')
-        return self._times.instant(wanted[0]), self._times.instant(wanted[1])
+        if not isinstance(written, list | tuple) or len(written) != 2:
+            raise InputError(f'{self._where}: window {written!r}; write [start, end] or "global"')
+        return self._times.instant(written[0]), self._times.instant(written[1])
 
     def window_of(self, row: Row) -> Window:
         """Return the window of a row."""

@@ -193,10 +193,10 @@ class _Run:
         if found != [list(each) for each in wanted]:
             self.report.failures.append(f"net changes: {found}, expected are {wanted}")
 
-    def _compare_dropped(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+    def _compare_dropped(self, dropped: Sequence[Mapping[str, Any]]) -> None:
         """Compare the values of all rows that were refused."""
         refused = self._pipeline.engine.ledger(SOURCE)
-        found, expected = sorted(refused[VALUE]), sorted(each["value"] for each in wanted)
+        found, expected = sorted(refused[VALUE]), sorted(each["value"] for each in dropped)
         if found != expected:
             self.report.failures.append(f"dropped rows: {found}, expected are {expected}")
 

@@ -54,16 +54,16 @@ def load_transcripts(path: str | Path) -> list[Transcript]:
         FileError: it cannot be read, or is not of one of the formats.
     """
     file = Path(path)
-    found = _parsed(file)
-    if not isinstance(found, Mapping) or not isinstance(found.get("cases"), list):
+    content = _parsed(file)
+    if not isinstance(content, Mapping) or not isinstance(content.get("cases"), list):
         raise FileError(f"{file}: no transcripts; write a mapping with 'format' and a list of 'cases'")
-    if found.get("format") not in FORMATS:
-        raise FileError(f"{file}: format {found.get('format')!r}; there are {listed(FORMATS)}")
-    header = {name: part for name, part in found.items() if name != "cases"}
-    for number, case in enumerate(found["cases"], 1):
+    if content.get("format") not in FORMATS:
+        raise FileError(f"{file}: format {content.get('format')!r}; there are {listed(FORMATS)}")
+    header = {name: part for name, part in content.items() if name != "cases"}
+    for number, case in enumerate(content["cases"], 1):
         if not isinstance(case, Mapping) or not isinstance(case.get("id"), str):
             raise FileError(f"{file}: case {number} has no id; give each case one, as 'id': 'late rows'")
-    return [Transcript(case["id"], found["format"], case, header, file) for case in found["cases"]]
+    return [Transcript(case["id"], content["format"], case, header, file) for case in content["cases"]]
 
 
 def _parsed(file: Path) -> Any:
@@ -109,7 +109,7 @@ def require(where: str, case: Transcript, name: str) -> Any:
     Raises:
         InputError: it is missing.
     """
-    found = case.get(name)
-    if found is None:
+    entry = case.get(name)
+    if entry is None:
         raise InputError(f"{where}: {name!r} is missing")
-    return found
+    return entry

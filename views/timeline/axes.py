@@ -80,13 +80,13 @@ class ClockFace:
 
     def ticks(self, first: int, last: int, at_most: int) -> list[Tick]:
         """Return round instants from ``first`` to ``last``, at most ``at_most`` (and at least two), with their labels."""
-        wanted = max((last - first) / max(at_most, 2), 1)
-        place = bisect_left(_STEPS, wanted)
+        least_step = max((last - first) / max(at_most, 2), 1)
+        place = bisect_left(_STEPS, least_step)
         if place < len(_STEPS):
             step = _STEPS[place]
             instants = list(self._even(first, last, step))
             return [Tick(each, self._short(each, step)) for each in instants]
-        months = next((each for each in _MONTHS if each * _MONTH >= wanted), _MONTHS[-1])
+        months = next((each for each in _MONTHS if each * _MONTH >= least_step), _MONTHS[-1])
         form = "%Y" if months % 12 == 0 else "%b %Y"
         return [Tick(each, f"{self.wall(each):{form}}") for each in self._months(first, last, months)]
 

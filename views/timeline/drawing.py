@@ -146,12 +146,12 @@ def _span_across(recording: Recording) -> tuple[int, int]:
     """Return event time from the first to the last row or bound, extended to watermarks a little beyond."""
     times = [recording.rows["event_time"], recording.panes["window_start"], recording.panes["window_end"]]
     marks = _bounded(recording.watermarks["watermark"])
-    found = pl.concat([_bounded(column) for column in times])
-    if found.is_empty():
+    bounds = pl.concat([_bounded(column) for column in times])
+    if bounds.is_empty():
         return _padded(marks, 0.03)
-    low, high = _ends(found)
+    low, high = _ends(bounds)
     near = marks.filter(marks.is_between(low - (high - low) // 4, high + (high - low) // 4))
-    return _padded(pl.concat([found, near]), 0.02)
+    return _padded(pl.concat([bounds, near]), 0.02)
 
 
 def _span_up(recording: Recording) -> tuple[int, int]:
@@ -162,18 +162,18 @@ def _span_up(recording: Recording) -> tuple[int, int]:
 
 def _bounded(times: pl.Series) -> pl.Series:
     """Return the instants that are neither null nor the end of time."""
-    found = instants(times).alias("instant")
-    return found.filter((found > START_OF_TIME) & (found < END_OF_TIME))
+    times_as_instants = instants(times).alias("instant")
+    return times_as_instants.filter((times_as_instants > START_OF_TIME) & (times_as_instants < END_OF_TIME))
 
 
-def _ends(found: pl.Series) -> tuple[int, int]:
-    low, high = found.min(), found.max()
+def _ends(instants_shown: pl.Series) -> tuple[int, int]:
+    low, high = instants_shown.min(), instants_shown.max()
     return (low, high) if isinstance(low, int) and isinstance(high, int) else (0, _SECOND)
 
 
-def _padded(found: pl.Series, share: float) -> tuple[int, int]:
+def _padded(instants_shown: pl.Series, share: float) -> tuple[int, int]:
     """Return the range of instants with a margin at both ends; a second around a single instant."""
-    low, high = _ends(found)
+    low, high = _ends(instants_shown)
     margin = max(round((high - low) * share), 1) if high > low else _SECOND // 2
     return low - margin, high + margin
 

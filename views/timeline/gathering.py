@@ -187,17 +187,17 @@ def _are_in(rows: pl.DataFrame, some: pl.DataFrame) -> pl.Series:
     """Return whether each row is in another frame, by the columns that both have."""
     shared = [name for name, dtype in rows.schema.items() if some.schema.get(name) == dtype and name != DIFF]
     known = some.select(*shared, pl.lit(True).alias(DIFF)).unique()
-    found = rows.select(shared).join(known, on=shared, how="left", nulls_equal=True, maintain_order="left")
-    return found[DIFF].fill_null(False)
+    joined = rows.select(shared).join(known, on=shared, how="left", nulls_equal=True, maintain_order="left")
+    return joined[DIFF].fill_null(False)
 
 
 def _watermark_at(epochs: pl.Series, moves: pl.DataFrame, *, before: bool) -> pl.Series:
     """Return the watermark of one source at the end of these epochs, or of those before them, in microseconds."""
     marks = pl.DataFrame({EPOCH: moves[EPOCH], "mark": instants(moves["watermark"])})
     marks = marks.sort(EPOCH, maintain_order=True).unique(EPOCH, keep="last", maintain_order=True)
-    wanted = pl.DataFrame({EPOCH: epochs.cast(pl.UInt64)}).with_row_index("row").sort(EPOCH)
-    found = wanted.join_asof(marks, on=EPOCH, strategy="backward", allow_exact_matches=not before)
-    return found.sort("row")["mark"].fill_null(START_OF_TIME)
+    epochs_in_order = pl.DataFrame({EPOCH: epochs.cast(pl.UInt64)}).with_row_index("row").sort(EPOCH)
+    joined = epochs_in_order.join_asof(marks, on=EPOCH, strategy="backward", allow_exact_matches=not before)
+    return joined.sort("row")["mark"].fill_null(START_OF_TIME)
 
 
 def _panes(

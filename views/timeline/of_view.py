@@ -79,13 +79,13 @@ def timeline_of_view(
 
 def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
     """Yield a place and all places from which it is computed, each once."""
-    seen, wanted = {place}, [place]
-    while wanted:
-        at = wanted.pop()
+    seen, pending = {place}, [place]
+    while pending:
+        at = pending.pop()
         yield at
         new = [each for each in plan[at].inputs if each not in seen]
         seen.update(new)
-        wanted.extend(new)
+        pending.extend(new)
 
 
 def pane_keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
@@ -110,12 +110,12 @@ def _value(where: str, schema: pl.Schema, keys: Sequence[str], chosen: str | Non
     if chosen is not None:
         require_columns(where, schema, [chosen])
         return chosen
-    found = [name for name in schema if name not in (*keys, *NOT_VALUES)]
-    if not found:
+    candidates = [name for name in schema if name not in (*keys, *NOT_VALUES)]
+    if not candidates:
         raise PlanError(
             f"{where}: it has no column besides its key; choose the one to write: value= one of {listed(schema)}"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...] | None:
@@ -126,17 +126,17 @@ def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...]
         if set(key) != set(keys):
             raise PlanError(f"{where}: key= has {listed(map(str, key))}; the key is {listed(keys)}")
         return tuple(key[name] for name in keys)
-    found = tuple(key) if isinstance(key, list | tuple) else (key,)
-    if len(found) != len(keys):
-        raise PlanError(f"{where}: key={key!r} has {len(found)} values; the key is {listed(keys)}")
-    return found
+    values = tuple(key) if isinstance(key, list | tuple) else (key,)
+    if len(values) != len(keys):
+        raise PlanError(f"{where}: key={key!r} has {len(values)} values; the key is {listed(keys)}")
+    return values
 
 
 def _sources(
     where: str, plan: Plan, place: PlanId, kept: RecordedRun, label: str | None, choice: Choice
 ) -> dict[str, SourceRows]:
     """Return the sources of a view that have event time, with their recorded rows."""
-    log, found, schemas = kept.log, {}, {}
+    log, rows_by_source, schemas = kept.log, {}, {}
     places = sorted(_upstream(plan, place))
     judges = [f"{plan.name_of(at)}:" for at in places]
     for at in places:
@@ -144,17 +144,17 @@ def _sources(
         if isinstance(source, Input) and event_time is not None:
             schemas[source.name] = schema
             others = (event_time.column, *choice.keys)
-            found[source.name] = SourceRows(
+            rows_by_source[source.name] = SourceRows(
                 log.rows(source.name, schema),
                 event_time.column,
                 _label(schema, others, choice.value) if label is None else label if label in schema else None,
                 _refused(kept.refused, source.name, event_time.column, judges),
                 log.unrecorded.get(source.name, 0) if log.records_rows else 0,
             )
-    if label is not None and not any(source.label for source in found.values()):
+    if label is not None and not any(source.label for source in rows_by_source.values()):
         known = "; ".join(f"{name!r} has {listed(schema)}" for name, schema in schemas.items())
         raise PlanError(f"{where}: no source has a column label={label!r}; {known or 'none has event time'}")
-    return found
+    return rows_by_source
 
 
 def _label(schema: pl.Schema, others: Sequence[str], value: str) -> str | None:

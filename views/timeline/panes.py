@@ -91,10 +91,10 @@ def _lone(row: Mapping[str, Any]) -> Pane:
 
 def _taken_back(retractions: pl.DataFrame) -> dict[int, tuple[TakenBack, ...]]:
     """Group the retractions by the pane that replaces what they retract."""
-    found: dict[int, tuple[TakenBack, ...]] = {}
+    by_pane: dict[int, tuple[TakenBack, ...]] = {}
     for by, start, end, label in retractions.select("by", "start", "end", "label").iter_rows():
-        found[by] = (*found.get(by, ()), TakenBack(start, end, label))
-    return found
+        by_pane[by] = (*by_pane.get(by, ()), TakenBack(start, end, label))
+    return by_pane
 
 
 def _entries(panes: pl.DataFrame) -> pl.DataFrame:
@@ -155,15 +155,15 @@ def _beginnings(emitted: pl.DataFrame, recording: Recording) -> pl.DataFrame:
 def _first_arrivals(panes: pl.DataFrame, recording: Recording) -> pl.Series:
     """Return for each pane the processing time of the first row in its window, and of its key where rows have keys."""
     times, arrivals, keys = _sorted_rows(recording)
-    found = np.full(panes.height, END_OF_TIME, np.int64)
+    first_seen = np.full(panes.height, END_OF_TIME, np.int64)
     pane_keys = panes["key"].to_numpy()
     for key in np.unique(pane_keys):
         at = np.flatnonzero(pane_keys == key)
         mine = slice(None) if keys is None else keys == key
-        found[at] = _least_between(
+        first_seen[at] = _least_between(
             times[mine], arrivals[mine], panes["start"].to_numpy()[at], panes["end"].to_numpy()[at]
         )
-    known = pl.Series("arrived", found)
+    known = pl.Series("arrived", first_seen)
     return known.set(known == END_OF_TIME, None)
 
 

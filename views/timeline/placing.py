@@ -49,13 +49,13 @@ class Placing:
 
     def best(self, candidates: Iterable[Box]) -> tuple[Box, float]:
         """Return the candidate that covers least, the first of equal ones, and the area that it covers."""
-        found: tuple[Box, float] | None = None
+        best_so_far: tuple[Box, float] | None = None
         for box in candidates:
             covered = sum(box.covers(other) for other in self._taken)
             if not covered:
                 return box, 0.0
-            if found is None or covered < found[1]:
-                found = box, covered
-        if found is None:
+            if best_so_far is None or covered < best_so_far[1]:
+                best_so_far = box, covered
+        if best_so_far is None:
             raise ValueError("a label without a candidate for its place")
-        return found
+        return best_so_far

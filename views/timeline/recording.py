@@ -71,8 +71,8 @@ class Recording:
         _check("watermarks", self.watermarks, _WATERMARKS, {})
         _check("panes", self.panes, _PANES, _PANES_MAY_HAVE)
         for frame, column, known in ((self.rows, "standing", STANDINGS), (self.panes, "timing", TIMINGS)):
-            found = set(frame[column].unique().drop_nulls()) if column in frame.columns else set()
-            if unknown := found - set(known):
+            values = set(frame[column].unique().drop_nulls()) if column in frame.columns else set()
+            if unknown := values - set(known):
                 raise PlanError(f"recording: {column} {listed(sorted(unknown))}; there are {listed(known)}")
 
     @property

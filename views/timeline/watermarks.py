@@ -38,7 +38,7 @@ class Watermark:
 
 def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
     """Return the watermarks of a recording that moved, by source; of too many moves, the last one of each of ``MOVES`` spans."""
-    found = []
+    watermarks = []
     for source in recording.watermarks["source"].unique(maintain_order=True):
         moves = recording.watermarks.filter(pl.col("source") == source)
         seen = instants(moves["processing_time"]).to_numpy()
@@ -46,8 +46,8 @@ def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
         moved = np.flatnonzero(np.diff(marks, prepend=START_OF_TIME))
         kept = moved[_last_of_moments(seen[moved])] if len(moved) > MOVES else moved
         if len(kept):
-            found.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
-    return tuple(found)
+            watermarks.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
+    return tuple(watermarks)
 
 
 def _last_of_moments(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

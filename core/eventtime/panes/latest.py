@@ -92,6 +92,6 @@ class LatestPanes(Operator):
         return make_run(self.spine.layout, words, payload, {DIFF: diffs}, rows)
 
 
-def _part(keys: Keys, found: Found, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
+def _part(keys: Keys, panes: Found, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
     places = np.flatnonzero(mask)
-    return keys.take(places), gather(found.payload, places), found.diffs[places]
+    return keys.take(places), gather(panes.payload, places), panes.diffs[places]

@@ -235,13 +235,13 @@ class CellState:
         number = cells.number[beside]
         number[: len(later)] += 1
         number[len(later) :] -= 1
-        found = self.look_up(self.words(keys.take(cells.key[beside]), number))
-        there = np.flatnonzero(found.exists)
+        extents = self.look_up(self.words(keys.take(cells.key[beside]), number))
+        there = np.flatnonzero(extents.exists)
         cells = replace(cells, settled=ends)
         if not len(there):
             return cells
         neighbours = Cells.untouched(
-            cells.key[beside[there]], number[there], found.take(there), np.zeros(len(there), np.bool_)
+            cells.key[beside[there]], number[there], extents.take(there), np.zeros(len(there), np.bool_)
         )
         # If two cells are added between the same two, the one after the first comes first.
         places = beside[there] + (there < len(later))
@@ -278,9 +278,9 @@ class CellState:
         room[followed] = np.where(same, np.minimum(between, ahead), ahead)
         places, owners = expand(np.zeros(len(ends), np.intp), room)
         key, number = cells.key[ends][owners], cells.number[ends][owners] + 1 + places
-        found = self.look_up(self.words(keys.take(key), number))
-        last = np.where(places == 0, cells.now.last[ends][owners], np.roll(found.last, 1))
-        breaks = np.cumsum(~(found.exists & (found.first - last < self._gap)))
+        extents = self.look_up(self.words(keys.take(key), number))
+        last = np.where(places == 0, cells.now.last[ends][owners], np.roll(extents.last, 1))
+        breaks = np.cumsum(~(extents.exists & (extents.first - last < self._gap)))
         begins = np.cumsum(room) - room
         broken_before = np.where(begins == 0, 0, breaks[begins - 1])
         linked = np.flatnonzero(breaks == broken_before[owners])
@@ -291,7 +291,7 @@ class CellState:
         stops = np.zeros(len(places), np.bool_)
         stopped = (count < room) & (count > 0)
         stops[(begins + count - 1)[stopped]] = True
-        more = Cells.untouched(key[linked], number[linked], found.take(linked), stops[linked])
+        more = Cells.untouched(key[linked], number[linked], extents.take(linked), stops[linked])
         order = np.insert(
             np.arange(len(cells)), ends[owners[linked]] + 1, len(cells) + np.arange(len(linked))
         )

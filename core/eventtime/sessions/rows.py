@@ -92,9 +92,9 @@ class RowState:
             nothing = pl.DataFrame(schema={name: self.spine.layout.payload[name] for name in names})
             return Found(np.zeros(0, np.intp), Keys(np.zeros(0, np.uint64)), nothing, np.zeros(0, np.int64))
         self.spine.touched += sum(map(len, owners))
-        found = Found(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
-        meant = self._is_of(found, keys, number)
-        return found if meant.all() else found.take(np.flatnonzero(meant))
+        entries = Found(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
+        meant = self._is_of(entries, keys, number)
+        return entries if meant.all() else entries.take(np.flatnonzero(meant))
 
     def standing(self, found: Found) -> Found:
         """Return the present rows, each once: entries of several runs are added up."""

@@ -177,14 +177,14 @@ class Sessions(Operator):
         due = self._timers.due(self._clock.now)
         if not len(due):
             return None
-        found = self._cells.look_up(due, run)
-        there = np.flatnonzero(found.exists)
-        words, found = due.take(there), found.take(there)
-        number = found.last // self._gap
+        extents = self._cells.look_up(due, run)
+        there = np.flatnonzero(extents.exists)
+        words, extents = due.take(there), extents.take(there)
+        number = extents.last // self._gap
         keys = self._cells.key_words(words, number)
         after = self._cells.look_up(self._cells.words(keys, number + 1), run)
-        tails = ~(after.exists & (after.first - found.last < self._gap))
-        closes = found.last + self._gap + self._lateness
+        tails = ~(after.exists & (after.first - extents.last < self._gap))
+        closes = extents.last + self._gap + self._lateness
         passed = closes <= self._clock.now
         again = np.flatnonzero(tails & ~passed)
         self._timers.set(closes[again], words.take(again))
@@ -192,7 +192,7 @@ class Sessions(Operator):
         if not len(over):
             return None
         # All cells from the one of a session's start to its last hold rows.
-        number, owners = expand(found.start[over] // self._gap, number[over] + 1)
+        number, owners = expand(extents.start[over] // self._gap, number[over] + 1)
         keys = keys.take(over).take(owners)
         words = self._cells.words(keys, number)
         cells = self._cells.look_up(words, run)

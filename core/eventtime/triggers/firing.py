@@ -70,16 +70,16 @@ class Firing:
     moves: Moves | None = None
 
 
-def places_among(wanted: Keys, among: Keys) -> Index:
+def places_among(keys: Keys, among: Keys) -> Index:
     """Return the position of each key among ascending, distinct ones; -1 if it is not there."""
-    lower = np.searchsorted(among.first, wanted.first)
-    upper = np.searchsorted(among.first, wanted.first, side="right")
+    lower = np.searchsorted(among.first, keys.first)
+    upper = np.searchsorted(among.first, keys.first, side="right")
     place = np.where(lower < upper, lower, -1)
-    if among.second is None and wanted.second is None:
+    if among.second is None and keys.second is None:
         return place
-    seconds, own = among.seconds(), wanted.seconds()
+    seconds, own = among.seconds(), keys.seconds()
     positions, owners = expand(lower, upper)
     same = seconds[positions] == own[owners]
-    place = np.full(len(wanted), -1)
+    place = np.full(len(keys), -1)
     place[owners[same]] = positions[same]
     return place

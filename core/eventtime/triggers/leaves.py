@@ -224,11 +224,11 @@ class AtPeriodState(Leaf):
 
     def observe(self, moment: TriggerContext, on: Mask) -> None:
         name, timer = f"{self.place}at", self._trigger
-        wanted = on & (moment.get(name) == NO_TIMER) & ~self.finished(moment)
+        without_timer = on & (moment.get(name) == NO_TIMER) & ~self.finished(moment)
         if not moment.always:
-            wanted &= moment.pending
+            without_timer &= moment.pending
         periods = (moment.processing_time - timer.aligned_to) // timer.period + 1
-        moment.put(name, wanted, timer.aligned_to + periods * timer.period - START_OF_TIME)
+        moment.put(name, without_timer, timer.aligned_to + periods * timer.period - START_OF_TIME)
 
     def ready(self, moment: TriggerContext) -> Mask:
         at = moment.get(f"{self.place}at")
@@ -317,8 +317,8 @@ class CustomState(Leaf):
             raise InputError(
                 f"trigger {self._trigger.name!r}: should_fire gave {answer!r:.60}; return a Boolean column, a row per window"
             )
-        wanted: Mask = answer.fill_null(False).to_numpy()
-        return wanted & ~self.finished(moment)
+        fires: Mask = answer.fill_null(False).to_numpy()
+        return fires & ~self.finished(moment)
 
     def fire(self, moment: TriggerContext, on: Mask) -> None:
         self._moved(moment, on, self._trigger.on_fire)
@@ -374,8 +374,8 @@ class CustomState(Leaf):
         for name in self._trigger.state:
             column = frame.get_column(name)
             if not column.dtype.is_integer() or column.has_nulls():
-                found = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
-                raise TypeError(f"state column {name!r} is {found} and not Int64 without nulls")
+                type_text = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
+                raise TypeError(f"state column {name!r} is {type_text} and not Int64 without nulls")
 
 
 LEAVES.update(

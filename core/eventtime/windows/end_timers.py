@@ -46,14 +46,14 @@ class EndTimers:
     def set(self, keys: Keys, ends: Ints, known: Ints | None, is_open: Mask) -> Ints:
         """Set timers for the open ones of these windows, and return their column, which was ``known`` before."""
         now = self.clock.now
-        wanted = np.where(ends > now, ends, NEVER)
+        instants = np.where(ends > now, ends, NEVER)
         if self._lateness:
             closes = closing(ends, self._lateness)
-            wanted = np.where((ends <= now) & (closes > now), closes, wanted)
-        set_for = np.zeros(len(wanted), np.int64) if known is None else known
+            instants = np.where((ends <= now) & (closes > now), closes, instants)
+        set_for = np.zeros(len(instants), np.int64) if known is None else known
         earliest = set_for + START_OF_TIME
         is_set = (set_for != 0) & (earliest > now)
-        fresh = is_open & (wanted != NEVER) & (~is_set | (wanted < earliest))
+        fresh = is_open & (instants != NEVER) & (~is_set | (instants < earliest))
         places = np.flatnonzero(fresh)
-        self.timers.set(wanted[places], keys.take(places))
-        return np.where(fresh, wanted - START_OF_TIME, np.where(is_set, set_for, 0))
+        self.timers.set(instants[places], keys.take(places))
+        return np.where(fresh, instants - START_OF_TIME, np.where(is_set, set_for, 0))

@@ -324,12 +324,12 @@ def bounds_by_function(
         raise InputError(
             f"{where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
         ) from error
-    wanted = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
+    remedy = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
     if not isinstance(given, pl.DataFrame):
-        raise InputError(f"{where}: the function gave {type(given).__name__}; {wanted}")
+        raise InputError(f"{where}: the function gave {type(given).__name__}; {remedy}")
     if given.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(given.columns):
-        found = f"{given.height} rows of {listed(given.columns)}"
-        raise InputError(f"{where}: the function gave {found}; {wanted}, in the same order")
+        shape = f"{given.height} rows of {listed(given.columns)}"
+        raise InputError(f"{where}: the function gave {shape}; {remedy}, in the same order")
     starts, ends = (_bound(where, given.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
     if bad := int((starts >= ends).sum()):
         raise InputError(

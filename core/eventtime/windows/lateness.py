@@ -111,9 +111,9 @@ class DropLate(Operator):
             .get_column("windows")
         )
         last = missed.list.last().struct.unnest()
-        found = gather(copies, groups.first_entries)
+        first_copies = gather(copies, groups.first_entries)
         columns = [
-            last.get_column(each.name) if each.name in bounds else each for each in found.get_columns()
+            last.get_column(each.name) if each.name in bounds else each for each in first_copies.get_columns()
         ]
         # The rows are in the order in which they came, not in that of their hashes.
         entries = pl.DataFrame([*columns[:-1], missed.alias(MISSED), columns[-1]])
