@@ -271,10 +271,10 @@ class SparkDriver:
         try:
             self._query.process_all_available()
         except Exception as error:
-            known = _our_error(self._batches.error)
-            if isinstance(known, InputError):
+            our_error = _our_error(self._batches.error)
+            if isinstance(our_error, InputError):
                 self._arrivals.withdraw(batch)
-            raise (known or error) from error
+            raise (our_error or error) from error
         self._arrivals.forget(batch)
 
     def _deliver(self) -> int:

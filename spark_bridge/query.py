@@ -149,23 +149,23 @@ def prepared(
     """Return the function for micro-batches, after all checks that are possible before the first one."""
     require_sizes(buckets, driver_rows)
     require_on_epoch(on_epoch)
-    given = checkpoint_in_spark(checkpoint)
+    options_of_checkpoint = checkpoint_in_spark(checkpoint)
     plan = check_picklable(engine.declared, "the plan of the views")
     if on_epoch is not None:
         check_picklable(on_epoch, "on_epoch")
-    store = given.store
+    store = options_of_checkpoint.store
     is_checkpoint(
         store
     )  # Before anything is written, so that no lock file is left in a folder of other data.
     lock = WriterLock(store.url)
     try:
-        _cut(engine, given, store, buckets)
+        _cut(engine, options_of_checkpoint, store, buckets)
     finally:
         lock.release()
     check_shared(spark, store.url)
     batches = MicroBatches(
-        Setup(plan, store.url, buckets, INLINE_ROWS, given.allow_pickle),
-        Options(given, driver_rows, on_epoch),
+        Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
+        Options(options_of_checkpoint, driver_rows, on_epoch),
     )
     from .output.delta_source import register  # It needs pyspark when it is imported.
 
@@ -174,7 +174,7 @@ def prepared(
     return batches
 
 
-def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
+def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> None:
     """Check that the checkpoint is of this plan, and split it into these buckets if they are more than it has.
 
     Raises:
@@ -187,7 +187,7 @@ def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # Only this process has the declarations of the views: plans that are sent to others do not contain them.
     record = EarlierNames(engine.declared).renewed(last).plan
-    require_same_columns(store.url, check_plan(record, engine.declared, compiled, given.drop))
+    require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.drop))
     if last.buckets == buckets:
         return
     if last.buckets > buckets:

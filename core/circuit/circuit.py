@@ -210,8 +210,8 @@ class Circuit:
         _require_placement(name, operator, states, placement, reads)
         made = NodeId(len(self.nodes))
         self.states += [state for state in dict.fromkeys(states) if id(state) not in self._givers]
-        for given in (*states, *operator.gives):
-            self._givers.setdefault(id(given), made)
+        for channel in (*states, *operator.gives):
+            self._givers.setdefault(id(channel), made)
         findings = tuple(each for each in operator.gives if isinstance(each, Finding))
         self._findings += findings
         looks = tuple(dict.fromkeys(looks))
@@ -220,21 +220,21 @@ class Circuit:
         )
         return made
 
-    def _giver(self, name: str, operator: Operator, given: State | Channel) -> NodeId:
+    def _giver(self, name: str, operator: Operator, channel: State | Channel) -> NodeId:
         """Return the node that gives something that a new node reads."""
-        if id(given) not in self._givers:
+        if id(channel) not in self._givers:
             raise NotGivenError(
-                f"node {name!r} ({type(operator).__name__}) reads {_kind(given)}, which no earlier node gives; first add "
+                f"node {name!r} ({type(operator).__name__}) reads {_kind(channel)}, which no earlier node gives; first add "
                 "the node that gives it, with it among its states or in what its operator gives"
             )
-        return self._givers[id(given)]
+        return self._givers[id(channel)]
 
     def _read(self, operator: Operator, looks: Sequence[Look]) -> tuple[NodeId, ...]:
         """Return the nodes that a node reads by these, each once."""
         nodes: dict[NodeId, None] = {}
-        for given, look in zip(operator.looks_at, looks, strict=True):
+        for channel, look in zip(operator.looks_at, looks, strict=True):
             nodes[look.node] = None
-            if isinstance(given, Lookup):
+            if isinstance(channel, Lookup):
                 nodes |= dict.fromkeys(self.nodes[look.node].reads)
         return tuple(nodes)
 
@@ -253,8 +253,8 @@ class Circuit:
                 if node.inputs:
                     deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
                 else:
-                    given = arrived.get(node.name) or Delta.empty(node.operator.schema)
-                    deltas[place] = node.operator.step(now, given)
+                    arrived_rows = arrived.get(node.name) or Delta.empty(node.operator.schema)
+                    deltas[place] = node.operator.step(now, arrived_rows)
                 evaluated.seconds[place] = time.perf_counter() - begun
         self._found = active
         return evaluated
@@ -340,6 +340,6 @@ class Circuit:
             finding.clear()
 
 
-def _kind(given: State | Channel) -> str:
+def _kind(channel: State | Channel) -> str:
     """Return the kind of something that a node reads, in a word or two."""
-    return given.kind if isinstance(given, Channel) else "state"
+    return channel.kind if isinstance(channel, Channel) else "state"

@@ -152,14 +152,14 @@ class _Cutter:
 
     def _meets(self, node: NodeId, source: NodeId) -> bool:
         """Return whether rows that have to meet for a node do so where the output of another one is."""
-        placement, known = self.nodes[node].placement, self.cut_by[source]
+        placement, cut_columns = self.nodes[node].placement, self.cut_by[source]
         if placement.by is None:
             return True
-        if known is None or self.level[source] == 0:
+        if cut_columns is None or self.level[source] == 0:
             return False
         if placement.any_part:
-            return set(known) <= set(placement.by)
-        return known == placement.by
+            return set(cut_columns) <= set(placement.by)
+        return cut_columns == placement.by
 
     def _cut_of(self, node: NodeId) -> Columns | None:
         """Return the columns by which the output of a node is cut; None if unknown."""
@@ -168,12 +168,12 @@ class _Cutter:
             return None
         if placement.meets_by is not None:
             return placement.meets_by
-        known = [self.cut_by[source] if self._is_local(node, source) else placement.by for source in inputs]
-        if placement.any_part and all(place is not None for place in known):
-            return known[0]
+        cuts = [self.cut_by[source] if self._is_local(node, source) else placement.by for source in inputs]
+        if placement.any_part and all(place is not None for place in cuts):
+            return cuts[0]
         if placement.by is not None:
             return placement.by
-        same = known[0] if known and all(place == known[0] for place in known) else None
+        same = cuts[0] if cuts and all(place == cuts[0] for place in cuts) else None
         return same if same is not None and placement.passes.issuperset(same) else None
 
     def _is_local(self, node: NodeId, source: NodeId, level: int | None = None) -> bool:
@@ -190,10 +190,10 @@ class _Cutter:
         for node, level in self.level.items():
             owned.setdefault(level, []).append(node)
         stages = [self._stage(number, frozenset(owned.get(number, ()))) for number in range(last + 1)]
-        given: dict[int, list[Exchange]] = {}
+        exchanges: dict[int, list[Exchange]] = {}
         for stage in stages:
             for exchange in stage.takes:
-                given.setdefault(0 if exchange.arrives else self.level[exchange.producer], []).append(
+                exchanges.setdefault(0 if exchange.arrives else self.level[exchange.producer], []).append(
                     exchange
                 )
         by_stage: dict[int, dict[str, NodeId]] = {}
@@ -202,7 +202,7 @@ class _Cutter:
         finished = tuple(
             replace(
                 stage,
-                gives=tuple(dict.fromkeys(given.get(stage.number, []))),
+                gives=tuple(dict.fromkeys(exchanges.get(stage.number, []))),
                 views=by_stage.get(stage.number, {}),
             )
             for stage in stages

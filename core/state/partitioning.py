@@ -74,8 +74,8 @@ class Route:
             case "prefix":
                 return _column(columns, SECOND)
             case "columns":
-                given = [columns.get_column(PAYLOAD + name) for name in self.columns]
-                return key_words(given, columns.height).first
+                key_columns = [columns.get_column(PAYLOAD + name) for name in self.columns]
+                return key_words(key_columns, columns.height).first
             case "cells":
                 return self._of_cells(columns, columns.get_column(SUM + LAST).to_numpy() + ZERO)
             case "cell timers":

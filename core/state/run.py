@@ -270,12 +270,12 @@ def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) ->
     # Rows that tie in the order are ordered by their other columns, so that ties do not depend on hashes.
     ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
     columns = [payload.get_column(name) for name in (*ordered, *ties)]
-    given = [*(Order("") for _ in keys.words()), *ordered.values()]
-    given += [Order("") for _ in (*ties, *rows.words())]
+    orders = [*(Order("") for _ in keys.words()), *ordered.values()]
+    orders += [Order("") for _ in (*ties, *rows.words())]
     return sorted_by(
         [*keys.words(), *columns, *rows.words()],
-        [order.descending for order in given],
-        [order.nulls_last for order in given],
+        [order.descending for order in orders],
+        [order.nulls_last for order in orders],
     )
 
 

@@ -70,18 +70,18 @@ def checkpoint_in_spark(checkpoint: str | Path | Checkpoint) -> Checkpoint:
     Raises:
         PlanError: it is not a checkpoint, or has options that a query in Spark does not support.
     """
-    given = as_checkpoint(checkpoint)
-    if given.every != 1:
+    options = as_checkpoint(checkpoint)
+    if options.every != 1:
         raise PlanError(
-            f"Checkpoint(every={given.every}) is for an engine in one process, and in Spark every micro-batch is committed; "
+            f"Checkpoint(every={options.every}) is for an engine in one process, and in Spark every micro-batch is committed; "
             "leave it out; for fewer commits give trigger={'processingTime': '1 minute'}"
         )
-    if given.resident_bytes is not None:
+    if options.resident_bytes is not None:
         raise PlanError(
-            f"Checkpoint(resident_bytes={given.resident_bytes}) is for an engine in one process, and in Spark tasks take "
+            f"Checkpoint(resident_bytes={options.resident_bytes}) is for an engine in one process, and in Spark tasks take "
             "states from files, bucket by bucket; leave it out; for smaller states give more buckets="
         )
-    return given
+    return options
 
 
 def require_sizes(buckets: object, driver_rows: object) -> None:
@@ -147,14 +147,14 @@ def require_on_epoch(on_epoch: object) -> None:
         raise PlanError(f"on_epoch={on_epoch!r} takes {signature} ({error}); {remedy}") from error
 
 
-def require_flag(what: str, given: object) -> None:
+def require_flag(what: str, value: object) -> None:
     """Check that an argument is True or False.
 
     Raises:
         PlanError: it is not.
     """
-    if not isinstance(given, bool):
-        raise PlanError(f"{what}={given!r}; give True or False")
+    if not isinstance(value, bool):
+        raise PlanError(f"{what}={value!r}; give True or False")
 
 
 def require_timeout(timeout: object) -> None:

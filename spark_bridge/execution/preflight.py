@@ -121,8 +121,10 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     elif code := getattr(thing, "__code__", None):
         cells = zip(code.co_freevars, thing.__closure__ or (), strict=True)
         yield from ((f": its variable {name!r}", cell.cell_contents) for name, cell in cells)
-        known = thing.__globals__
-        yield from ((f": the global {name!r}", known[name]) for name in code.co_names if name in known)
+        global_names = thing.__globals__
+        yield from (
+            (f": the global {name!r}", global_names[name]) for name in code.co_names if name in global_names
+        )
         yield from ((f": default {place}", value) for place, value in enumerate(thing.__defaults__ or ()))
     else:
         yield from ((f".{name}", value) for name, value in getattr(thing, "__dict__", {}).items())

@@ -83,8 +83,8 @@ def read_options(options: Any) -> ReadOptions:
 
 def _require_known(options: Any) -> None:
     # Spark converts their names to lower case.
-    known = {name.lower() for name in OPTIONS}
-    unknown = [name for name in options if name.lower() not in known]
+    names = {name.lower() for name in OPTIONS}
+    unknown = [name for name in options if name.lower() not in names]
     if OF_TABLES in unknown:
         raise InputError(
             f"format {FORMAT!r} cannot be the format of a table, as Spark passes its readers no options; make a view: CREATE "
@@ -101,22 +101,22 @@ def _require_known(options: Any) -> None:
         )
 
 
-def forbid(given: object, name: str, reader: str, other: str) -> None:
+def forbid(value: object, name: str, reader: str, other: str) -> None:
     """Check that an option is not given.
 
     Raises:
         InputError: it is; it belongs to the other reader.
     """
-    if given is not None:
+    if value is not None:
         raise InputError(
             f"format {FORMAT!r}: option {name!r} is for {other}, and this is {reader}; leave it out"
         )
 
 
 def _whole(options: Any, name: str, default: int | None) -> int | None:
-    given = options.get(name)
-    if given is None:
+    value = options.get(name)
+    if value is None:
         return default
-    if not str(given).isdecimal() or (name == "maxEpochsPerTrigger" and int(given) == 0):
-        raise InputError(f"format {FORMAT!r}: option {name!r} is {given!r}; give a whole number")
-    return int(given)
+    if not str(value).isdecimal() or (name == "maxEpochsPerTrigger" and int(value) == 0):
+        raise InputError(f"format {FORMAT!r}: option {name!r} is {value!r}; give a whole number")
+    return int(value)

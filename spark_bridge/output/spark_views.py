@@ -60,13 +60,13 @@ def views(
     require_engine(engine)
     if spark is not None and not hasattr(spark, "createDataFrame"):
         raise PlanError(f"spark={spark!r} is not a Spark session; give one, or leave it out")
-    given = as_checkpoint(checkpoint)
-    reader = CheckpointReader(engine.declared, given.store, given.drop, allow_pickle=given.allow_pickle)
+    options = as_checkpoint(checkpoint)
+    reader = CheckpointReader(engine.declared, options.store, options.drop, allow_pickle=options.allow_pickle)
     buckets = reader.last().buckets
     if spark is None:
         return views_of(engine, reader, None)
     plan = check_picklable(engine.declared, "the plan of the views")
-    setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=given.allow_pickle)
+    setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=options.allow_pickle)
     return views_of(engine, reader, InSpark(spark, setup))
 
 

@@ -213,7 +213,7 @@ def _is(home: Path, script: str) -> bool:
 
 
 def _cache() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given) / "evercurrent"
+    if cache_home := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache_home) / "evercurrent"
     folder = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return Path(os.path.expanduser("~")) / folder / "evercurrent"

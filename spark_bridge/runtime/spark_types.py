@@ -134,12 +134,12 @@ def spark_type(where: str, column: str, dtype: pl.DataType) -> DataType:
                 for field in dtype.fields
             ]
         )
-    known = SPARK_NAMES.get(type(dtype))
-    if known is None:
+    spark_name = SPARK_NAMES.get(type(dtype))
+    if spark_name is None:
         raise PlanError(
             f"{where}: column {column!r} is {dtype}, for which Spark has no type; {_way_out(dtype)}"
         )
-    return _of_name(known)
+    return _of_name(spark_name)
 
 
 def _of_name(name: str) -> DataType:
@@ -317,8 +317,8 @@ def polars_type(where: str, column: str, dtype: DataType) -> pl.DataType:
                 for field in dtype.fields
             }
         )
-    if (known := _POLARS.get(dtype.simpleString())) is not None:
-        return known
+    if (plain := _POLARS.get(dtype.simpleString())) is not None:
+        return plain
     raise InputError(
         f"{where}: column {column!r} is {dtype.simpleString()}, for which polars has no type; {_spark_way_out(dtype)}"
     )

@@ -53,11 +53,11 @@ def _in_order(
         last = happened.max()
         assert isinstance(last, datetime)
         latest = last if latest is None else max(latest, last)
-        given = pl.concat(waiting)
-        is_due = given[ARRIVAL] < latest - slack
-        waiting = [given.filter(~is_due)]
+        waiting_rows = pl.concat(waiting)
+        is_due = waiting_rows[ARRIVAL] < latest - slack
+        waiting = [waiting_rows.filter(~is_due)]
         if is_due.any():
-            due = given.filter(is_due).sort(ARRIVAL, maintain_order=True)
+            due = waiting_rows.filter(is_due).sort(ARRIVAL, maintain_order=True)
             past = due[ARRIVAL][-1]
             yield due
     if waiting:

@@ -97,9 +97,9 @@ class Rebuilt:
         return StateRecord((*before[:kept], *(PieceRef(*ref) for ref in added)), facts, route)
 
 
-def _apply(entries: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str]) -> None:
+def _apply(entries: dict[str, Any], changed: Mapping[str, Any], removed: Iterable[str]) -> None:
     entries |= changed
-    for name in gone:
+    for name in removed:
         del entries[name]
 
 

@@ -87,16 +87,16 @@ class Records:
         self.leftovers = sorted(loose & self._packs.keys())
         self.firsts = sorted(loose | self._packs.keys())
         there = set(self.firsts)
-        self._facts = {first: known for first, known in self._facts.items() if first in there}
+        self._facts = {first: facts for first, facts in self._facts.items() if first in there}
         return faults
 
     def _find_packs(self) -> dict[str, CheckpointError]:
-        known = {pack.name: pack for pack in self._packs.values()}
+        packs_by_name = {pack.name: pack for pack in self._packs.values()}
         faults: dict[str, CheckpointError] = {}
         packs: dict[int, Pack] = {}
         for name in [each.name for each in self.store.list(COMMITS) if PACK.fullmatch(each.name)]:
             try:
-                pack = known.get(name) or open_pack(self.store, name)
+                pack = packs_by_name.get(name) or open_pack(self.store, name)
             except MissingFileError:
                 continue  # Swept just now.
             except CheckpointError as error:
@@ -198,11 +198,11 @@ class Records:
         Raises:
             MissingFileError: a record between two of them is missing.
         """
-        known = [self.facts(first) for first in firsts]
-        for one, after in zip(known, firsts[1:], strict=False):
+        all_facts = [self.facts(first) for first in firsts]
+        for one, after in zip(all_facts, firsts[1:], strict=False):
             if one.epoch + 1 != after:
                 raise self._lost(one.epoch + 1, after)
-        return known
+        return all_facts
 
     def commit(self, first: int) -> tuple[Commit, int]:
         """Return the commit of a record, and how many differences lead to it from a whole one.

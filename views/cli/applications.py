@@ -166,15 +166,15 @@ def _check_columns(application: Application) -> None:
     for view in application.beside:
         application.showing(view)
     for view, columns in application.order.items():
-        known = application.engine.views[application.showing(view)].schema
-        if unknown := [column for column in columns if column.removeprefix("-") not in known]:
+        schema = application.engine.views[application.showing(view)].schema
+        if unknown := [column for column in columns if column.removeprefix("-") not in schema]:
             raise ApplicationError(
-                f"{application.name}: 'order' lists view {view!r} by {listed(unknown)}; it has {listed(known)}"
+                f"{application.name}: 'order' lists view {view!r} by {listed(unknown)}; it has {listed(schema)}"
             )
     for view, column in application.bars.items():
-        known = application.engine.views[application.showing(view)].schema
-        if not known.get(column, pl.Null()).is_numeric():
-            numbers = [name for name, dtype in known.items() if dtype.is_numeric()]
+        schema = application.engine.views[application.showing(view)].schema
+        if not schema.get(column, pl.Null()).is_numeric():
+            numbers = [name for name, dtype in schema.items() if dtype.is_numeric()]
             raise ApplicationError(
                 f"{application.name}: 'bars' draws {column!r} of view {view!r}; its columns of numbers are "
                 f"{listed(numbers)}"
@@ -204,9 +204,9 @@ def _module(name: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     if not _guarded(name, lambda: _is_module(name)):
-        known = listed(bundled_name for bundled_name, _ in bundled())
+        names = listed(bundled_name for bundled_name, _ in bundled())
         raise ApplicationError(
-            f"{name}: no bundled application ({known}) and no module of this name; give one of these, or the path of "
+            f"{name}: no bundled application ({names}) and no module of this name; give one of these, or the path of "
             "a Python file"
         )
     return _guarded(name, lambda: importlib.import_module(name))

@@ -158,11 +158,11 @@ def _driver_named(name: str) -> StartDriver:
     Raises:
         ApplicationError: there is none, or it cannot be imported.
     """
-    known = entry_points(group=GROUP)
-    if name not in known.names:
-        others = f"there are {listed(sorted(known.names))}" if known.names else "none is installed"
+    drivers = entry_points(group=GROUP)
+    if name not in drivers.names:
+        others = f"there are {listed(sorted(drivers.names))}" if drivers.names else "none is installed"
         raise ApplicationError(
             f"--on {name}: there is no driver of this name; {others}; leave out --on to run in this process"
         )
-    start: StartDriver = known[name].load()
+    start: StartDriver = drivers[name].load()
     return start

@@ -46,8 +46,8 @@ class InputPlaces:
             self._require_one_of_a_name(stretch, chunk.file)
         start = self._read.get(stretch, 0)
         end = self._read[stretch] = start + chunk.frame.height
-        known = min(max(_rows_taken(taken, file) - start, 0), chunk.frame.height)
-        return (end if file is None else {file: end}), known
+        rows_taken = min(max(_rows_taken(taken, file) - start, 0), chunk.frame.height)
+        return (end if file is None else {file: end}), rows_taken
 
     def require_all_taken(self) -> None:
         """Check, when files were read to their ends, that they have the rows that earlier runs have taken of them.

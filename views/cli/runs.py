@@ -153,11 +153,11 @@ class Run:
         if not self._driver.is_durable:
             return None, chunk
         rows = chunk.frame.height
-        position, known = self._places.pass_over(chunk)
-        if not known:
+        position, rows_taken = self._places.pass_over(chunk)
+        if not rows_taken:
             return (position if rows else None), chunk
-        self.tally.skipped += known
-        return position, replace(chunk, frame=chunk.frame[known:]) if known < rows else None
+        self.tally.skipped += rows_taken
+        return position, replace(chunk, frame=chunk.frame[rows_taken:]) if rows_taken < rows else None
 
     def _end(self) -> None:
         """Move all watermarks to the end of time after the last row, so that all windows emit their last panes."""

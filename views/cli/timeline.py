@@ -93,22 +93,22 @@ def draw_timeline(
         typer.echo(str(drawn.save(output)))
 
 
-def _key(application: Application, view: str, given: list[str] | None) -> tuple[object, ...] | None:
+def _key(application: Application, view: str, values: list[str] | None) -> tuple[object, ...] | None:
     """Return the chosen key, each value in the type of its column.
 
     Raises:
         ApplicationError: the number of values is not that of the key's columns, or a value has another type.
     """
-    if not given:
+    if not values:
         return None
     shown_view = application.engine.views[view]
     names = pane_keys(shown_view._plan, shown_view._place)
-    if len(given) != len(names):
+    if len(values) != len(names):
         raise ApplicationError(
-            f"{application.name}: --key is given {len(given)} times; the key of view {view!r} is {listed(names)}"
+            f"{application.name}: --key is given {len(values)} times; the key of view {view!r} is {listed(names)}"
         )
     return tuple(
-        _typed(view, name, shown_view.schema[name], text) for name, text in zip(names, given, strict=True)
+        _typed(view, name, shown_view.schema[name], text) for name, text in zip(names, values, strict=True)
     )
 
 

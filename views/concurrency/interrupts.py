@@ -36,9 +36,9 @@ class Deferred:
         """
         global _current
         _current = None
-        known = signal.signal(signal.SIGINT, self.handler)
-        if known is not self and callable(known):
-            signal.signal(signal.SIGINT, known)  # A subscriber has set it.
+        handler_meanwhile = signal.signal(signal.SIGINT, self.handler)
+        if handler_meanwhile is not self and callable(handler_meanwhile):
+            signal.signal(signal.SIGINT, handler_meanwhile)  # A subscriber has set it.
         if self.came:
             self.handler(*self.came[0])
 

@@ -169,10 +169,10 @@ def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
     objects = []
     while frame is not None:
         if frame.f_code.co_name in names:
-            known = frame.f_locals
-            value = known.get("self")
+            variables = frame.f_locals
+            value = variables.get("self")
             is_one = isinstance(value, threading.Thread | Future) or hasattr(value, "future")
-            if is_one and known.get("timeout") is None:
+            if is_one and variables.get("timeout") is None:
                 objects.append(value)
         frame = frame.f_back
     return objects

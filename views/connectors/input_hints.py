@@ -76,20 +76,24 @@ def _fitting(origin: Origin, name: str, source_type: pl.DataType, dtype: pl.Data
 
 def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
     """Return the hint for adding or removing the zone of a time."""
-    given = "UTC" if zone is None else zone
+    zone_name = "UTC" if zone is None else zone
     match origin:
         case "polars":
-            way = ".dt.replace_time_zone(None)" if zone is None else f".dt.replace_time_zone({given!r})"
+            way = ".dt.replace_time_zone(None)" if zone is None else f".dt.replace_time_zone({zone_name!r})"
             return f"say which zone is meant with .with_columns(pl.col({name!r}){way})"
         case "pandas":
             way = (
-                f".dt.tz_convert({given!r}).dt.tz_localize(None)"
+                f".dt.tz_convert({zone_name!r}).dt.tz_localize(None)"
                 if zone is None
-                else f".dt.tz_localize({given!r})"
+                else f".dt.tz_localize({zone_name!r})"
             )
             return f"say which zone is meant with frame[{name!r}] = frame[{name!r}]{way}"
         case "arrow":
-            call = "pc.local_timestamp({})" if zone is None else "pc.assume_timezone({}, " + repr(given) + ")"
+            call = (
+                "pc.local_timestamp({})"
+                if zone is None
+                else "pc.assume_timezone({}, " + repr(zone_name) + ")"
+            )
             at = f"table.schema.get_field_index({name!r})"
             return f"say which zone is meant with table.set_column({at}, {name!r}, {call.format(f'table[{name!r}]')})"
         case "spark":

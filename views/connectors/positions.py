@@ -94,17 +94,17 @@ class Positions:
     def _key(self, part: Any) -> Any:
         return _plain(part) if self.order is None else self.order(part)
 
-    def _kept(self, given: Any) -> Position:
-        match given:
+    def _kept(self, position: Any) -> Position:
+        match position:
             case Mapping():
-                if not given:
+                if not position:
                     raise ValueError("a map without partitions")
-                return {name: self._kept(part) for name, part in _partitions(given)}
-            case list() | tuple() if given:
-                return [self._kept(part) for part in given]
-            case _ if self.order is not None and _read_again(given) == given:
-                return given
-        return _plain(given)
+                return {name: self._kept(part) for name, part in _partitions(position)}
+            case list() | tuple() if position:
+                return [self._kept(part) for part in position]
+            case _ if self.order is not None and _read_again(position) == position:
+                return position
+        return _plain(position)
 
     def _refused(self, position: Position, taken: Position, why: str) -> InputError:
         return InputError(
@@ -156,13 +156,13 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
         yield name, part
 
 
-def _read_again(given: Any) -> Any:
+def _read_again(position: Any) -> Any:
     """Return a position as it comes back from a checkpoint.
 
     Raises:
         ValueError: it cannot be kept there.
     """
-    return json.loads(_written(json.dumps(given, allow_nan=False, ensure_ascii=False)))
+    return json.loads(_written(json.dumps(position, allow_nan=False, ensure_ascii=False)))
 
 
 def _written(text: str) -> str:

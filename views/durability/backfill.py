@@ -198,7 +198,7 @@ class _Filling:
 
         The first epoch is the one before any input, in which a group of nothing has its row.
         """
-        given = {number: self._known[number]() for number in self._given}
+        kept_rows = {number: self._known[number]() for number in self._given}
         emitted: dict[NodeId, Delta] = {}
         for epoch in (Epoch(0), Epoch(1)):
             now = Now(epoch, datetime.fromtimestamp(0, UTC))
@@ -208,7 +208,7 @@ class _Filling:
                 if number in self.stepped:
                     deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))
                 else:
-                    deltas[number] = given[number] if epoch else Delta.empty(node.operator.schema)
+                    deltas[number] = kept_rows[number] if epoch else Delta.empty(node.operator.schema)
             circuit.settle()
             for number, delta in deltas.items():
                 emitted[number] = _sum(emitted[number], delta) if number in emitted else delta

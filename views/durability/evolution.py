@@ -103,12 +103,12 @@ def _change(node: PlanNode, was: Record, now: Record, order: list[str] | None) -
 
 def _orders(types: Mapping[str, pl.DataType], now: pl.Schema) -> Iterator[pl.Schema]:
     """Yield the present columns, with removed ones in all places where they may have been."""
-    kept, gone = [name for name in now if name in types], [name for name in types if name not in now]
-    for tried, places in enumerate(combinations(range(len(types)), len(gone))):
+    kept, removed = [name for name in now if name in types], [name for name in types if name not in now]
+    for tried, places in enumerate(combinations(range(len(types)), len(removed))):
         if tried == MOST_TRIED:
             return
-        standing, missing = iter(kept), iter(gone)
-        names = [next(missing) if at in places else next(standing) for at in range(len(types))]
+        remaining, missing = iter(kept), iter(removed)
+        names = [next(missing) if at in places else next(remaining) for at in range(len(types))]
         yield pl.Schema({name: types[name] for name in names})
 
 

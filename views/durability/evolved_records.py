@@ -146,8 +146,8 @@ def _rewritten(
     """Return the record with carried states under their present names and identities."""
     forms = dict(zip(now["states"], now["forms"], strict=True))
     were = dict(zip(record["states"], record["forms"], strict=True)) if "forms" in record else None
-    gone = set(then["states"]) - set(now["states"])
-    states = sorted({*(name for name in record["states"] if name not in gone), *carried})
+    removed_states = set(then["states"]) - set(now["states"])
+    states = sorted({*(name for name in record["states"] if name not in removed_states), *carried})
     nodes = {before.partition(":")[0]: name.partition(":")[0] for name, (before, _) in carried.items()}
     sources = {
         name: {

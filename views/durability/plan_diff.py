@@ -58,9 +58,9 @@ class PlanMatch:
         If a view has other columns, a subscription that has received every epoch up to the ``last`` one continues with
         the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas.
         """
-        gone = (*self.new_views, *self.changed_views)
-        kept = tuple(f"{name}/" for name in views if name not in gone)
-        anew = tuple(f"{name}/" for name in self.to_fill if name not in gone)
+        without_deltas = (*self.new_views, *self.changed_views)
+        kept = tuple(f"{name}/" for name in views if name not in without_deltas)
+        anew = tuple(f"{name}/" for name in self.to_fill if name not in without_deltas)
         return {
             key: epoch + (key.startswith(anew) and epoch == last)
             for key, epoch in delivered.items()
@@ -254,17 +254,17 @@ def _about_functions(view: str, record: Record, now: Record) -> str:
     changed = [what for what, digest in is_now.items() if were.get(what) != digest]
     if not changed:
         return ""
-    known = "the code has changed of" if "functions" in record else "it is computed with"
+    reason = "the code has changed of" if "functions" in record else "it is computed with"
     return (
-        f", after which the new one is filled from what is kept ({known} {', '.join(changed)}; to keep its state instead, declare it with "
+        f", after which the new one is filled from what is kept ({reason} {', '.join(changed)}; to keep its state instead, declare it with "
         "the unchanged function and version=..., open the checkpoint once, and change the function after that: the version identifies it)"
     )
 
 
 def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]:
     """Report windows whose watermark is needed now and was not tracked before: for open ones it is unknown."""
-    known = {name.partition(":")[0] for name in record["states"]}
-    if (set(now["holds"]) - set(record["holds"])) & known:
+    owners = {name.partition(":")[0] for name in record["states"]}
+    if (set(now["holds"]) - set(record["holds"])) & owners:
         yield (
             f"- views {listed(match.to_fill)} have windows over the panes of existing views, whose watermark was not "
             "tracked so far, so that it is unknown for windows that are open. Leave out the windows, "

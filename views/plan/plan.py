@@ -44,15 +44,15 @@ class Plan:
     def add(self, node: PlanNode) -> PlanId:
         """Return the place of this node; an equal one that is already there is that node."""
         with _adding.lock:  # One for all plans, as these are pickled.
-            known = self._known.get(node)
-            if known is None:
-                known = self._known[node] = PlanId(len(self.nodes))
+            place = self._known.get(node)
+            if place is None:
+                place = self._known[node] = PlanId(len(self.nodes))
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
                 self.nodes.append(replace(node, label=label))
                 self._consequences.append(
-                    _consequences(known, node, [self._consequences[source] for source in node.inputs])
+                    _consequences(place, node, [self._consequences[source] for source in node.inputs])
                 )
-            return known
+            return place
 
     def add_view(self, name: str, place: PlanId) -> None:
         """Give the rows of a node a name."""

@@ -181,7 +181,7 @@ def require_none(path: str, number: int, known: Acknowledged | None) -> None:
         )
 
 
-def entries_in(path: str, content: memoryview, number: int, known: Acknowledged | None) -> list[memoryview]:
+def entries_in(path: str, content: memoryview, number: int, note: Acknowledged | None) -> list[memoryview]:
     """Return the consecutive entries after this number in the content of a log.
 
     Raises:
@@ -193,7 +193,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
             f"{path} goes on from epoch {first.number}, and not from {number + 1}", first.number
         )
     entries: list[memoryview] = []
-    tokens = {each.token for each in (first, known) if each is not None}
+    tokens = {each.token for each in (first, note) if each is not None}
     at, head, last = 0, first, number
     # A log has one writer: entries of another writer after its own are old remains, whatever their number.
     while head is not None and first is not None and (not at or _follows(head, first, last)):
@@ -208,7 +208,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
     heads = (_head_at(content, place) for place in range(at, len(content), ALIGNED))
     # Without a known token any is accepted; with one, an entry imitated by users' data is not.
     later = (each.number for each in heads if each is not None and (not tokens or each.token in tokens))
-    is_owed = known is not None and known.logged > last
+    is_owed = note is not None and note.logged > last
     if is_owed or any(its_number > last + 1 for its_number in later):
         raise CorruptFileError(
             f"{path} is damaged: the input of epoch {last + 1}, at byte {at:,}, is not what was written, and that epoch was "

@@ -86,10 +86,10 @@ class JournalFile:
         self._pass, self._token = number, os.urandom(16)
         self.touched = set()
 
-    def write(self, files: Sequence[File], gone: Sequence[str]) -> None:
+    def write(self, files: Sequence[File], deleted: Sequence[str]) -> None:
         """Add an entry, which is durable after ``sync``."""
         self._start = self.end
-        names = json.dumps([[[name, size_of(data)] for name, data in files], list(gone)]).encode()
+        names = json.dumps([[[name, size_of(data)] for name, data in files], list(deleted)]).encode()
         buffers: list[Buffer] = [names, *(each for _, data in files for each in data)]
         crc = 0
         for each in buffers:
@@ -323,13 +323,13 @@ def _head_at(content: memoryview, at: int) -> _Head | None:
 
 
 def _files_of(names: bytes, content: memoryview) -> dict[str, memoryview | None]:
-    written, gone = json.loads(names)
+    written, deleted = json.loads(names)
     files: dict[str, memoryview | None] = {}
     at = 0
     for name, size in written:
         files[name] = content[at : at + size]
         at += size
-    return files | dict.fromkeys(gone)
+    return files | dict.fromkeys(deleted)
 
 
 def _aligned(size: int) -> int:

@@ -84,11 +84,11 @@ class LocalStore:
 
     def put_all(self, items: Sequence[Item]) -> None:
         """See ``Store.put_all``."""
-        known: list[str] = []
+        taken_names: list[str] = []
         for start in range(0, len(items), AT_ONCE):
-            known += self._put_some(items[start : start + AT_ONCE])
-        if known:
-            raise taken(self.url, known)
+            taken_names += self._put_some(items[start : start + AT_ONCE])
+        if taken_names:
+            raise taken(self.url, taken_names)
 
     def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
         """See ``Store.put_ahead``: large files are written, and all if there is no journal."""
@@ -157,9 +157,9 @@ class LocalStore:
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         """See ``Store.inputs_after``. Costs the log."""
-        known = self.acknowledged()
+        note = self.acknowledged()
         with told(self.url, INPUTS, "read"):
-            return entries_after(f"{self.url}/{INPUTS}", epoch, known)
+            return entries_after(f"{self.url}/{INPUTS}", epoch, note)
 
     def acknowledge(self, first: int, epoch: int) -> None:
         """See ``Store.acknowledge``."""

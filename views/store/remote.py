@@ -110,17 +110,17 @@ class FsspecStore:
 
     def put_all(self, items: Sequence[Item]) -> None:
         """See ``Store.put_all``: several requests at a time."""
-        known: list[str] = []
+        taken_names: list[str] = []
 
         def put(item: Item) -> None:
             try:
                 self.put(*item)
             except NameTakenError:
-                known.append(item[0])
+                taken_names.append(item[0])
 
         all_at_once(put, items)
-        if known:
-            raise taken(self.url, sorted(known))
+        if taken_names:
+            raise taken(self.url, sorted(taken_names))
 
     def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
         """See ``Store.put_ahead``: writes all."""
@@ -190,11 +190,11 @@ class FsspecStore:
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         """See ``Store.inputs_after``: none is written here, but one may have been copied here with its checkpoint."""
-        known, where = self.acknowledged(), f"{self.url}/{INPUTS}"
+        note, where = self.acknowledged(), f"{self.url}/{INPUTS}"
         content = self._own(INPUTS)
         if content is not None:
-            return entries_in(where, memoryview(content), epoch, known)
-        require_none(where, epoch, known)
+            return entries_in(where, memoryview(content), epoch, note)
+        require_none(where, epoch, note)
         return ()
 
     def acknowledge(self, first: int, epoch: int) -> None:

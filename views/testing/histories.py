@@ -98,9 +98,9 @@ class _Writer:
     def _cell(
         self, name: str, dtype: pl.DataType, cells: Mapping[str, SearchStrategy[Any]]
     ) -> SearchStrategy[Any]:
-        given = cells.get(f"{self.source.name}.{name}", cells.get(name))
-        if given is not None:
-            return given
+        strategy = cells.get(f"{self.source.name}.{name}", cells.get(name))
+        if strategy is not None:
+            return strategy
         few = _values(f"source {self.source.name!r}: column {name!r}", dtype)
         if name in (self.source.event_time, *self.source.key, *self.source.sequence_by):
             return few

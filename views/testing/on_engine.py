@@ -65,8 +65,8 @@ def _epoch(script: Play, step: Mapping[str, Any]) -> None:
     if "at" in step:
         script.clock.set(step["at"])
     with script.engine.epoch(at=script.clock.now):
-        for source, given in rows.items():
-            script.engine.push(source, script.frame(source, given))
+        for source, source_rows in rows.items():
+            script.engine.push(source, script.frame(source, source_rows))
         for source, time in watermarks.items():
             script.engine.advance(source, script.moment(time))
 
@@ -86,10 +86,10 @@ def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[st
     return wrong
 
 
-def _wrong(check: Callable[..., object], *given: Any, **options: Any) -> list[str]:
+def _wrong(check: Callable[..., object], *arguments: Any, **options: Any) -> list[str]:
     """Return the failures that a check finds."""
     try:
-        check(*given, **options)
+        check(*arguments, **options)
     except AssertionError as error:
         return [str(error)]
     return []

@@ -186,8 +186,8 @@ def _standings(
 def _are_in(rows: pl.DataFrame, some: pl.DataFrame) -> pl.Series:
     """Return whether each row is in another frame, by the columns that both have."""
     shared = [name for name, dtype in rows.schema.items() if some.schema.get(name) == dtype and name != DIFF]
-    known = some.select(*shared, pl.lit(True).alias(DIFF)).unique()
-    joined = rows.select(shared).join(known, on=shared, how="left", nulls_equal=True, maintain_order="left")
+    others = some.select(*shared, pl.lit(True).alias(DIFF)).unique()
+    joined = rows.select(shared).join(others, on=shared, how="left", nulls_equal=True, maintain_order="left")
     return joined[DIFF].fill_null(False)
 
 
@@ -212,9 +212,9 @@ def _panes(
     timed = timed if choice.is_timed else timed.clear()
     emitted = deltas.filter(_is_chosen(choice)).join(epochs, on=EPOCH, how="semi")
     if choice.key is not None and deltas.height and not emitted.height:
-        known = key_labels(deltas.select(choice.keys).unique().sort(choice.keys), choice.keys)
+        all_keys = key_labels(deltas.select(choice.keys).unique().sort(choice.keys), choice.keys)
         raise InputError(
-            f"timeline of view {view!r}: it has emitted nothing for the key {choice.key!r}; its keys are {listed(known)}"
+            f"timeline of view {view!r}: it has emitted nothing for the key {choice.key!r}; its keys are {listed(all_keys)}"
         )
     bounds = [_bound(emitted, column) for column in (WINDOW_START, WINDOW_END)]
     return pl.DataFrame(

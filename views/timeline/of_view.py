@@ -152,8 +152,10 @@ def _sources(
                 log.unrecorded.get(source.name, 0) if log.records_rows else 0,
             )
     if label is not None and not any(source.label for source in rows_by_source.values()):
-        known = "; ".join(f"{name!r} has {listed(schema)}" for name, schema in schemas.items())
-        raise PlanError(f"{where}: no source has a column label={label!r}; {known or 'none has event time'}")
+        columns_of_sources = "; ".join(f"{name!r} has {listed(schema)}" for name, schema in schemas.items())
+        raise PlanError(
+            f"{where}: no source has a column label={label!r}; {columns_of_sources or 'none has event time'}"
+        )
     return rows_by_source
 
 

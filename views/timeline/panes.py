@@ -85,8 +85,8 @@ def _pane(row: Mapping[str, Any], takes_back: tuple[TakenBack, ...]) -> Pane:
 def _lone(row: Mapping[str, Any]) -> Pane:
     """Return the pane of a value that was retracted and not replaced."""
     fields = {name: row[name] for name in ("key", "start", "end", "diff", "fired", "epoch", "timing")}
-    gone = TakenBack(row["start"], row["end"], row["label"])
-    return Pane(**fields, label=None, since=row["fired"], gone_at=None, takes_back=(gone,))
+    retracted = TakenBack(row["start"], row["end"], row["label"])
+    return Pane(**fields, label=None, since=row["fired"], gone_at=None, takes_back=(retracted,))
 
 
 def _taken_back(retractions: pl.DataFrame) -> dict[int, tuple[TakenBack, ...]]:
@@ -146,8 +146,8 @@ def _beginnings(emitted: pl.DataFrame, recording: Recording) -> pl.DataFrame:
     before = emitted.with_columns(since=pl.col("fired").shift(1).over(_WINDOW, order_by="id"))
     first = before.filter(pl.col("since").is_null())
     arrivals = _first_arrivals(first, recording)
-    known = first.select("id").with_columns(arrivals)
-    return before.join(known, on="id", how="left", maintain_order="left").with_columns(
+    first_arrivals = first.select("id").with_columns(arrivals)
+    return before.join(first_arrivals, on="id", how="left", maintain_order="left").with_columns(
         since=pl.min_horizontal(pl.coalesce("since", "arrived", "fired"), "fired")
     )
 
@@ -191,11 +191,11 @@ def _ends(emitted: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
     """Add ``gone_at`` to the panes: the n-th retraction of a value of a window retracts its n-th pane."""
     columns = [*_WINDOW, "label"]
     nth = pl.int_range(pl.len()).over(columns).alias("nth")
-    gone = retractions.sort("id").select(*columns, nth, gone_at="fired")
+    numbered = retractions.sort("id").select(*columns, nth, gone_at="fired")
     return (
         emitted.sort("id")
         .with_columns(nth)
-        .join(gone, on=[*columns, "nth"], how="left", maintain_order="left")
+        .join(numbered, on=[*columns, "nth"], how="left", maintain_order="left")
     )
 
 

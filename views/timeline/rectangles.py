@@ -113,8 +113,8 @@ def _parts(pane: Pane) -> list[_Part]:
     if pane.label is not None:
         value, is_gone = _value(shortened(pane.label, _LABEL_LENGTH), pane.diff), pane.gone_at is not None
         parts.append(_Part(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
-    for gone in pane.takes_back[:_RETRACTIONS]:
-        label = MINUS + shortened(gone.label, _LABEL_LENGTH)
+    for retracted in pane.takes_back[:_RETRACTIONS]:
+        label = MINUS + shortened(retracted.label, _LABEL_LENGTH)
         parts.append(_Part(label, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
     if len(pane.takes_back) > _RETRACTIONS:
         more = f"and {len(pane.takes_back) - _RETRACTIONS} more"
@@ -217,7 +217,8 @@ def pane_hint(plot: Plot, pane: Pane) -> str:
     word = style.TIMING_WORDS[pane.timing]
     lines.append(f"{word} pane of epoch {pane.epoch}, {clock.text(pane.fired)}".strip())
     lines += [
-        f"takes back {gone.label} of {_window(plot, gone.start, gone.end)}" for gone in pane.takes_back[:20]
+        f"takes back {retracted.label} of {_window(plot, retracted.start, retracted.end)}"
+        for retracted in pane.takes_back[:20]
     ]
     lines += [f"and {len(pane.takes_back) - 20} more"] if len(pane.takes_back) > 20 else []
     lines += [f"taken back {clock.text(pane.gone_at)}"] if pane.gone_at is not None else []

@@ -242,11 +242,11 @@ class Panes(Operator):
         return counted
 
     def _names(self, keys: Keys, emitting: Index, rows: pl.DataFrame) -> pl.DataFrame:
-        known = payload_of(self.counts, self.counts.delta, keys)
+        names = payload_of(self.counts, self.counts.delta, keys)
         place = np.arange(len(keys))
         place[emitting] = len(keys) + np.arange(len(emitting))
         fresh = pl.DataFrame([rows.get_column(name) for name in self.spec.keys])
-        return gather(stack([known, fresh]), place) if known.width else known
+        return gather(stack([names, fresh]), place) if names.width else names
 
     def _dated(self, rows: pl.DataFrame) -> pl.DataFrame:
         name = self.spec.dated
@@ -351,5 +351,5 @@ def _quiet_ends(firing: Firing) -> Keys:
 
 def _instants(name: str, instants: list[int], height: int, dtype: pl.DataType) -> pl.Series:
     """Return a column with one instant in every row; null if it is not an instant."""
-    known = [None if instant in (START_OF_TIME, END_OF_TIME) else instant for instant in instants]
-    return pl.Series(name, known, pl.Int64).cast(dtype).new_from_index(0, height).alias(name)
+    values = [None if instant in (START_OF_TIME, END_OF_TIME) else instant for instant in instants]
+    return pl.Series(name, values, pl.Int64).cast(dtype).new_from_index(0, height).alias(name)

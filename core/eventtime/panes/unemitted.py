@@ -162,9 +162,9 @@ class PendingRows(Operator):
 
     def _starts(self, delta: Delta, keys: Keys) -> Index:
         """Return the starts of these sessions, each of which has rows in this epoch."""
-        known = group(self._key_columns.words(delta.frame))
-        starts = physical(delta.frame.get_column(self._start))[known.first_entries]
-        return starts[places_among(keys, known.keys)]
+        groups = group(self._key_columns.words(delta.frame))
+        starts = physical(delta.frame.get_column(self._start))[groups.first_entries]
+        return starts[places_among(keys, groups.keys)]
 
     def _stage(self, parts: Sequence[Delta], closed: Keys) -> None:
         layout = self.spine.layout

@@ -72,6 +72,6 @@ def merge_states(
 def _least(timers: Ints, old: Index, new: Index, unset: int) -> Ints:
     """Return the earliest of the timers that become one, as far as they are set."""
     latest = np.iinfo(np.int64).max
-    given = np.where(timers == unset, latest, timers)
-    np.minimum.at(given, new, given[old])
-    return np.where(given == latest, unset, given)
+    set_timers = np.where(timers == unset, latest, timers)
+    np.minimum.at(set_timers, new, set_timers[old])
+    return np.where(set_timers == latest, unset, set_timers)

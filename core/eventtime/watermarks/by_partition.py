@@ -136,13 +136,13 @@ class ByPartition(Watermark):
         column = arrived.column(self.column)
         groups = group_columns([column], len(column))
         marks = groups.greatest(self.inner.marks(arrived))
-        known = memory.match(groups.keys)[0] if len(memory) else np.zeros(0, np.intp)
-        if len(known) < len(groups):
-            new = np.setdiff1d(np.arange(len(groups)), known)
+        positions = memory.match(groups.keys)[0] if len(memory) else np.zeros(0, np.intp)
+        if len(positions) < len(groups):
+            new = np.setdiff1d(np.arange(len(groups)), positions)
             memory = _with_new(memory, groups, new, gather(pl.DataFrame([column]), groups.first_entries[new]))
-        known, places = memory.match(groups.keys)
+        positions, places = memory.match(groups.keys)
         highest, seen = memory.sums[MARK].copy(), memory.sums[SEEN].copy()
-        highest[places] = np.maximum(highest[places], marks[known])
+        highest[places] = np.maximum(highest[places], marks[positions])
         seen[places] = np.maximum(seen[places], arrived.instant)
         return Run(memory.keys, memory.payload, {MARK: highest, SEEN: seen})
 

@@ -56,14 +56,14 @@ class Custom(Watermark):
         where = f"{arrived.where}: the watermark function"
         try:
             # A copy, as the function may change its arguments and the epoch may fail.
-            given = self.function(deepcopy(state), arrived.rows, processing_time)
+            result = self.function(deepcopy(state), arrived.rows, processing_time)
         except Exception as error:
             raise InputError(
                 f"{where} raised {type(error).__name__}: {first_line(error)}; nothing has changed"
             ) from error
-        if not (isinstance(given, tuple) and len(given) == 2):
-            raise InputError(f"{where} gave {given!r}; it must return (new state, watermark or None)")
-        state, watermark = given
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise InputError(f"{where} gave {result!r}; it must return (new state, watermark or None)")
+        state, watermark = result
         if watermark is None:
             return (state, watermark_before), watermark_before
         if isinstance(watermark, date):

@@ -118,8 +118,8 @@ class WatermarkHolds:
     def set(self, keys: Keys, before: Mapping[str, Ints], after: Mapping[str, Ints], is_open: Mask) -> None:
         """Set timers for windows that have something to emit since this epoch, or whose panes have other dates now."""
         stamps, nothing = self._stamps(after), np.zeros(len(keys), np.int64)
-        known = {name: before.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
-        same = (known[PENDING] != 0) & (self._stamps(known) == stamps)
+        columns_before = {name: before.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
+        same = (columns_before[PENDING] != 0) & (self._stamps(columns_before) == stamps)
         fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
         self.timers.set(stamps[fresh], keys.take(fresh))
 
@@ -154,9 +154,9 @@ class WatermarkHolds:
         groups = group(Keys.concat([keys for _, keys in heads]))
         state = self._states.totals(groups.keys, with_delta=True)
         nothing = np.zeros(len(groups), np.int64)
-        known = {name: state.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
+        columns = {name: state.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
         window = groups.numbers
-        holds = (known[PENDING][window] != 0) & (self._stamps(known)[window] == instants)
+        holds = (columns[PENDING][window] != 0) & (self._stamps(columns)[window] == instants)
         holds &= instants <= horizon
         return int(instants[holds].min()) if holds.any() else None
 

@@ -43,14 +43,14 @@ class EndTimers:
         """Return the windows whose timers the clock has reached."""
         return self.timers.due(self.clock.now)
 
-    def set(self, keys: Keys, ends: Ints, known: Ints | None, is_open: Mask) -> Ints:
-        """Set timers for the open ones of these windows, and return their column, which was ``known`` before."""
+    def set(self, keys: Keys, ends: Ints, column_before: Ints | None, is_open: Mask) -> Ints:
+        """Set timers for the open ones of these windows, and return their column, made from ``column_before``."""
         now = self.clock.now
         instants = np.where(ends > now, ends, NEVER)
         if self._lateness:
             closes = closing(ends, self._lateness)
             instants = np.where((ends <= now) & (closes > now), closes, instants)
-        set_for = np.zeros(len(instants), np.int64) if known is None else known
+        set_for = np.zeros(len(instants), np.int64) if column_before is None else column_before
         earliest = set_for + START_OF_TIME
         is_set = (set_for != 0) & (earliest > now)
         fresh = is_open & (instants != NEVER) & (~is_set | (instants < earliest))

@@ -319,18 +319,18 @@ def bounds_by_function(
         InputError: the function raised, or gave something other than a window for each row.
     """
     try:
-        given = function(frame)
+        windows = function(frame)
     except Exception as error:
         raise InputError(
             f"{where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
         ) from error
     remedy = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
-    if not isinstance(given, pl.DataFrame):
-        raise InputError(f"{where}: the function gave {type(given).__name__}; {remedy}")
-    if given.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(given.columns):
-        shape = f"{given.height} rows of {listed(given.columns)}"
+    if not isinstance(windows, pl.DataFrame):
+        raise InputError(f"{where}: the function gave {type(windows).__name__}; {remedy}")
+    if windows.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(windows.columns):
+        shape = f"{windows.height} rows of {listed(windows.columns)}"
         raise InputError(f"{where}: the function gave {shape}; {remedy}, in the same order")
-    starts, ends = (_bound(where, given.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
+    starts, ends = (_bound(where, windows.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
     if bad := int((starts >= ends).sum()):
         raise InputError(
             f"{where}: {bad} windows end at their start or before; a window is [window_start, window_end)"
@@ -339,12 +339,12 @@ def bounds_by_function(
 
 
 def _bound(where: str, column: pl.Series, dtype: pl.Datetime) -> pl.Series:
-    given = column.dtype
-    if not (given == pl.Date or isinstance(given, pl.Datetime)):
-        raise InputError(f"{where}: {column.name!r} is {given}; make it {dtype}")
-    zone = given.time_zone if isinstance(given, pl.Datetime) else None
+    given_type = column.dtype
+    if not (given_type == pl.Date or isinstance(given_type, pl.Datetime)):
+        raise InputError(f"{where}: {column.name!r} is {given_type}; make it {dtype}")
+    zone = given_type.time_zone if isinstance(given_type, pl.Datetime) else None
     if (zone is None) != (dtype.time_zone is None):
         raise InputError(
-            f"{where}: {column.name!r} is {given}, event time is {dtype}; give both or none a time zone"
+            f"{where}: {column.name!r} is {given_type}, event time is {dtype}; give both or none a time zone"
         )
     return pl.Series(column.name, instants_of(where, column)).cast(dtype)
