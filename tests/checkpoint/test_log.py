@@ -45,7 +45,7 @@ def test_a_commit_comes_back_as_it_was(tmp_path: Any) -> None:
 
 
 @given(SEEDS, st.integers(1, 30), st.sampled_from([1, 2, 3, 7, 64]))
-def test_differences_say_what_whole_records_say(seed: int, commits: int, full_every: int) -> None:
+def test_differences_restore_the_same_as_whole_records(seed: int, commits: int, full_every: int) -> None:
     """A161: a commit writes what has changed, and is read as all there is."""
     store = MemoryStore()
     history = made(store, commits, full_every=full_every, seed=seed, skips=True)

@@ -132,7 +132,7 @@ def test_a060_a061_the_clock_moves_at_the_commit_and_all_of_an_epoch_sees_the_sa
     assert (feed.clock.before, feed.clock.now) == (us(9), us(9))
 
 
-def test_a062_the_clock_says_what_holds_it() -> None:
+def test_a062_the_clock_shows_what_holds_it() -> None:
     feed = Feed(bounded_delay("10m", future_limit="1d"))
     assert feed.described() == [
         "the watermark of source 's' is at the start of time",

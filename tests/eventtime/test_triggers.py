@@ -247,7 +247,7 @@ def test_after_bytes_adds_up_a_column_or_the_length_of_a_text() -> None:
     assert spoken(engine, [{"v": [4]}, {"v": [6]}, {"v": [10]}]) == [[], [10], [10]]
 
 
-def test_a_punctuation_row_speaks() -> None:
+def test_a_punctuation_row_fires() -> None:
     """A114: a flush record fires the pane."""
     engine, rows = opened(ec.repeat(ec.punctuation("flush")), flush=pl.Boolean())
     declare(engine, rows)
@@ -255,7 +255,7 @@ def test_a_punctuation_row_speaks() -> None:
     assert spoken(engine, batches) == [[], [], [6]]
 
 
-def test_a_pattern_speaks_when_stop_follows_start() -> None:
+def test_a_pattern_fires_when_stop_follows_start() -> None:
     """A115: a start/stop pattern, in order of arrival, within a batch and across batches."""
     engine, rows = opened(ec.repeat(ec.pattern("a", "b")), a=pl.Boolean(), b=pl.Boolean())
     declare(engine, rows)
@@ -361,7 +361,7 @@ def test_a_wake_up_of_ones_own() -> None:
     assert engine.views["sums"].read()["sum"].to_list() == [1]
 
 
-def test_a_word_from_outside() -> None:
+def test_firing_from_outside() -> None:
     """A124: an outside signal, for one key and window or for all."""
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.String, "t": pl.Datetime("us")}, event_time="t")

@@ -223,7 +223,7 @@ def test_a057_three_generators():
     ]
 
 
-def test_a058_behind_processing_time_whatever_the_rows_say():
+def test_a058_behind_processing_time_whatever_the_rows_are():
     feed = Feed(behind_processing_time("10s"))
     for now, batch in [(0, []), (1, [[99, 1]]), (5, [[-99, 1]]), (4, [])]:
         feed.push(batch, now)

@@ -340,7 +340,7 @@ def test_yaml_says_the_same_and_times_of_the_day_are_times(tmp_path: Path) -> No
     (case,) = testing.load_transcripts(
         written(tmp_path, YAML.replace("value: 7}", "value: 8}"), "merged.yml")
     )
-    assert "takes back (window [12:02:24, 12:03:24), key 'a', value 7" in str(testing.run_transcript(case))
+    assert "retracts (window [12:02:24, 12:03:24), key 'a', value 7" in str(testing.run_transcript(case))
 
 
 def test_yaml_without_pyyaml_is_an_error_that_says_what_to_install(
@@ -395,7 +395,7 @@ def test_a_retraction_that_no_pane_takes_with_it_is_output_too() -> None:
     with testing.play(engine) as play:
         play.rows("words", [("a",)]).expect("counts", [{}])
         play.rows("words", [("a", -1)])
-        with pytest.raises(AssertionError, match=r"\+ word 'a', n 1, taken back"):
+        with pytest.raises(AssertionError, match=r"\+ word 'a', n 1, retracted"):
             play.expect("counts", [])
 
 

@@ -348,7 +348,7 @@ def test_a_window_is_asked_for_by_its_time(engine: ec.Engine, rows: ec.Source, w
         view.why(window=window)
 
 
-def test_a_plan_says_when_windows_speak_and_close(engine: ec.Engine, rows: ec.Source) -> None:
+def test_a_plan_shows_when_windows_fire_and_close(engine: ec.Engine, rows: ec.Source) -> None:
     """E7: the lateness, and what else decides when panes come, stands in the plan."""
     windowed = rows.window(ec.fixed("1m")).trigger(early=ec.every("10s"), late=ec.each_row())
     engine.view("sums", total(windowed.lateness("1h30m")))

@@ -85,9 +85,9 @@ class RowWords:
         shown = columns if brief else [*columns, *_PANE_COLUMNS]
         cells = {name: row[name] for name in shown if row.get(name) not in (None, "")}
         parts += [f"{name} {self._cell_shown(name)(cell)}" for name, cell in cells.items()]
-        parts += [f"takes back ({self.shown(each, brief=True)})" for each in row.get("retracts", ())]
+        parts += [f"retracts ({self.shown(each, brief=True)})" for each in row.get("retracts", ())]
         if row[DIFF] < 0 and not brief:
-            parts.append("taken back")
+            parts.append("retracted")
         return ", ".join(parts)
 
     def _attribute(self, word: str, expected: Any) -> Attribute:

@@ -49,7 +49,7 @@ def _of_rows(dots: Sequence[Dot]) -> list[Entry]:
         cross = element("line", x1=-7, y1=7, x2=7, y2=-7, stroke=style.LATE_ROW, stroke_width=1.6)
         entries.append(Entry(_disc(style.LATE_ROW, hollow=True) + cross, "row refused as too late"))
     if any(dot.diff < 0 for dot in dots):
-        entries.append(Entry(_disc(style.ROW, hollow=True), "row taken back"))
+        entries.append(Entry(_disc(style.ROW, hollow=True), "row retracted"))
     return entries
 
 
@@ -64,7 +64,7 @@ def _of_panes(panes: Sequence[Pane]) -> list[Entry]:
         entries.append(Entry(_sample(f"{MINUS}7", style.TAKEN_BACK), "retraction"))
     if any(pane.gone_at is not None for pane in panes):
         strike = _line(style.SOFT_INK, 1.2)
-        entries.append(Entry(_sample("7", style.SOFT_INK) + strike, "later taken back"))
+        entries.append(Entry(_sample("7", style.SOFT_INK) + strike, "later retracted"))
     return entries
 
 

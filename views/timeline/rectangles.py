@@ -217,11 +217,11 @@ def pane_hint(plot: Plot, pane: Pane) -> str:
     word = style.TIMING_WORDS[pane.timing]
     lines.append(f"{word} pane of epoch {pane.epoch}, {clock.text(pane.fired)}".strip())
     lines += [
-        f"takes back {retracted.label} of {_window(plot, retracted.start, retracted.end)}"
+        f"retracts {retracted.label} of {_window(plot, retracted.start, retracted.end)}"
         for retracted in pane.takes_back[:20]
     ]
     lines += [f"and {len(pane.takes_back) - 20} more"] if len(pane.takes_back) > 20 else []
-    lines += [f"taken back {clock.text(pane.gone_at)}"] if pane.gone_at is not None else []
+    lines += [f"retracted {clock.text(pane.gone_at)}"] if pane.gone_at is not None else []
     lines += [f"key {pane.key}"] if pane.key else []
     return "\n".join(lines)
 

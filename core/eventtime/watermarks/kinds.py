@@ -227,7 +227,7 @@ class IngressTime(Watermark):
         if not appends:
             raise PlanError(
                 f"{where}: watermark=ingress_time() stamps each row with the processing time of its batch, so a "
-                "retraction never finds the row that it takes back; use kind='append', or a column of event time"
+                "retraction never meets the row that it retracts; use kind='append', or a column of event time"
             )
 
 
