@@ -112,7 +112,7 @@ def test_who_asks_for_another_epoch_hears_which_there_are() -> None:
     log = CommitLog(store, full_every=1)
     for epoch in (0, 4, 5, 9):
         log.append(a_commit(epoch, deltas={"v": (DeltaRef(epoch, PieceRef("deltas/x", 0, 1, 1, 1)),)}))
-    with pytest.raises(EpochGoneError, match="no commit of epoch 7, but of 5 and 9"):
+    with pytest.raises(EpochGoneError, match="no commit of epoch 7; the nearest are those of 5 and 9"):
         log.at(7)
     with pytest.raises(EpochGoneError, match="no commit of epoch 10 yet, the last is epoch 9"):
         log.at(10)

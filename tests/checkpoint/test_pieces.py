@@ -197,7 +197,7 @@ def test_what_another_polars_has_ordered_is_refused(monkeypatch: pytest.MonkeyPa
         Pieces(store).read(theirs)
     with pytest.raises(CheckpointError, match=r"is of format 7.*reads formats up to 2"):
         Pieces(store).read(newer)
-    with pytest.raises(CorruptFileError, match="was not written by evercurrent"):
+    with pytest.raises(CorruptFileError, match="has no metadata of evercurrent"):
         Pieces(store).read(foreign)
 
 

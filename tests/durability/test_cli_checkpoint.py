@@ -240,7 +240,7 @@ def test_an_order_of_arrival_of_files_that_have_grown_is_another_one(tmp_path: P
     put(tmp_path / "in" / "a.csv", "a")
     result, counts = tally(tmp_path, tmp_path / given, text=TALLY + IN_ORDER)
     assert result.exit_code == 1
-    assert "or one has another size since" in " ".join(result.output.split())
+    assert "or one had another size then" in " ".join(result.output.split())
     assert counts == {"m": 3}
 
 

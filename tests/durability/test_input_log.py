@@ -274,7 +274,9 @@ def test_a_crash_before_it_was_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(LocalStore(tmp_path).inputs_after(0)) == 2
     left = copied(tmp_path, tmp_path.with_name("left"))
     for _ in range(2):
-        with pytest.raises(ec.CheckpointError, match=r"epoch 2 was done, .* fails: .*thirteen"):
+        with pytest.raises(
+            ec.CheckpointError, match=r"epoch 2 was finished and not committed, .* failed: .*thirteen"
+        ):
             declared(left, "others").views["rows"].read()
     with declared(tmp_path) as again:
         assert again.epoch_number == 1

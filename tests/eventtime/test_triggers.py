@@ -181,13 +181,13 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ec.every("0s"), "no time at all"),
+        (lambda: ec.every("0s"), "is zero"),
         (lambda: ec.every("-1m"), "negative"),
         (lambda: ec.every("1mo"), "no fixed length"),
         (lambda: ec.at_period("1m", aligned_to=datetime(2026, 1, 1)), "with its zone"),
         (lambda: ec.after_count(0), "whole number from 1"),
         (lambda: ec.after_bytes(0, "x"), "whole number from 1"),
-        (lambda: ec.after_bytes(10, pl.col("x")), "no name of a column"),  # type: ignore[arg-type]
+        (lambda: ec.after_bytes(10, pl.col("x")), "not the name of a column"),  # type: ignore[arg-type]
         (lambda: ec.after_percentile(0), "between|above 0"),
         (lambda: ec.any_of(), "at least one trigger"),
         (lambda: ec.repeat("1m"), "is not a trigger"),  # type: ignore[arg-type]

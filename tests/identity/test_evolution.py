@@ -120,7 +120,7 @@ def test_a_column_that_nobody_uses_is_dropped(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[Declare, Mapping[str, Any], dict[str, Any], str]] = {
     "computed from a wider column": (
         lambda a: {"v": a.filter(pl.col("x") / 3 > 0.1)}, {**OLD, "x": pl.Float64}, {},
-        "(?s)column 'x' is Float64, was Float32.*view 'v'.*source 'a' does not keep its rows",
+        "(?s)column 'x' is Float64, was Float32.*view 'v'.*source 'a' does not retain its rows",
     ),
     "hashes of rows": (
         counts, {**OLD, "y": pl.Int8}, {"kind": "diffs"}, "(?s)column 'y' is new.*source 'a'.*begin a new checkpoint",

@@ -46,7 +46,7 @@ EXAMPLES = [
 
 def is_json(row: str) -> Any:
     def refused(name: str) -> Any:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return json.loads(row, parse_constant=refused)
 

@@ -161,7 +161,7 @@ def test_a_group_by_that_is_known_by_another_name_is_not_begun_anew(
         engine.push("rows", {"k": ["a", "b"]})
         expected = [("a", 3), ("b", 1)] if view == "counted" else [(1, "b"), (3, "a")]
         assert sorted(engine.views[view].read().rows()) == expected
-        with pytest.raises(ec.EpochGoneError, match="in another way"):
+        with pytest.raises(ec.EpochGoneError, match="in another form"):
             engine.views[view].read(epoch=1)
         engine.close()
     with (

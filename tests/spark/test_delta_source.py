@@ -207,7 +207,7 @@ def test_what_is_wrong_is_said(spark, writer):
     assert "there is no such view; the views are 'depth'" in said(spark, path=path, view="width")
     beyond = said(spark, spark.readStream, path=path, view="depth", since=2)
     assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
-    assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what is still to come")
+    assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what comes from now on")
     assert (
         "there is no option 'sinse'; there are 'path', 'view', 'since', 'until', 'maxEpochsPerTrigger'"
         in said(spark, path=path, view="depth", sinse=1)
@@ -273,7 +273,8 @@ def test_a_checkpoint_that_has_begun_anew_is_not_waited_for(writer):
     stream = of_a_writer(writer).streamReader(None)
     assert stream.latestOffset({"epoch": 3}, ReadAllAvailable()) == {"epoch": 3}
     with pytest.raises(
-        CheckpointError, match=r"is at epoch 3, and this query has read it up to epoch 9: it is another"
+        CheckpointError,
+        match=r"is at epoch 3, but this query has read up to epoch 9: it is not the checkpoint",
     ):
         stream.latestOffset({"epoch": 9}, ReadAllAvailable())
 
@@ -354,7 +355,7 @@ def test_small_files_are_read_together_in_order(monkeypatch):
         ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; swap them"),
         (
             {"provider": "evercurrent", "owner": "me"},
-            r"is for no table.*; make a view: CREATE TEMPORARY VIEW",
+            r"cannot be the format of a table.*; make a view: CREATE TEMPORARY VIEW",
         ),
         (
             {"untill": "2", "from": "1"},

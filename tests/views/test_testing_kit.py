@@ -354,7 +354,7 @@ def test_yaml_without_pyyaml_is_an_error_that_says_what_to_install(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.json", "{", "no JSON"),
+        ("x.json", "{", "not JSON"),
         ("x.yaml", "a: [", "not YAML"),
         ("x.json", "[]", "no transcripts"),
         ("x.json", {"format": "window-transcript/2", "cases": []}, "format 'window-transcript/2'; there are"),
@@ -373,7 +373,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path, name: str, content: Any
     [
         ({"window": {"type": "tumbling", "size": 10}}, "window 'tumbling'; there are fixed"),
         ({"window": "global"}, "write a mapping"),
-        ({"trigger": {"sometimes": {}}}, "no trigger 'sometimes'"),
+        ({"trigger": {"sometimes": {}}}, "unknown trigger 'sometimes'"),
         ({"trigger": "default"}, "write one"),
         ({"accumulation": "some"}, "accumulation 'some'; there are"),
         ({"aggregate": "median"}, "aggregate 'median'; there are"),
@@ -516,7 +516,7 @@ def test_failures_are_said_in_the_words_of_the_transcript(pytester: pytest.Pytes
     result.stdout.fnmatch_lines(
         ["*values is [[]1, 2[]] and not [[]1[]]*", "*the trigger finishes*put it into repeat*"]
     )
-    result.stdout.fnmatch_lines(["*test_broken.transcript.json: no JSON*"])
+    result.stdout.fnmatch_lines(["*test_broken.transcript.json: not JSON*"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 

@@ -96,8 +96,8 @@ def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
     name = f"{len(files)} files in order of arrival, {hashlib.sha256(b'/'.join(files)).hexdigest()[:16]}"
     if taken and name not in taken:
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one has had "
-            "another size. The application puts the rows of all files in an order of its own, so that new rows "
+            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one had "
+            "another size then. The application puts the rows of all files in an order of its own, so that new rows "
             "cannot be told from old ones; give the files of the earlier run as they were, follow them (--follow), which takes rows as "
             "they come, or begin another checkpoint"
         )
