@@ -238,8 +238,8 @@ def sort_words(words: Words) -> tuple[Index, Words]:
     """Return the stable order of words, and the words in that order.
 
     Words and their positions are packed into one word each and sorted by value, three times faster than a sort
-    of positions. That leaves 64 - log2(n) bits of the word to sort by: among uniformly distributed words there
-    are few that agree in so many, and these are reordered afterwards. Words that ascend in a few long stretches are
+    of positions. That leaves 64 - log2(n) bits of the word to sort by: among uniformly distributed words few
+    agree in all of these, and they are reordered afterwards. Words that ascend in a few long stretches are
     merged, a few times faster still.
     """
     if np.count_nonzero(words[1:] < words[:-1]) * RUN < len(words):

@@ -15,7 +15,7 @@ from ..data.tags import not_kept, tagged
 from .user_states import Serializer
 
 AdditiveKind = str
-"""The name of a kind of additive aggregate: those that there are stand in ``accumulators.KINDS``."""
+"""The name of a kind of additive aggregate: ``accumulators.KINDS`` lists them."""
 
 
 @tagged("core.aggregates:Column")

@@ -136,7 +136,7 @@ class CommitLog:
         """Return the commit of an epoch. Cost: the records back to the last whole one.
 
         Raises:
-            EpochGoneError: there is no commit of this epoch, or none any more; names those that there are.
+            EpochGoneError: this epoch has no commit, or its commit is no longer retained; names the epochs that have one.
         """
         last = self.last
         if last is not None and last.epoch == epoch:

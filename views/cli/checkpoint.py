@@ -51,7 +51,7 @@ Grace = Annotated[
         "--grace", metavar="TIME", help="Keep files younger than this: someone may be reading them."
     ),
 ]
-Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Into so many.")]
+Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="The new number of buckets.")]
 
 
 @app.command("ls")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 QUOTED = re.compile(rb'(?<!\\)"(NaN|-?Infinity)"(?!\s*:)')
-"""Such a text that is no key; within another text its quotes would follow a backslash."""
+"""One of these texts as a value, not as a key; within another text its quotes would follow a backslash."""
 
 Read = Callable[[bytes, Mapping[str, pa.DataType], bool], pa.Table]
 """A reader of columns from lines of JSON, which with True leaves out all other columns."""
@@ -106,7 +106,7 @@ def _require_keys(value: Any, types: Mapping[str, pa.DataType]) -> None:
     """Check the keys of an object, as each of the two reads ignores some of them."""
     names = [name for name, _ in value] if isinstance(value, _Object) else [None]
     if len(set(names)) < len(names) or not types.keys() >= set(names):
-        raise pa.ArrowInvalid("a key is no column, or stands there twice")
+        raise pa.ArrowInvalid("a key is not a column, or it appears twice")
     for name, inner in value:
         _require_inner_keys(inner, types[name])
 

@@ -22,7 +22,7 @@ MOST_POSITION = 2**63 - 1
 """The greatest position: they are counted in 64 bits, as the rows of any log."""
 
 Path = tuple[str, ...]
-"""A partition: the keys that lead to it; of a position that is no map, none."""
+"""A partition, as the keys that lead to it; empty for a position that is not a map."""
 
 
 class PositionOrder(Protocol):

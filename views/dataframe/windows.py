@@ -159,7 +159,7 @@ def global_window() -> Global:
 
 @tagged("views.windows:count_window")
 def count_window(rows: int) -> Count:
-    """Return windows of so many rows of a key, in order of event time and then of the whole row; the last may have fewer.
+    """Return windows with this many rows of a key, by event time and then by the whole row; the last may have fewer.
 
         window_start = first event time,   window_end = last event time + 1 us
 

@@ -136,7 +136,7 @@ class Engine:
             retained: keep the rows, so that views that are added later to a program with a checkpoint can be filled from
                 them. This costs their bytes; an "upsert" source keeps its rows anyway.
             sequence_by: for "upsert": a column, or several, by which the changes of a key are ordered, deletions
-                included. The greatest wins, in whatever order they come: an older row changes nothing, and is no error.
+                included. The greatest wins, in whatever order they come: an older row changes nothing, and is not an error.
                 Among equal ones deletions win, and among rows the first by their columns, so that the same changes give
                 the same rows in any order and in any batches. Key and sequence of a deleted row are kept for ever,
                 since an older row may still come; ``explain()`` counts them. Null and NaN are refused. Without
@@ -373,12 +373,12 @@ class Engine:
         """Return every refused row and why: of all sources with the row as JSON, or of one source with its own columns.
 
         The frame of one source can be corrected and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
-        source has a ``reason`` of its own) and, into a source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
-        changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
-        is in it twice, and counts in views without lateness. A row that missed some of its windows and counts in the others
-        is in the frame of all sources only, once for each window that it missed, as ``reason`` says: pushed again, it would
-        count twice in the others. One that missed all of its windows is there once, with the last of them, or with
-        ``each_window`` once for each.
+        source has its own column ``reason``) and, into a source of kind "append", without ``_diff``. It has the rows that
+        still have all columns of the source; rows that were changed, joined or grouped before they were too late are only
+        in the frame of all sources. A row that was too late for two views is in it twice, and counts in views without
+        lateness. A row that missed some of its windows and counts in the others is also only in the frame of all sources,
+        once for each window that it missed, which ``reason`` names: pushed again, it would count twice in the others. One
+        that missed all of its windows is there once, with the last of them, or with ``each_window`` once for each.
         """
         refused = self.published().refused
         if source is None:

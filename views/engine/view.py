@@ -216,7 +216,7 @@ class View(Collection):
         upsert source; for any other there are no updates.
 
         Raises:
-            PlanError: a key that is no column of the view.
+            PlanError: a key is not a column of the view.
             EpochGoneError: the deltas are no longer all retained.
         """
         keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
@@ -248,7 +248,7 @@ class View(Collection):
 
         Raises:
             EpochGoneError: deltas that are to be delivered are no longer all retained.
-            PlanError: the callback is no function, the panes of the view do not fit the reader, or the name is in use.
+            PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
         if not callable(callback):
@@ -290,8 +290,8 @@ class View(Collection):
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
         Args:
-            key: of which key: a value, a tuple or a dictionary; None: of all.
-            window: its start, or (start, end); None: all.
+            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            window: its start, or (start, end); None for all windows.
             at: processing time, as for ``Engine.push``.
 
         Raises:
@@ -304,8 +304,8 @@ class View(Collection):
         """Explain why windows have emitted no pane: what they wait for, what holds the watermark, when they may fire.
 
         Args:
-            key: of which key: a value, a tuple or a dictionary; None: of all.
-            window: its start, or (start, end); None: all.
+            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            window: its start, or (start, end); None for all windows.
 
         Raises:
             InputError: the view has no windows, or the key does not go with its columns.
@@ -333,21 +333,21 @@ class View(Collection):
     ) -> Timeline:
         """Draw the run so far: event time across, processing time up, rows as dots, panes as rectangles.
 
-        Rows are there if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
-        what it says of itself (``with_pane_info()``), else it follows from the watermarks.
+        Rows are drawn if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
+        read from its pane information (``with_pane_info()``); without that it follows from the watermarks.
 
         Args:
             value: the column written at panes; by default the first one that is neither key nor bound.
             label: the column of a source written at its rows; by default the one named like the value, else its
                 only column of numbers.
             key: draw this key alone: a value, several in the order of the key's columns, or by name.
-            title: what stands above; by default the name of the view.
+            title: a line above the drawing; by default the name of the view.
             subtitle: a line below the title.
             width: of the drawing, in pixels.
             height: of one pair of axes; by default it follows from the width.
-            rows: the most rows that are drawn.
-            panes: the most panes that are drawn.
-            keys: the most keys that are drawn, each with axes of its own.
+            rows: the largest number of rows that are drawn.
+            panes: the largest number of panes that are drawn.
+            keys: the largest number of keys that are drawn, each with its own axes.
             legend: whether to explain the marks.
 
         Returns:

@@ -69,7 +69,7 @@ def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
         return {}
     if isinstance(key, dict):
         if unknown := [name for name in key if name not in names]:
-            raise InputError(f"{where}: key {listed(unknown)} is no key here; there are {listed(names)}")
+            raise InputError(f"{where}: unknown key {listed(unknown)}; the keys are {listed(names)}")
         return key
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(names):
