@@ -108,43 +108,43 @@ class TriggerState(ABC):
         """Return the state columns that hold for merged windows only if they held for all of them."""
         return [f"{self.place}done"]
 
-    def finished(self, moment: TriggerContext) -> Mask:
+    def finished(self, context: TriggerContext) -> Mask:
         """Return for which windows this part will not fire again."""
-        done: Mask = moment.get(f"{self.place}done") != 0
+        done: Mask = context.get(f"{self.place}done") != 0
         return done
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
+    def observe(self, context: TriggerContext, on: Mask) -> None:
         """Update the state by the changes of the windows for which this part is active."""
         for part in self.parts:
-            part.observe(moment, on)
+            part.observe(context, on)
 
     @abstractmethod
-    def ready(self, moment: TriggerContext) -> Mask:
+    def ready(self, context: TriggerContext) -> Mask:
         """Return for which windows this part would fire now."""
 
     @abstractmethod
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
+    def fire(self, context: TriggerContext, on: Mask) -> None:
         """Update the state of windows that have emitted."""
 
-    def reset(self, moment: TriggerContext, on: Mask) -> None:
+    def reset(self, context: TriggerContext, on: Mask) -> None:
         """Begin again, as for a new window."""
         for name in (*self.counters(), *self.timers(), *self.flags()):
-            moment.put(name, on, 0)
+            context.put(name, on, 0)
         for part in self.parts:
-            part.reset(moment, on)
+            part.reset(context, on)
 
-    def back_to_early(self, moment: TriggerContext, on: Mask) -> None:
+    def back_to_early(self, context: TriggerContext, on: Mask) -> None:
         """Return to the early phase: the windows end later now, and the watermark is before their ends again."""
         for part in self.parts:
-            part.back_to_early(moment, on)
+            part.back_to_early(context, on)
 
-    def merged(self, moment: TriggerContext, on: Mask) -> None:
+    def merged(self, context: TriggerContext, on: Mask) -> None:
         """Update the state of windows into which the states of several were added up."""
         for part in self.parts:
-            part.merged(moment, on)
+            part.merged(context, on)
 
-    def _done(self, moment: TriggerContext, on: Mask) -> None:
-        moment.put(f"{self.place}done", on, 1)
+    def _done(self, context: TriggerContext, on: Mask) -> None:
+        context.put(f"{self.place}done", on, 1)
 
 
 LeafMaker = Callable[[str, Any], TriggerState]
@@ -167,11 +167,11 @@ def state_of(kind: type[Trigger]) -> Callable[[Maker], Maker]:
 class Leaf(TriggerState):
     """A part that waits for one thing, and fires once."""
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
+    def fire(self, context: TriggerContext, on: Mask) -> None:
         """Finish, since a leaf fires once."""
         for name in (*self.counters(), *self.timers()):
-            moment.put(name, on, 0)
-        self._done(moment, on)
+            context.put(name, on, 0)
+        self._done(context, on)
 
 
 class EveryEpochState(TriggerState):
@@ -180,13 +180,13 @@ class EveryEpochState(TriggerState):
     def flags(self) -> list[str]:
         return []
 
-    def finished(self, moment: TriggerContext) -> Mask:
-        return moment.none
+    def finished(self, context: TriggerContext) -> Mask:
+        return context.none
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return moment.rows > 0
+    def ready(self, context: TriggerContext) -> Mask:
+        return context.rows > 0
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
+    def fire(self, context: TriggerContext, on: Mask) -> None:
         """Do nothing, as there is no state."""
 
 
@@ -201,14 +201,14 @@ class CountingState(Leaf):
     def counters(self) -> list[str]:
         return [f"{self.place}sum"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        added = moment.rows if self._input is None else moment.inputs[self._input]
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        added = context.rows if self._input is None else context.inputs[self._input]
         name = f"{self.place}sum"
-        moment.put(name, on & (added != 0), moment.get(name) + added)
+        context.put(name, on & (added != 0), context.get(name) + added)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        enough: Mask = moment.get(f"{self.place}sum") >= self._limit
-        return enough & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        enough: Mask = context.get(f"{self.place}sum") >= self._limit
+        return enough & ~self.finished(context)
 
 
 @state_of(AtPeriod)
@@ -222,18 +222,18 @@ class AtPeriodState(Leaf):
     def timers(self) -> list[str]:
         return [f"{self.place}at"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
+    def observe(self, context: TriggerContext, on: Mask) -> None:
         name, timer = f"{self.place}at", self._trigger
-        without_timer = on & (moment.get(name) == NO_TIMER) & ~self.finished(moment)
-        if not moment.always:
-            without_timer &= moment.pending
-        periods = (moment.processing_time - timer.aligned_to) // timer.period + 1
-        moment.put(name, without_timer, timer.aligned_to + periods * timer.period - START_OF_TIME)
+        without_timer = on & (context.get(name) == NO_TIMER) & ~self.finished(context)
+        if not context.always:
+            without_timer &= context.pending
+        periods = (context.processing_time - timer.aligned_to) // timer.period + 1
+        context.put(name, without_timer, timer.aligned_to + periods * timer.period - START_OF_TIME)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        at = moment.get(f"{self.place}at")
-        reached: Mask = (at != NO_TIMER) & (at <= moment.processing_time - START_OF_TIME)
-        return reached & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        at = context.get(f"{self.place}at")
+        reached: Mask = (at != NO_TIMER) & (at <= context.processing_time - START_OF_TIME)
+        return reached & ~self.finished(context)
 
 
 @state_of(Pattern)
@@ -247,27 +247,27 @@ class PatternState(Leaf):
     def counters(self) -> list[str]:
         return [f"{self.place}begun", f"{self.place}ended", f"{self.place}begun anew"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        started, stopped, in_order, anew = moment.patterns[self._columns]
-        begun = moment.get(f"{self.place}begun") != 0
-        moment.put(f"{self.place}ended", on & (in_order | (begun & stopped)), 1)
-        moment.put(f"{self.place}begun", on & started, 1)
-        moment.put(f"{self.place}begun anew", on & (started | stopped), anew.astype(np.int64))
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        started, stopped, in_order, anew = context.patterns[self._columns]
+        begun = context.get(f"{self.place}begun") != 0
+        context.put(f"{self.place}ended", on & (in_order | (begun & stopped)), 1)
+        context.put(f"{self.place}begun", on & started, 1)
+        context.put(f"{self.place}begun anew", on & (started | stopped), anew.astype(np.int64))
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        moment.put(f"{self.place}ended", on, 0)
-        self._done(moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        context.put(f"{self.place}ended", on, 0)
+        self._done(context, on)
 
-    def reset(self, moment: TriggerContext, on: Mask) -> None:
+    def reset(self, context: TriggerContext, on: Mask) -> None:
         """Begin again; a start after the last stop begins the next pattern."""
-        anew = on & self.finished(moment) & (moment.get(f"{self.place}begun anew") != 0)
-        super().reset(moment, on)
+        anew = on & self.finished(context) & (context.get(f"{self.place}begun anew") != 0)
+        super().reset(context, on)
         for name in ("begun", "begun anew"):
-            moment.put(f"{self.place}{name}", anew, 1)
+            context.put(f"{self.place}{name}", anew, 1)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        ended: Mask = moment.get(f"{self.place}ended") != 0
-        ready: Mask = ended & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        ended: Mask = context.get(f"{self.place}ended") != 0
+        ready: Mask = ended & ~self.finished(context)
         return ready
 
 
@@ -279,15 +279,15 @@ class PercentileState(Leaf):
         super().__init__(place)
         self._share = trigger.share
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return moment.passed[self._share] & moment.pending & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        return context.passed[self._share] & context.pending & ~self.finished(context)
 
 
 class SignalState(Leaf):
     """Fires on a signal."""
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return moment.signalled & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        return context.signalled & ~self.finished(context)
 
 
 @state_of(Custom)
@@ -308,48 +308,48 @@ class CustomState(Leaf):
     def timers(self) -> list[str]:
         return [self._column("wake_at")] if "wake_at" in self._trigger.state else []
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        self._moved(moment, on & (moment.rows > 0), self._trigger.on_rows)
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        self._moved(context, on & (context.rows > 0), self._trigger.on_rows)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        answer = self._called(self._trigger.should_fire, self._frame(moment))
-        if not isinstance(answer, pl.Series) or answer.dtype != pl.Boolean or len(answer) != len(moment):
+    def ready(self, context: TriggerContext) -> Mask:
+        answer = self._called(self._trigger.should_fire, self._frame(context))
+        if not isinstance(answer, pl.Series) or answer.dtype != pl.Boolean or len(answer) != len(context):
             raise InputError(
                 f"trigger {self._trigger.name!r}: should_fire gave {answer!r:.60}; return a Boolean column, a row per window"
             )
         fires: Mask = answer.fill_null(False).to_numpy()
-        return fires & ~self.finished(moment)
+        return fires & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        self._moved(moment, on, self._trigger.on_fire)
-        self._done(moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        self._moved(context, on, self._trigger.on_fire)
+        self._done(context, on)
 
-    def merged(self, moment: TriggerContext, on: Mask) -> None:
+    def merged(self, context: TriggerContext, on: Mask) -> None:
         if self._trigger.on_merge is not None:
-            self._moved(moment, on, self._trigger.on_merge)
+            self._moved(context, on, self._trigger.on_merge)
 
-    def _frame(self, moment: TriggerContext) -> pl.DataFrame:
-        columns = {name: moment.get(self._column(name)) for name in self._trigger.state}
+    def _frame(self, context: TriggerContext) -> pl.DataFrame:
+        columns = {name: context.get(self._column(name)) for name in self._trigger.state}
         if "wake_at" in columns:
             at = columns["wake_at"]
             columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
-        known = {"rows": moment.rows, "end": moment.ends}
+        known = {"rows": context.rows, "end": context.ends}
         clocks = {
-            "watermark": np.full(len(moment), moment.watermark),
-            "processing_time": np.full(len(moment), moment.processing_time),
+            "watermark": np.full(len(context), context.watermark),
+            "processing_time": np.full(len(context), context.processing_time),
         }
         return pl.DataFrame({**columns, **known, **clocks})
 
-    def _moved(self, moment: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    def _moved(self, context: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         if not on.any():
             return
-        moved = self._called(hook, self._frame(moment))
+        moved = self._called(hook, self._frame(context))
         assert isinstance(moved, pl.DataFrame)
         for name in self._trigger.state:
             values = moved.get_column(name).cast(pl.Int64).to_numpy()
             if name == "wake_at":
                 values = np.where(values == 0, NO_TIMER, values - START_OF_TIME)
-            moment.put(self._column(name), on, values)
+            context.put(self._column(name), on, values)
 
     def _called(self, hook: Callable[[pl.DataFrame], object], frame: pl.DataFrame) -> object:
         try:

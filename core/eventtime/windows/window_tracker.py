@@ -161,9 +161,9 @@ class TrackWindows(Operator):
         active = self._active(now, rows, ends)
         if len(active.groups):
             before = self.spine.totals(active.groups.keys)
-            moment, after = self._moment(now, active, before, rows, ends)
-            self._fire(active.groups.keys, moment, after)
-            self._stage(active.groups, before, after, moment)
+            context, after = self._context(now, active, before, rows, ends)
+            self._fire(active.groups.keys, context, after)
+            self._stage(active.groups, before, after, context)
         if self.hold.is_wanted:
             self._holds.hold(anew=len(active.groups) > 0 or not self.hold.is_found)
         return rows
@@ -195,7 +195,7 @@ class TrackWindows(Operator):
 
     # Changes of their states
 
-    def _moment(
+    def _context(
         self, now: Now, active: _Active, before: Mapping[str, Ints], rows: Delta, ends: Delta | None
     ) -> tuple[TriggerContext, dict[str, Ints]]:
         """Return the state after the rows of the epoch, before triggers are evaluated."""
@@ -219,11 +219,11 @@ class TrackWindows(Operator):
         after[PAST] = np.where(open_again, 0, after[PAST])
         after[OPEN][old] = 0
         after[PENDING] = np.where(touched, 1, after[PENDING])
-        moment = self._seen(now, active, after, rows, own, state)
-        self._trigger.merged(moment, _at(new, size))
-        self._trigger.back_to_early(moment, changed_end & open_again)
-        self._trigger.observe(moment, after[OPEN] != 0)
-        return moment, after
+        context = self._seen(now, active, after, rows, own, state)
+        self._trigger.merged(context, _at(new, size))
+        self._trigger.back_to_early(context, changed_end & open_again)
+        self._trigger.observe(context, after[OPEN] != 0)
+        return context, after
 
     def _set_ends(
         self, after: dict[str, Ints], own: Index, ended: Index, rows: Delta, ends: Delta | None
@@ -269,23 +269,23 @@ class TrackWindows(Operator):
 
     # Decisions
 
-    def _fire(self, keys: Keys, moment: TriggerContext, after: dict[str, Ints]) -> None:
+    def _fire(self, keys: Keys, context: TriggerContext, after: dict[str, Ints]) -> None:
         tracking, watermark = self._tracking, self.clock.now
         is_open = after[OPEN] != 0
-        closed = moment.none
+        closed = context.none
         if tracking.lateness is not None:
             closed = (closing(after[END], tracking.lateness) <= watermark) & is_open
-        fires = closed & (moment.pending | tracking.always)
+        fires = closed & (context.pending | tracking.always)
         if self._merging is not None:
             # A session without rows does not exist, so its panes are retracted at once.
             fires |= is_open & (after[ROWS] == 0)
-        ready = self._trigger.ready(moment) & is_open
-        self._trigger.fire(moment, ready)
+        ready = self._trigger.ready(context) & is_open
+        self._trigger.fire(context, ready)
         fires |= ready
         if tracking.always:
             # Timers begin again at once, as the next one needs no further row.
-            self._trigger.observe(_without_rows(moment), is_open & ~closed)
-        past = moment.is_past
+            self._trigger.observe(_without_rows(context), is_open & ~closed)
+        past = context.is_past
         timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
         after[PENDING] = np.where(fires, 0, after[PENDING])
         if self._merging is not None:
@@ -315,10 +315,10 @@ class TrackWindows(Operator):
         groups: Groups,
         before: Mapping[str, Ints],
         after: dict[str, Ints],
-        moment: TriggerContext,
+        context: TriggerContext,
     ) -> None:
         is_open = after[OPEN] != 0
-        columns = {**after, **moment.state}
+        columns = {**after, **context.state}
         for ends in (self._ends, *self._percentile_ends):
             known = before.get(ends.column)
             columns[ends.column] = ends.set(groups.keys, after[END], known, is_open)
@@ -328,15 +328,15 @@ class TrackWindows(Operator):
             kept = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
             difference[name] = kept - before[name] if name in before else kept
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
-        self._set_processing_timers(groups.keys, before, moment, is_open)
+        self._set_processing_timers(groups.keys, before, context, is_open)
         if self.hold.is_wanted:
             self._holds.set(groups.keys, before, after, is_open)
 
     def _set_processing_timers(
-        self, keys: Keys, before: Mapping[str, Ints], moment: TriggerContext, is_open: Mask
+        self, keys: Keys, before: Mapping[str, Ints], context: TriggerContext, is_open: Mask
     ) -> None:
         for name in self._trigger_columns.timers:
-            at = moment.get(name)
+            at = context.get(name)
             places = np.flatnonzero(is_open & (at != NO_TIMER) & (at != before.get(name, 0)))
             self._processing.set(at[places] + START_OF_TIME, keys.take(places))
 
@@ -347,15 +347,15 @@ def _at(places: Index, size: int) -> Mask:
     return mask
 
 
-def _without_rows(moment: TriggerContext) -> TriggerContext:
+def _without_rows(context: TriggerContext) -> TriggerContext:
     """Return the same context as if nothing had happened, which updates the same state."""
-    none = moment.none
+    none = context.none
     return replace(
-        moment,
+        context,
         signalled=none,
         pending=none,
-        watermark_before=moment.watermark,
-        rows=np.zeros(len(moment), np.int64),
-        inputs={name: np.zeros(len(moment), np.int64) for name in moment.inputs},
-        patterns=dict.fromkeys(moment.patterns, (none, none, none, none)),
+        watermark_before=context.watermark,
+        rows=np.zeros(len(context), np.int64),
+        inputs={name: np.zeros(len(context), np.int64) for name in context.inputs},
+        patterns=dict.fromkeys(context.patterns, (none, none, none, none)),
     )
