@@ -60,12 +60,12 @@ def dots_of(recording: Recording, limit: int) -> Dots:
         else pl.Series("key", [None], pl.String).new_from_index(0, rows.height),
         _standings(recording),
     ]
-    kept = _kept(columns[-1], limit)
+    kept = _drawn_positions(columns[-1], limit)
     drawn = pl.DataFrame(columns)[kept].sort("seen", maintain_order=True)
     return Dots(tuple(Dot(*row) for row in drawn.iter_rows()), rows.height + recording.unrecorded_rows)
 
 
-def _kept(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
+def _drawn_positions(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
     """Return the positions of the rows that are drawn."""
     if len(standings) <= limit:
         return np.arange(len(standings))

@@ -74,7 +74,7 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
     return Labels(element("g", *drawn) if drawn else "", left_out)
 
 
-def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box, float]:
+def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_LabelPart], Box, float]:
     """Return the label, its place and how much it covers; the label lacks the timing where there is no room for it."""
     parts = _parts(pane)
     shorter = [part for part in parts if part.size > style.WORD_SIZE]
@@ -86,13 +86,13 @@ def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box,
     return parts, box, covered
 
 
-def _size(parts: Sequence[_Part]) -> float:
+def _size(parts: Sequence[_LabelPart]) -> float:
     """Estimate the width of a label."""
     return sum(part.width for part in parts) + _BETWEEN * (len(parts) - 1) + 2 * _PADDING
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _LabelPart:
     """A piece of a label."""
 
     content: str
@@ -107,20 +107,20 @@ class _Part:
         return width(self.content, self.size) * (1.0 if self.weight == "400" else 1.08)
 
 
-def _parts(pane: Pane) -> list[_Part]:
+def _parts(pane: Pane) -> list[_LabelPart]:
     """Return the value, the values that it retracts, and the timing as a word."""
     colour, parts = style.TIMING_COLOURS[pane.timing], []
     if pane.label is not None:
         value, is_gone = _value(shortened(pane.label, _LABEL_LENGTH), pane.diff), pane.gone_at is not None
-        parts.append(_Part(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
+        parts.append(_LabelPart(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
     for retracted in pane.takes_back[:_RETRACTIONS]:
         label = MINUS + shortened(retracted.label, _LABEL_LENGTH)
-        parts.append(_Part(label, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
+        parts.append(_LabelPart(label, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
     if len(pane.takes_back) > _RETRACTIONS:
         more = f"and {len(pane.takes_back) - _RETRACTIONS} more"
-        parts.append(_Part(more, style.WORD_SIZE, style.TAKEN_BACK))
+        parts.append(_LabelPart(more, style.WORD_SIZE, style.TAKEN_BACK))
     if style.TIMING_WORDS[pane.timing]:
-        parts.append(_Part(style.TIMING_WORDS[pane.timing], style.WORD_SIZE, colour))
+        parts.append(_LabelPart(style.TIMING_WORDS[pane.timing], style.WORD_SIZE, colour))
     return parts
 
 
@@ -128,7 +128,7 @@ def _value(label: str, diff: int) -> str:
     return f"{label} {TIMES}{diff}" if diff > 1 else label
 
 
-def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
+def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str:
     plate = element(
         "rect",
         x=box.left,

@@ -203,14 +203,14 @@ class CellState:
         """Return the run that brings the cells to their present content."""
         changed = cells.take(np.flatnonzero(cells.changed))
         words = self.words(keys.take(changed.key), changed.number)
-        was, now = _kept(changed.was), _kept(changed.now)
+        was, now = _additive_columns(changed.was), _additive_columns(changed.now)
         return make_run(
             self.spine.layout, words, pl.DataFrame(), {name: now[name] - was[name] for name in now}
         )
 
     def purge(self, words: Keys, extents: Extents) -> Run:
         """Return the run that purges these cells."""
-        kept = {name: -column for name, column in _kept(extents).items()}
+        kept = {name: -column for name, column in _additive_columns(extents).items()}
         return make_run(self.spine.layout, words, pl.DataFrame(), kept)
 
     def with_neighbours(self, keys: Keys, cells: Cells) -> Cells:
@@ -298,7 +298,7 @@ class CellState:
         return Cells.concat([cells, more]).take(order)
 
 
-def _kept(extents: Extents) -> dict[str, Ints]:
+def _additive_columns(extents: Extents) -> dict[str, Ints]:
     """Return the additive columns of the cells, zero for cells without rows."""
     columns = {
         LAST: extents.last - ZERO,

@@ -22,7 +22,7 @@ LOW = np.uint64(2**32 - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class CellEntries:
     """Entries of some cells: the position of the cell among those looked up, the entry's words, row and diff."""
 
     owners: Index
@@ -33,9 +33,11 @@ class Found:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def take(self, index: Index) -> Found:
+    def take(self, index: Index) -> CellEntries:
         """Return these entries."""
-        return Found(self.owners[index], self.words.take(index), gather(self.rows, index), self.diffs[index])
+        return CellEntries(
+            self.owners[index], self.words.take(index), gather(self.rows, index), self.diffs[index]
+        )
 
 
 class RowState:
@@ -70,7 +72,7 @@ class RowState:
 
     def read(
         self, cells: Words, keys: Keys, number: Ints, runs: Sequence[Run], *, whole: bool = True
-    ) -> Found:
+    ) -> CellEntries:
         """Return all entries of these cells, which have these first words and belong to these keys, in these runs.
 
         If not ``whole``, only with the columns of key and time. Cost: the entries of these cells.
@@ -90,43 +92,45 @@ class RowState:
                 diffs.append(run.sums[DIFF][positions])
         if not owners:
             nothing = pl.DataFrame(schema={name: self.spine.layout.payload[name] for name in names})
-            return Found(np.zeros(0, np.intp), Keys(np.zeros(0, np.uint64)), nothing, np.zeros(0, np.int64))
+            return CellEntries(
+                np.zeros(0, np.intp), Keys(np.zeros(0, np.uint64)), nothing, np.zeros(0, np.int64)
+            )
         self.spine.touched += sum(map(len, owners))
-        entries = Found(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
+        entries = CellEntries(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
         meant = self._is_of(entries, keys, number)
         return entries if meant.all() else entries.take(np.flatnonzero(meant))
 
-    def standing(self, found: Found) -> Found:
+    def present(self, entries: CellEntries) -> CellEntries:
         """Return the present rows, each once: entries of several runs are added up."""
-        if (found.diffs > 0).all():
-            return found
-        groups = group(found.words)
-        totals = groups.sums(found.diffs)
+        if (entries.diffs > 0).all():
+            return entries
+        groups = group(entries.words)
+        totals = groups.sums(entries.diffs)
         there = np.flatnonzero(totals)
-        rows = found.take(groups.first_entries[there])
-        return Found(rows.owners, rows.words, rows.rows, totals[there])
+        rows = entries.take(groups.first_entries[there])
+        return CellEntries(rows.owners, rows.words, rows.rows, totals[there])
 
-    def counts_of_taken_back(self, added: Run) -> tuple[pl.DataFrame, Ints]:
+    def counts_of_retracted(self, added: Run) -> tuple[pl.DataFrame, Ints]:
         """Return the rows that this run retracts, and their counts after it. Cost: a look-up of each."""
         entries, counts = taken_back(added)
         if len(entries):
             counts = counts + self.spine.totals(added.keys.take(entries)).get(DIFF, 0)
         return gather(added.payload, entries), counts
 
-    def instants(self, found: Found) -> Ints:
+    def instants(self, entries: CellEntries) -> Ints:
         """Return the event times of these rows."""
-        return physical(found.rows.get_column(self._time))
+        return physical(entries.rows.get_column(self._time))
 
-    def purge(self, found: Found) -> Run:
+    def purge(self, entries: CellEntries) -> Run:
         """Return the run that purges these entries."""
-        return make_run(self.spine.layout, found.words, found.rows, {DIFF: -found.diffs})
+        return make_run(self.spine.layout, entries.words, entries.rows, {DIFF: -entries.diffs})
 
-    def _is_of(self, found: Found, keys: Keys, number: Ints) -> Mask:
+    def _is_of(self, entries: CellEntries, keys: Keys, number: Ints) -> Mask:
         """Return which entries belong to the cell that was looked up, and not to one that shares its upper half."""
-        owners = found.owners
-        words = key_words([found.rows.get_column(name) for name in self._keys], len(found))
+        owners = entries.owners
+        words = key_words([entries.rows.get_column(name) for name in self._keys], len(entries))
         meant: Mask = words.first == keys.first[owners]
         if words.second is not None or keys.second is not None:
             meant &= words.seconds() == keys.seconds()[owners]
-        meant &= self.instants(found) // self._gap == number[owners]
+        meant &= self.instants(entries) // self._gap == number[owners]
         return meant

@@ -105,7 +105,7 @@ class Sessions(Operator):
         rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
         added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
         if self._never_below_zero is not None:
-            self._never_below_zero.require(*self._rows.counts_of_taken_back(added))
+            self._never_below_zero.require(*self._rows.counts_of_retracted(added))
         cells = batch.touched(self._cells.look_up(words))
         cells = batch.without_retracted(cells, words.first, self._rows, added)
         cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))
@@ -137,12 +137,12 @@ class Sessions(Operator):
             return Delta.of(came, batch.diffs), batch.instants
         keys = batch.keys.take(moved.key)
         words = self._cells.words(keys, moved.number)
-        found = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
-        found = self._rows.standing(found)
-        instants = self._rows.instants(found)
-        old = self._with_start(found.rows, moved.was.start[found.owners])
-        new = self._with_start(found.rows, moved.now.start[found.owners])
-        out = Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
+        entries = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
+        entries = self._rows.present(entries)
+        instants = self._rows.instants(entries)
+        old = self._with_start(entries.rows, moved.was.start[entries.owners])
+        new = self._with_start(entries.rows, moved.now.start[entries.owners])
+        out = Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -entries.diffs, entries.diffs]))
         return out, np.concatenate([batch.instants, instants, instants])
 
     def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
