@@ -47,21 +47,21 @@ class NeverBelowZero:
         )
 
 
-def taken_back(run: Run) -> tuple[Index, Ints]:
+def retracted_entries(run: Run) -> tuple[Index, Ints]:
     """Return the positions of the retractions among the entries that an epoch adds, and their diffs."""
     diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
     entries = np.flatnonzero(diffs < 0)
     return entries, diffs[entries]
 
 
-def counts_of_taken_back(spine: Spine) -> tuple[pl.DataFrame, Ints]:
+def counts_of_retracted(spine: Spine) -> tuple[pl.DataFrame, Ints]:
     """Return the rows that this epoch retracts from an arrangement, and their counts after it.
 
     The arrangement is ordered by a column of instants without nulls, and then by others. Cost: a search for each of
     these rows, and the entries that have its key and instant.
     """
     delta = spine.delta
-    entries, counts = taken_back(delta)
+    entries, counts = retracted_entries(delta)
     if not len(entries):
         return delta.payload.clear(), counts
     keys, rows = delta.keys.take(entries), _rows(delta).take(entries)

@@ -20,7 +20,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.windows.kinds import LastRows
 from evercurrent.core.eventtime.windows.row_windows import layout_of, merge_overlapping
 from evercurrent.core.operators.arrange import Arrange
-from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_taken_back
+from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_retracted
 from evercurrent.views.dataframe.source import accepted
 from evercurrent.views.epochs.records import EpochInput
 from harness import frame_of_entries, hold_to_contract, summed
@@ -493,7 +493,7 @@ def test_a_row_that_is_taken_back_is_searched_for_not_scanned_for(descending: bo
     twice = rows[[4_712]].with_columns(_diff=pl.lit(-2, pl.Int64))
     arrange.step(now, Delta(pl.concat([gone, twice])))
     before = arrange.spine.touched
-    found, counts = counts_of_taken_back(arrange.spine)
+    found, counts = counts_of_retracted(arrange.spine)
     assert arrange.spine.touched - before <= 4
     assert dict(zip(found["t"], counts.tolist(), strict=True)) == {
         at(0): 0,

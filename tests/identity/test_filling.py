@@ -424,7 +424,9 @@ def test_windows_that_ask_when_rows_came_are_refused(setup: Setup) -> None:
     if refines and setup.mode == "retracting" and setup.lateness is None:
         assert fill(app.plan, app.compiled, match, app.compiled.retained).keys() == {"panes"}
         return
-    with pytest.raises(CheckpointError, match="view 'panes' cannot be filled: it depends on when rows came"):
+    with pytest.raises(
+        CheckpointError, match="view 'panes' cannot be filled: it depends on when rows arrived"
+    ):
         fill(app.plan, app.compiled, match, app.compiled.retained)
 
 
@@ -507,7 +509,7 @@ def test_what_depends_on_when_rows_came_cannot_be_filled(name: str) -> None:
         app.view("v", TIMELY[name](app.sources["orders"]))
 
     app, match = matched(run(old, []), new)
-    with pytest.raises(CheckpointError, match=r"view 'v' cannot be filled: it depends on when rows came"):
+    with pytest.raises(CheckpointError, match=r"view 'v' cannot be filled: it depends on when rows arrived"):
         fill(app.plan, app.compiled, match, app.compiled.retained)
 
 

@@ -208,7 +208,7 @@ def test_it_is_not_filled_from_panes_of_which_nobody_knows_the_order(tmp_path: P
     panes = rows.window(ec.fixed("1m")).accumulate("accumulating").group_by("k").agg(n=pl.len())
     again.view("panes", panes)
     again.view("now", panes.latest())
-    with pytest.raises(CheckpointError, match="'now' cannot be filled: it depends on when rows came"):
+    with pytest.raises(CheckpointError, match="'now' cannot be filled: it depends on when rows arrived"):
         again.push("rows", [("a", 2, second(1))])
 
 

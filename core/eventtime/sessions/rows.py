@@ -12,7 +12,7 @@ from ...columns.grouping import group
 from ...columns.kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
 from ...data.clock import Epoch
 from ...data.schema import DIFF
-from ...state.negative_counts import taken_back
+from ...state.negative_counts import retracted_entries
 from ...state.partitioning import Route
 from ...state.run import Layout, Run, make_run
 from ...state.spine import Spine
@@ -112,7 +112,7 @@ class RowState:
 
     def counts_of_retracted(self, added: Run) -> tuple[pl.DataFrame, Ints]:
         """Return the rows that this run retracts, and their counts after it. Cost: a look-up of each."""
-        entries, counts = taken_back(added)
+        entries, counts = retracted_entries(added)
         if len(entries):
             counts = counts + self.spine.totals(added.keys.take(entries)).get(DIFF, 0)
         return gather(added.payload, entries), counts

@@ -16,7 +16,7 @@ from ...data.delta import Delta
 from ...data.schema import Order
 from ...data.tags import tagged
 from ...state.lookup import Found, all_rows_change, first_rows_change
-from ...state.negative_counts import NeverBelowZero, counts_of_taken_back
+from ...state.negative_counts import NeverBelowZero, counts_of_retracted
 from ...state.operator_contract import Operator
 from ...state.run import Layout
 from ...state.spine import Spine
@@ -102,7 +102,7 @@ class WindowByKey(Operator):
         if not len(spine.delta):
             return self._nothing
         if self._never_below_zero is not None:
-            self._never_below_zero.require(*counts_of_taken_back(spine))
+            self._never_below_zero.require(*counts_of_retracted(spine))
         touched = spine.delta.keys.take(boundaries(spine.delta.keys))
         count = self._function.count
         if count is None:
