@@ -1,16 +1,16 @@
 # Every target sets up what it needs. `make help` lists them.
-# PYTHON=... chooses the interpreter of the virtual environment, ARGS="..." goes to the command behind a target.
+# PYTHON=... chooses the interpreter of the virtual environment, ARGS="..." is passed to the command of a target.
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# Two environments in one folder, each with its stamp: what the command needs, and over it what developing needs.
+# Two environments in one folder, each with its stamp: the packages that the command needs, and those for development.
 RUNS := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
 RUN_LOCK := requirements-run.lock
 LOCK := requirements.lock
 WORKERS ?= 2
 APP ?= retail
-# Of the run: make test-long SEED=... repeats one.
+# The seed of a run: make test-long SEED=... repeats it.
 SEED := $(shell date +%s)
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 PYTEST := $(PY) -m pytest
@@ -33,18 +33,18 @@ export PIP_NO_INPUT := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: $(RUNS) ## keep the retail views current over generated orders; APP=visits for the other; ARGS="..." for `evercurrent run`
+run: $(RUNS) ## keep the retail views current over generated orders; APP=visits for the other application; ARGS="..." for `evercurrent run`
 	@$(VENV)/bin/evercurrent run $(APP) $(ARGS)
 
 test: $(READY) ## all tests and doctests; ARGS="..." for pytest, WORKERS=0 for one process
 	@$(PYTEST) $(PARALLEL) $(ARGS)
 
-test-long: $(READY) ## the same with many more generated cases, others each time; SEED=... for those of an earlier run
+test-long: $(READY) ## the same with many more examples, others each time; SEED=... repeats an earlier run
 	@echo "to repeat this run: make test-long SEED=$(SEED)"
 	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) --hypothesis-seed=$(SEED) $(ARGS)
 	@echo "to repeat this run: make test-long SEED=$(SEED)"
 
-test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one
+test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one set
 	@$(PY) -m pip install --quiet uv
 	@$(PY) tests/versions/run_sets.py $(ARGS)
 
@@ -54,14 +54,14 @@ check: $(READY) ## format, lint, types, layers
 	$(PY) -m mypy
 	$(PYTEST) -q tests/test_layers.py
 
-format: $(READY) ## format the code and mend what ruff can mend
+format: $(READY) ## format the code, and fix what ruff can fix
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: $(READY) ## measure; ARGS="..." for bench/run.py
+bench: $(READY) ## run the benchmarks; ARGS="..." for bench/run.py
 	@$(PY) bench/run.py $(ARGS)
 
-docs: $(READY) ## draw docs/figures anew from runs, and list docs/features.md
+docs: $(READY) ## draw docs/figures from runs, and write docs/features.md
 	@$(PY) docs/make_figures.py
 	@$(PY) docs/make_features.py
 
@@ -69,18 +69,18 @@ wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 	@rm -rf dist build
 	@$(PY) -m build --quiet --no-isolation --outdir dist
 
-lock: $(PY) ## renew both locks from pyproject.toml; ARGS="--upgrade" for newer versions
+lock: $(PY) ## update both lock files from pyproject.toml; ARGS="--upgrade" for newer versions
 	@$(PY) -m pip install --quiet uv
 	@$(COMPILE) --group dev $(EXTRAS) --output-file $(LOCK) $(ARGS) pyproject.toml
 	@$(COMPILE) --group install --extra cli --constraint $(LOCK) --no-annotate --output-file $(RUN_LOCK) pyproject.toml
 
-setup: $(READY) ## only the virtual environment
+setup: $(READY) ## set up the virtual environment, and nothing else
 
-clean: ## remove everything that was made, the virtual environment too
+clean: ## remove all generated files, and the virtual environment
 	rm -rf $(VENV) .versions build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Asked by running it: a name on the PATH may stand for a Python that is not there, is too old, or has no ensurepip.
+# Each candidate is run: a name on the PATH may stand for a Python that is missing, too old, or has no ensurepip.
 $(PY):
 	@for python in $(PYTHON); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \

@@ -19,10 +19,10 @@ SCHEMA = {"team": pl.String, "value": pl.Int64, "at": pl.Datetime("us")}
 MINUTE = timedelta(minutes=1)
 
 EARLY_AND_LATE = {"early": ec.every("1m"), "late": ec.each_row()}
-"""Speak every minute, when the watermark passes, and at every row that comes after that."""
+"""Fire every minute, when the watermark passes, and at every row that comes after that."""
 
-Ask = Callable[[ec.Collection], ec.Collection]
-"""From the rows to the view."""
+Pipeline = Callable[[ec.Collection], ec.Collection]
+"""From the rows of the source to the collection of the view."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Figure:
     name: str
     title: str
     subtitle: str
-    ask: Ask
+    pipeline: Pipeline
     curve: str | None = "heuristic"
     rows: Sequence[Seen] = FIRST_ORDER
     until: datetime = LAST_MINUTE
@@ -45,21 +45,23 @@ class Figure:
     def svg(self) -> str:
         """The run, drawn."""
         size: dict[str, Any] = {"width": 450, "height": 300, "legend": False} if self.is_small else {}
-        told = played(self).timeline("total", label="value", title=self.title, subtitle=self.subtitle, **size)
-        return told.svg() + "\n"
+        timeline = played(self).timeline(
+            "total", label="value", title=self.title, subtitle=self.subtitle, **size
+        )
+        return timeline.svg() + "\n"
 
 
 def totals(
     windows: Any, *, trigger: Any = None, mode: str = "retracting", lateness: str | None = None, **when: Any
-) -> Ask:
+) -> Pipeline:
     """The sum of the values of a team in each window."""
 
-    def ask(rows: ec.Collection) -> ec.Collection:
-        asked = rows.window(windows).trigger(trigger, **when) if trigger or when else rows.window(windows)
-        panes = asked.accumulate(mode).lateness(lateness).with_pane_info()
+    def pipeline(rows: ec.Collection) -> ec.Collection:
+        windowed = rows.window(windows).trigger(trigger, **when) if trigger or when else rows.window(windows)
+        panes = windowed.accumulate(mode).lateness(lateness).with_pane_info()
         return panes.group_by("team").agg(total=pl.col("value").sum())
 
-    return ask
+    return pipeline
 
 
 def played(figure: Figure) -> ec.View:
@@ -67,7 +69,7 @@ def played(figure: Figure) -> ec.View:
     engine = ec.Engine(record=True)
     watermark = ec.ingress_time() if figure.curve == "ingress" else None
     rows = engine.source("scores", SCHEMA, event_time="at", watermark=watermark, bounded=True)
-    view = engine.view("totals", figure.ask(rows))
+    view = engine.view("totals", figure.pipeline(rows))
     for at, step in steps(figure):
         if isinstance(step, Seen):
             row = {"team": ["blue"], "value": [step.value], "at": [step.event_time]}
@@ -105,26 +107,26 @@ FIGURES = (
     Figure(
         "paper-05-inputs",
         "The ten rows and the watermark",
-        "all of time is one window, spoken when the watermark has passed it: never (paper, figure 5)",
+        "one window for all of time, and the watermark never passes it, so no pane fires (paper, figure 5)",
         totals(ec.global_window(), **WATERMARK, lateness="0s"),
     ),
     Figure(
         "paper-06-batch",
         "Classic batch",
-        "all of time, spoken when everything has been read (paper, figure 6; Streaming 102, figure 2)",
+        "all of time, one pane when everything has been read (paper, figure 6; Streaming 102, figure 2)",
         totals(ec.global_window(), **WATERMARK, lateness="0s"),
         curve="end",
     ),
     Figure(
         "paper-07-global-every-minute-accumulating",
         "All of time, every minute, accumulating",
-        "every pane says the sum so far (paper, figure 7)",
+        "every pane has the sum so far (paper, figure 7)",
         totals(ec.global_window(), trigger=ec.every("1m"), mode="accumulating"),
     ),
     Figure(
         "paper-08-global-every-minute-discarding",
         "All of time, every minute, discarding",
-        "every pane says what came since the last one: windows of processing time (paper, figure 8)",
+        "every pane has the sum since the last one: windows of processing time (paper, figure 8)",
         totals(ec.global_window(), trigger=ec.every("1m"), mode="discarding"),
     ),
     Figure(
@@ -136,33 +138,33 @@ FIGURES = (
     Figure(
         "paper-10-fixed-batch",
         "Windows of two minutes, batch",
-        "spoken when everything has been read (paper, figure 10; Streaming 102, figure 4)",
+        "one pane for each window when everything has been read (paper, figure 10; Streaming 102, figure 4)",
         totals(FIXED, **WATERMARK, lateness="0s", mode="accumulating"),
         curve="end",
     ),
     Figure(
         "paper-11-fixed-micro-batch",
         "Windows of two minutes, micro-batches of one minute",
-        "every minute each window that has changed is spoken (paper, figure 11)",
+        "every minute a pane for each window that has changed (paper, figure 11)",
         totals(FIXED, trigger=ec.every("1m"), mode="accumulating"),
         curve=None,
     ),
     Figure(
         "paper-12-fixed-streaming",
         "Windows of two minutes, streaming",
-        "spoken when the watermark passes, and again for the late 9 (paper, figure 12)",
+        "a pane when the watermark passes, and another for the late 9 (paper, figure 12)",
         totals(FIXED, late=ec.each_row(), mode="accumulating"),
     ),
     Figure(
         "paper-13-fixed-early-and-late",
         "Early and late panes, accumulating",
-        "spoken every minute, when the watermark passes, and for late rows (paper, figure 13; Streaming 102, 7 right)",
+        "panes every minute, when the watermark passes, and for late rows (paper, figure 13; Streaming 102, 7 right)",
         totals(FIXED, **EARLY_AND_LATE, mode="accumulating"),
     ),
     Figure(
         "paper-14-sessions-retracting",
         "Sessions with a gap of one minute, retracting",
-        "a session that grows takes back what it was merged from (paper, figure 14; Streaming 102, figure 17)",
+        "a session that grows retracts the sessions it was merged from (paper, figure 14; Streaming 102, figure 17)",
         totals(ec.sessions("1m"), **EARLY_AND_LATE),
     ),
     Figure(
@@ -176,7 +178,7 @@ FIGURES = (
     Figure(
         "s102-06-right-heuristic-watermark",
         "Heuristic watermark",
-        "spoken once, and the late 9 is lost (Streaming 102, figure 6 right)",
+        "one pane for each window, and the late 9 is lost (Streaming 102, figure 6 right)",
         totals(FIXED, **WATERMARK, lateness="0s", mode="accumulating"),
         is_small=True,
     ),
@@ -197,13 +199,13 @@ FIGURES = (
     Figure(
         "s102-09-discarding",
         "Early and late panes, discarding",
-        "every pane says what came since the last one (Streaming 102, figure 9)",
+        "every pane has the sum since the last one (Streaming 102, figure 9)",
         totals(FIXED, **EARLY_AND_LATE, mode="discarding"),
     ),
     Figure(
         "s102-10-retracting",
         "Early and late panes, retracting",
-        "every pane takes back the one before (Streaming 102, figure 10)",
+        "every pane retracts the one before (Streaming 102, figure 10)",
         totals(FIXED, **EARLY_AND_LATE),
     ),
     Figure(
@@ -290,8 +292,8 @@ NINE = (
 
 def small(name: str, title: str, of: str) -> Figure:
     """A figure small enough to stand beside others."""
-    (found,) = (figure for figure in FIGURES if figure.name == of)
-    return replace(found, name=f"small-{name}", title=title, subtitle="", is_small=True)
+    (full_size,) = (figure for figure in FIGURES if figure.name == of)
+    return replace(full_size, name=f"small-{name}", title=title, subtitle="", is_small=True)
 
 
 def skewed() -> str:

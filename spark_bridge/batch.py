@@ -34,17 +34,17 @@ def run_batch(
     driver_rows: int = DRIVER_ROWS,
     is_all: bool = False,
 ) -> SparkViews:
-    """Return the views of an engine over bounded DataFrames: all their rows are one epoch.
+    """Return the views of an engine over bounded DataFrames, all of whose rows are one epoch.
 
     The result is that of an engine into which the same rows were pushed in one epoch. With ``is_all`` no row will come
     after these: every watermark moves to the end of time, so that all windows close.
 
     Args:
-        engine: sources and views; nothing pushed.
+        engine: an engine with sources and views, into which nothing was pushed.
         sources: a DataFrame for every source.
-        checkpoint: where views and states are kept; it has to be new. Without it they are kept in a folder that is
+        checkpoint: where views and states are kept; it has to be new. By default they are kept in a folder that is
             deleted with the result and its views.
-        buckets: into how many parts states are cut.
+        buckets: the number of parts into which states are cut.
         on_epoch: as for ``run``.
         driver_rows: as for ``run``.
         is_all: whether no more rows will come.

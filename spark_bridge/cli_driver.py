@@ -1,6 +1,6 @@
 """A driver for views that a Spark query keeps current, into which this process pushes as into an engine.
 
-This is ``evercurrent run APP --on spark``: a push is a file, which is a micro-batch, which is an epoch.
+This is ``evercurrent run APP --on spark``: a push writes a file, which is a micro-batch, which is an epoch.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def _session(master: str) -> Iterator[SparkSession]:
     except EvercurrentError:
         raise
     except Exception as error:
-        said = " ".join(str(error).splitlines()[:2])
-        raise SparkStartError(f"Spark does not start on {master}: {said}; correct --master") from error
+        reason = " ".join(str(error).splitlines()[:2])
+        raise SparkStartError(f"Spark does not start on {master}: {reason}; correct --master") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)
     # From now on errors are raised as exceptions; the log would repeat each of them at length.
@@ -105,17 +105,17 @@ def _session(master: str) -> Iterator[SparkSession]:
 def _quiet() -> Iterator[None]:
     """Hide Java's output on standard error, now and later, unless the block fails.
 
-    At every start it is a page of warnings that users cannot act on. Java keeps the standard error that it was
-    started with, so ours has to be another one for that long.
+    At every start it is a page of warnings on which users cannot act. Java keeps the standard error with which it was
+    started, so ours has to be replaced for that time.
     """
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         ours = os.dup(STDERR)
-        os.dup2(said.fileno(), STDERR)
+        os.dup2(output.fileno(), STDERR)
         try:
             yield
         except Exception:
-            said.seek(0)
-            os.write(ours, said.read())
+            output.seek(0)
+            os.write(ours, output.read())
             raise
         finally:
             os.dup2(ours, STDERR)
@@ -137,7 +137,7 @@ class Following:
 
 
 class DrivenView:
-    """A view of a driven query, with the methods that a run uses of an engine's view."""
+    """A view of a driven query, with those methods of an engine's view that a run uses."""
 
     def __init__(self, view: SparkView) -> None:
         self._view = view
@@ -160,7 +160,7 @@ class DrivenView:
         """Call back with the delta of every epoch to come that changes the view."""
         return Following(callback, self._following)
 
-    def tell(self, since: int) -> None:
+    def deliver(self, since: int) -> None:
         """Pass the deltas of the epochs after this one to the subscribers."""
         if self._following:
             for delta in self.deltas(since):
@@ -222,12 +222,12 @@ class SparkDriver:
         reached = {} if position is None else {source: self.sources[source].positions.kept(position)}
         self._arrivals.put(batch, {source: rows}, Planned(instant_of(at), reached))
         self._run(batch)
-        return self._tell()
+        return self._deliver()
 
     def tick(self) -> int:
         """Run an epoch without rows and return its number: processing time advances, and timers that are due fire."""
         self._batches.promise({})
-        return self._tell()
+        return self._deliver()
 
     @contextmanager
     def epoch(self, *, at: datetime | None = None) -> Iterator[None]:
@@ -239,13 +239,13 @@ class SparkDriver:
         finally:
             self._promised = None
         self._batches.promise(promised, at)
-        self._tell()
+        self._deliver()
 
     def advance(self, source: str, watermark: int) -> int:
         """Move the watermark of a source by hand, in an epoch of its own or as part of the one that is open."""
         if self._promised is None:
             self._batches.promise({source: watermark})
-            return self._tell()
+            return self._deliver()
         self._promised[source] = watermark
         return self.epoch_number + 1
 
@@ -266,21 +266,21 @@ class SparkDriver:
         """Wait until a micro-batch is done.
 
         Raises:
-            InputError: it fails with these rows; they are withdrawn, so that it can be run without them.
+            InputError: it fails with these rows; they are removed, so that it can be run without them.
         """
         try:
             self._query.process_all_available()
         except Exception as error:
-            known = _our_error(self._batches.error)
-            if isinstance(known, InputError):
+            our_error = _our_error(self._batches.error)
+            if isinstance(our_error, InputError):
                 self._arrivals.withdraw(batch)
-            raise (known or error) from error
+            raise (our_error or error) from error
         self._arrivals.forget(batch)
 
-    def _tell(self) -> int:
+    def _deliver(self) -> int:
         since, self._told = self._told, self.epoch_number
         for view in self.views.values():
-            view.tell(since)
+            view.deliver(since)
         return self._told
 
 

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 BUCKETS = 16
 DRIVER_ROWS = 200_000
-"""Stages with up to so many rows run in the driver process: about what a Spark job costs more than the work itself."""
+"""Stages with at most this many rows run in the driver process: their work costs about as much as the overhead of a Spark job."""
 
 INLINE_ROWS = 50_000
-"""Tasks hand on up to so many rows as they are; more are written to files."""
+"""Tasks pass on up to this many rows in memory; more are written to files."""
 
 
 def run(
@@ -69,31 +69,31 @@ def run(
 ) -> Query:
     """Keep the views of an engine current over streaming DataFrames: one micro-batch is one epoch of all sources.
 
-    The engine says what is computed and stays as it is: sources and views declared, nothing pushed. What an epoch
-    changes is real once its record is in the checkpoint, which any process can read, and which an engine can open
+    The engine only declares sources and views: nothing may have been pushed into it, and it is not changed. An epoch is
+    committed once its record is in the checkpoint, which any process can read, and which an engine can open
     (``Engine(checkpoint=...)``). Arguments are checked before anything is written.
 
     Args:
-        engine: sources and views.
+        engine: an engine that declares sources and views.
         sources: a streaming DataFrame for every source, with its columns and types.
         checkpoint: a folder that driver and executors see under the same name, or an fsspec url; Spark's own checkpoint
-            is put into it, for the two belong together.
-        buckets: into how many parts states are cut: the most tasks that work at the same time. Can be changed later with
-            ``evercurrent checkpoint rebucket``.
-        trigger: the argument of Spark's ``DataStreamWriter.trigger``, as ``{"availableNow": True}``.
-        heartbeat_seconds: have a micro-batch so often also when no rows come, so that processing time goes on. Spark
-            takes it for one more source, so a checkpoint that was begun with it goes on with it only, and without
-            it only without; how often it beats can be changed.
-        on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that did not
-            get as far as that is run again and passed to it again, with the same rows: make the sink idempotent by epoch.
-            Epoch 0, in which a group without rows gets its row, is before any micro-batch and not passed to it.
-        driver_rows: stages with up to so many rows run in the driver process, without a Spark job for them. The rows of
-            a micro-batch too, if the one before had so few: a plain job collects them, which stops at that many.
-        name: of the query, as Spark shows it.
+            is put into it, as the two belong together.
+        buckets: the number of parts into which states are cut, and so the most tasks that run at the same time. It can
+            be changed later with ``evercurrent checkpoint rebucket``.
+        trigger: the argument of Spark's ``DataStreamWriter.trigger``, as in ``{"availableNow": True}``.
+        heartbeat_seconds: run a micro-batch at this interval even if no rows come, so that processing time advances. For
+            Spark it is one more source, so a checkpoint that was begun with a heartbeat always needs one, and one that
+            was begun without cannot get one; the interval can be changed.
+        on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that fails
+            before its commit is run again and passed again, with the same rows: make the sink idempotent by epoch.
+            Epoch 0, in which a group without rows gets its row, precedes all micro-batches and is not passed.
+        driver_rows: stages with at most this many rows run in the driver process, without a Spark job. So do the rows of
+            a micro-batch if the one before had this few: a plain job collects them, and stops at that number.
+        name: the name of the query, as Spark shows it.
 
     Raises:
         InputError: a DataFrame is missing or does not fit its source.
-        PlanError: the engine has been pushed into, an argument makes no sense, something cannot be pickled.
+        PlanError: the engine has been pushed into, an argument is not valid, or something cannot be pickled.
         CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
     """
     require_spark()
@@ -122,7 +122,7 @@ def started(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Query:
-    """Return the query over rows of all sources, as ``tagged`` makes them."""
+    """Return the query over the rows of all sources, as ``tagged`` makes them."""
     writer = rows.writeStream.foreachBatch(batches).option(
         "checkpointLocation", f"{batches.store.url.rstrip('/')}/spark"
     )
@@ -146,24 +146,26 @@ def prepared(
     driver_rows: int,
     on_epoch: OnEpoch | None,
 ) -> MicroBatches:
-    """Return the function for micro-batches, after all that can be checked before the first one."""
+    """Return the function for micro-batches, after all checks that are possible before the first one."""
     require_sizes(buckets, driver_rows)
     require_on_epoch(on_epoch)
-    given = checkpoint_in_spark(checkpoint)
+    options_of_checkpoint = checkpoint_in_spark(checkpoint)
     plan = check_picklable(engine.declared, "the plan of the views")
     if on_epoch is not None:
         check_picklable(on_epoch, "on_epoch")
-    store = given.store
-    is_checkpoint(store)  # Before anything is written: a lock file has no place in somebody's data.
+    store = options_of_checkpoint.store
+    is_checkpoint(
+        store
+    )  # Before anything is written, so that no lock file is left in a folder of other data.
     lock = WriterLock(store.url)
     try:
-        _cut(engine, given, store, buckets)
+        _cut(engine, options_of_checkpoint, store, buckets)
     finally:
         lock.release()
     check_shared(spark, store.url)
     batches = MicroBatches(
-        Setup(plan, store.url, buckets, INLINE_ROWS, given.allow_pickle),
-        Options(given, driver_rows, on_epoch),
+        Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
+        Options(options_of_checkpoint, driver_rows, on_epoch),
     )
     from .output.delta_source import register  # It needs pyspark when it is imported.
 
@@ -172,26 +174,26 @@ def prepared(
     return batches
 
 
-def _cut(engine: Engine, given: Checkpoint, store: Store, buckets: int) -> None:
-    """Check that the checkpoint is of this plan, and cut it into these buckets if they are more than it has.
+def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> None:
+    """Check that the checkpoint is of this plan, and split it into these buckets if they are more than it has.
 
     Raises:
-        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, which are reduced
-            only by the command line.
+        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, whose number only
+            the command line reduces.
     """
     last = CommitLog(store).last
     if last is None:
         return
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
-    # How the views were declared is known here only: plans that go to other processes do not say it.
+    # Only this process has the declarations of the views: plans that are sent to others do not contain them.
     record = EarlierNames(engine.declared).renewed(last).plan
-    require_same_columns(store.url, check_plan(record, engine.declared, compiled, given.drop))
+    require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.drop))
     if last.buckets == buckets:
         return
     if last.buckets > buckets:
         raise CheckpointError(
-            f"the checkpoint {store.url} is cut into {last.buckets} buckets, and buckets={buckets} is asked for; give "
-            f"buckets={last.buckets}, or cut it anew: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
+            f"the checkpoint {store.url} has {last.buckets} buckets, but buckets={buckets} is given; give "
+            f"buckets={last.buckets}, or change it: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
         )
     rebucket(store, buckets)
 
@@ -223,27 +225,27 @@ class Query(SparkViews):
 
         Args:
             view: the name of the view.
-            key: of which key: a value, a tuple or a dictionary; None: of all.
-            window: its start, or (start, end); None: all.
+            key: the key, as a value, a tuple or a dictionary; None for all keys.
+            window: the start of the window, or (start, end); None for all windows.
 
         Raises:
-            InputError: there is no such view, it has no windows that wait, or not such a key.
+            InputError: there is no such view, it has no windows that wait, or the key does not fit.
         """
         self.view(view)
         # Checked without open windows, as a request that cannot be met would make every micro-batch fail.
         plan = self._in_spark.setup.unpickled()
         WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
-        self._batches.ask(FireRequest(view, key, window))
+        self._batches.request(FireRequest(view, key, window))
 
     def process_all_available(self) -> None:
-        """Wait until all that is there now is committed."""
+        """Wait until all rows that are there now are committed."""
         self.streaming_query.processAllAvailable()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query ends; False if it has not after ``timeout`` seconds, which need not be whole.
+        """Wait until the query ends; return False if it has not after ``timeout`` seconds, which may be a fraction.
 
         Raises:
-            InputError: that is no length of time.
+            InputError: that is not a length of time.
         """
         require_timeout(timeout)
         try:
@@ -257,7 +259,7 @@ class Query(SparkViews):
                 self._lock.release()
 
     def stop(self) -> None:
-        """Stop the query; a micro-batch that is running is left undone, and is run when the query is started again."""
+        """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
         self.streaming_query.stop()
         self._lock.release()
 

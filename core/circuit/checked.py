@@ -1,4 +1,4 @@
-"""A wrapper that holds an operator to its contract. Tests put it around every node."""
+"""A wrapper that asserts the contract of an operator. Tests put it around every node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..state.readable import Readable, UserState
 
 
 class ContractError(AssertionError):
-    """An operator broke its contract: a bug of ours, never of a user."""
+    """A violation of an operator's contract, which is a bug of this library and never a user's."""
 
 
 _READER: ContextVar[tuple[Checked, Now] | None] = ContextVar("_READER", default=None)
@@ -31,14 +31,14 @@ _READER: ContextVar[tuple[Checked, Now] | None] = ContextVar("_READER", default=
 
 @dataclass(slots=True, eq=False)
 class _Guard:
-    """Holds readers of a channel to what they declared; of a finding, to the epoch in which it was ``found_in``."""
+    """Asserts that readers of a channel have declared it; those of a finding must read it in the epoch ``found_in``."""
 
     giver: str
     channel: Channel
     found_in: int | None = None
 
     def __call__(self) -> None:
-        """Check whoever steps now and reads the channel; who reads between steps is no operator."""
+        """Check the operator that steps now and reads the channel; a read between steps is not an operator's."""
         reading = _READER.get()
         if reading is None:
             return
@@ -46,7 +46,7 @@ class _Guard:
         what = f"{self.channel.kind} of node {self.giver!r}"
         declared = (*reader.looks_at, *reader.gives)
         reader.require(
-            any(each is self.channel for each in declared), f"reads {what} and does not look at it"
+            any(each is self.channel for each in declared), f"reads {what}, which is not in its looks_at"
         )
         if isinstance(self.channel, Finding) and self.channel.is_set:
             reader.require(self.found_in == now.epoch, f"reads {what} in epoch {now.epoch}, found in another")
@@ -76,11 +76,11 @@ class _ClockGuard:
 class Checked(Operator):
     """An operator that behaves as the one it wraps, or raises ``ContractError``.
 
-    Asserted of every step: the output has the operator's schema and non-null diffs; an output that claims to
-    be consolidated is; no input, no output (after epoch 0), unless it ``emits_without_rows``; the states show the last
-    commit until they are committed. Asserted of what it gives: a finding is gone when its epoch is over, and only
-    operators that look at it read it, or a look-up, as far as they are wrapped too. Exactness and bounds are laws over
-    whole histories and have tests of their own.
+    Each step is checked: the output has the operator's schema and non-null diffs; an output that claims to be consolidated
+    is; no input gives no output (after epoch 0), unless the operator ``emits_without_rows``; states show the last commit
+    until they are committed. Its channels are checked: a finding is reset when its epoch is over, and only operators that
+    declare a finding or a look-up read it, as far as they are wrapped too. Exactness and bounds are laws over whole
+    histories and have tests of their own.
     """
 
     def __init__(self, name: str, operator: Operator, states: Sequence[State]) -> None:
@@ -104,7 +104,7 @@ class Checked(Operator):
                 state.guard = _ClockGuard(name, state)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The wrapped step, checked."""
+        """Run the wrapped step, and check it."""
         for finding in self._findings:
             self.require(not finding.is_set, f"still has {finding.kind} of an epoch before")
         before = [state.entries for state in self._states]
@@ -125,7 +125,7 @@ class Checked(Operator):
         return [channel for channel in self.gives if isinstance(channel, Finding)]
 
     def _stepped(self, now: Now, deltas: Sequence[Delta]) -> Delta:
-        """The wrapped step; what it reads meanwhile of other nodes is read by this one, what it finds is of this epoch."""
+        """Run the wrapped step; reads of other nodes meanwhile are this operator's, and findings are of this epoch."""
         for guard in self._guards:
             guard.found_in = now.epoch
         reading = _READER.set((self, now))
@@ -144,7 +144,7 @@ class Checked(Operator):
 
     @property
     def moved_clock(self) -> Clock | None:
-        """The clock that the wrapped operator moves."""
+        """Return the clock that the wrapped operator moves."""
         return self.operator.moved_clock
 
     def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
@@ -189,14 +189,14 @@ class Checked(Operator):
         return self.operator.route_of_states(columns)
 
     def combine(self, delta: Delta) -> Delta | None:
-        """The rows as the wrapped operator adds them up."""
+        """Return the rows as the wrapped operator combines them."""
         return self.operator.combine(delta)
 
     def require(self, holds: bool, complaint: str) -> None:
-        """Check something of the operator.
+        """Check that a property of the operator holds.
 
         Raises:
-            ContractError: it does not hold: names the node.
+            ContractError: it does not hold; names the node.
         """
         if not holds:
             raise ContractError(f"node {self._name!r} {complaint}")

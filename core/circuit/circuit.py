@@ -21,7 +21,7 @@ NodeId = NewType("NodeId", int)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One thing that a node looks at: what it is in a word or two, and the node that gives it."""
+    """One thing that a node reads: its kind in a word or two, and the node that gives it."""
 
     what: str
     node: NodeId
@@ -29,14 +29,14 @@ class Look:
 
 @dataclass(slots=True)
 class Node:
-    """A place in the circuit: an operator, the nodes whose deltas it takes, and what was measured there.
+    """A place in the circuit: an operator, the nodes whose deltas it takes, and its measures.
 
-    ``looks`` are all things that its operator ``looks_at``, ``reads`` the nodes whose states or findings that comes to:
-    who gives it and, behind a look-up, what is read to answer it. ``findings`` are what it finds in an epoch itself.
-    ``timed_by`` are the nodes that move the clocks that it reads.
-    ``identity`` says what it computes, from the sources on; empty if that was not given.
-    A node without inputs takes what arrived from outside under its name. ``only`` is a column and a value: of a change
-    in which no row has it there, the node, which has one input, would make nothing and stage nothing. ``seconds``, ``rows_in`` and
+    ``looks`` are all channels and states that its operator ``looks_at``, and ``reads`` the nodes that it thereby reads:
+    those that give them and, for a look-up, those that the look-up reads. ``findings`` are its own findings. ``timed_by`` are the nodes that move the clocks that it reads.
+    ``identity``
+    identifies what it computes, from the sources on; empty if not given. A node without inputs takes the rows that arrive
+    under its name. ``only`` is a column and a value: the node, which has one input, would emit and stage nothing for a
+    change in which no row has that value in that column. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
     """
 
@@ -57,11 +57,11 @@ class Node:
 
 
 MOST_LOOKED_UP = 4_096
-"""In a change of more rows no values are looked for."""
+"""In a change of more rows than this, nodes are not chosen by values."""
 
 
 class Deltas(dict[NodeId, Delta]):
-    """The deltas of the nodes that were visited in an epoch; that of any other node is empty."""
+    """The deltas of the nodes that were visited in an epoch; the delta of any other node is empty."""
 
     def __init__(self, nodes: Sequence[Node], nothing: dict[NodeId, Delta]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Deltas(dict[NodeId, Delta]):
         self._nothing = nothing
 
     def __missing__(self, node: NodeId) -> Delta:
-        """The delta of a node that was not visited. Made once for all epochs."""
+        """Return the empty delta of a node that was not visited, made once for all epochs."""
         nothing = self._nothing.get(node)
         if nothing is None:
             nothing = self._nothing[node] = Delta.empty(self._nodes[node].operator.schema)
@@ -85,41 +85,41 @@ class EpochDeltas:
 
 
 class PlacementMissingError(AssertionError):
-    """A node with state does not say where its rows have to meet: a bug of ours, never of a user."""
+    """A node with state that does not declare which rows have to meet: a bug of this library, never a user's."""
 
 
 class NotGivenError(AssertionError):
-    """A node looks at something that no node before it gives: a bug of ours, never of a user."""
+    """A node that reads something that no earlier node gives: a bug of this library, never a user's."""
 
 
 def _require_placement(
     name: str, operator: Operator, states: Sequence[State], placement: Placement, reads: Sequence[NodeId]
 ) -> None:
-    """Check that it is known which rows have to meet where the state of a node is.
+    """Check that a node with state declares which of its rows have to meet.
 
-    What buckets find for a ledger or a clock is put together by whoever runs them. Any other state is by some columns:
-    rows that are equal in these have to meet (``by``), or the node runs where one is that it ``reads``.
-    Forgotten, the node would be right in one bucket and wrong in several.
+    The driver of buckets merges what they add to a ledger or a clock. Any other state is kept by some columns: rows that are
+    equal in these have to meet (``by``), or the node runs where a node is that it ``reads``. Without that, the node would be
+    right in one bucket and wrong in several.
 
     Raises:
-        PlacementMissingError: naming the node.
+        PlacementMissingError: it does not; names the node.
     """
     if placement.by is not None or reads:
         return
     if any(state.kept_in == "buckets" for state in states):
         raise PlacementMissingError(
-            f"node {name!r} ({type(operator).__name__}) has state and no placement: with several buckets its rows would "
-            "not meet; add it with Placement(by=...), the columns by which its state is kept, or have it look at the state of another node"
+            f"node {name!r} ({type(operator).__name__}) has state but no placement: with several buckets rows that belong "
+            "together would not meet; add it with Placement(by=...), the columns by which its state is kept, or let it read the state of another node"
         )
 
 
 @dataclass(slots=True)
 class _Links:
-    """Who is visited because of whom, for so many nodes.
+    """Which nodes are visited because of others.
 
-    ``behind`` are the nodes that take the output of a node, but for those that take only rows with some value, which are
-    in ``chosen``, by column and value; ``readers`` are those that look at its state or findings,
-    ``entrances`` the nodes by the name under which rows arrive, ``waking`` those that may act without rows.
+    ``behind`` are the nodes that take the output of a node, except those that take only rows with a certain value, which
+    are in ``chosen``, by column and value. ``readers`` are those that read its state or findings, ``entrances`` the nodes
+    by the name under which rows arrive, ``waking`` those that may act without rows.
     """
 
     behind: list[list[NodeId]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class _Links:
     waking: set[NodeId] = field(default_factory=set)
 
     def grow(self, nodes: Sequence[Node]) -> None:
-        """Take in the nodes that were added since."""
+        """Add the links of nodes that were added since."""
         for place in map(NodeId, range(len(self.behind), len(nodes))):
             node = nodes[place]
             self.behind.append([])
@@ -149,7 +149,7 @@ class _Links:
                 self.waking.add(place)
 
     def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
-        """The nodes that have something to do with a change."""
+        """Yield the nodes that have something to do because of a change."""
         if not delta.frame.height:
             return
         yield from self.behind[place]
@@ -164,16 +164,16 @@ class _Links:
 
 @dataclass(slots=True)
 class Circuit:
-    """Nodes as a list: every node refers to earlier ones only, so the order of the list is the order of work.
+    """Nodes as a list: every node refers to earlier ones only, so the order of the list is the order of execution.
 
     An epoch has two phases. First operators read the states as of the epoch before and return their
     deltas; then all states commit, and a commit cannot fail. So a self-join needs no special case, and a
     failure anywhere leaves no trace.
 
     A node is visited in an epoch that brings it rows, in which a node that it ``reads`` is visited,
-    or in which it wakes by itself (``may_wake``); so an epoch costs the nodes that it touches, and not those that
-    there are. In epoch 0 all are visited, and whenever ``visits_all``, which changes no delta and no state.
-    ``key_hash`` is what the keys in its states are hashed by: what is in force where it is made, if nothing else is given.
+    or in which it wakes by itself (``may_wake``); so an epoch costs the nodes that it touches, and no others. In epoch 0
+    all are visited, and in every epoch if ``visits_all``, which changes no delta and no state. ``key_hash`` is the hash of
+    the keys in its states, by default the one in force when it is made.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -197,11 +197,11 @@ class Circuit:
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
     ) -> NodeId:
-        """Add a node behind its inputs, and behind all that its operator looks at.
+        """Add a node after its inputs, and after all nodes that its operator reads.
 
         Raises:
-            NotGivenError: no node gives what the operator looks at.
-            PlacementMissingError: the node has state, and it is not known which rows have to meet there.
+            NotGivenError: no node gives what the operator reads.
+            PlacementMissingError: the node has state, and does not declare which rows have to meet.
         """
         assert all(node < len(self.nodes) for node in inputs), (name, inputs)
         looks = tuple(Look(_kind(each), self._giver(name, operator, each)) for each in operator.looks_at)
@@ -209,8 +209,8 @@ class Circuit:
         _require_placement(name, operator, states, placement, reads)
         made = NodeId(len(self.nodes))
         self.states += [state for state in dict.fromkeys(states) if id(state) not in self._givers]
-        for given in (*states, *operator.gives):
-            self._givers.setdefault(id(given), made)
+        for channel in (*states, *operator.gives):
+            self._givers.setdefault(id(channel), made)
         findings = tuple(each for each in operator.gives if isinstance(each, Finding))
         self._findings += findings
         looks = tuple(dict.fromkeys(looks))
@@ -220,14 +220,14 @@ class Circuit:
         )
         return made
 
-    def _giver(self, name: str, operator: Operator, given: State | Channel) -> NodeId:
-        """The node that gives something that a new node looks at."""
-        if id(given) not in self._givers:
+    def _giver(self, name: str, operator: Operator, channel: State | Channel) -> NodeId:
+        """Return the node that gives something that a new node reads."""
+        if id(channel) not in self._givers:
             raise NotGivenError(
-                f"node {name!r} ({type(operator).__name__}) looks at {_kind(given)} that no node before it gives; add "
-                "the node that gives it first, with it among its states or in what its operator gives"
+                f"node {name!r} ({type(operator).__name__}) reads {_kind(channel)}, which no earlier node gives; first add "
+                "the node that gives it, with it among its states or in what its operator gives"
             )
-        return self._givers[id(given)]
+        return self._givers[id(channel)]
 
     def _timed_by(self, operator: Operator) -> tuple[NodeId, ...]:
         """The nodes that move the clocks that a new node reads. From now on these clocks are read."""
@@ -235,33 +235,33 @@ class Circuit:
         return tuple(dict.fromkeys(self._givers[id(base)] for base in read if id(base) in self._givers))
 
     def _read(self, operator: Operator, looks: Sequence[Look]) -> tuple[NodeId, ...]:
-        """The nodes that a node reads when it looks at these, each once."""
-        found: dict[NodeId, None] = {}
-        for given, look in zip(operator.looks_at, looks, strict=True):
-            found[look.node] = None
-            if isinstance(given, Lookup):
-                found |= dict.fromkeys(self.nodes[look.node].reads)
-        return tuple(found)
+        """Return the nodes that a node reads by these, each once."""
+        nodes: dict[NodeId, None] = {}
+        for channel, look in zip(operator.looks_at, looks, strict=True):
+            nodes[look.node] = None
+            if isinstance(channel, Lookup):
+                nodes |= dict.fromkeys(self.nodes[look.node].reads)
+        return tuple(nodes)
 
     def evaluate(self, now: Now, arrived: Mapping[str, Delta]) -> EpochDeltas:
-        """The first phase of an epoch: the nodes' deltas, with what outlives the epoch staged.
+        """Run the first phase of an epoch: return the deltas of the nodes, with all changes of states staged.
 
-        ``commit`` or ``discard`` has to follow, the latter also when this raises.
+        ``commit`` or ``discard`` has to follow, the latter also if this raises.
         """
         self._links.grow(self.nodes)
         evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
-        deltas, before, found = evaluated.deltas, self._found, set[NodeId]()
+        deltas, before, active = evaluated.deltas, self._found, set[NodeId]()
         self._found = None
         with hashing_by(self.key_hash):
-            for place in self._visited(now, arrived, deltas, before, found):
+            for place in self._visited(now, arrived, deltas, before, active):
                 node, begun = self.nodes[place], time.perf_counter()
                 if node.inputs:
                     deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
                 else:
-                    given = arrived.get(node.name) or Delta.empty(node.operator.schema)
-                    deltas[place] = node.operator.step(now, given)
+                    arrived_rows = arrived.get(node.name) or Delta.empty(node.operator.schema)
+                    deltas[place] = node.operator.step(now, arrived_rows)
                 evaluated.seconds[place] = time.perf_counter() - begun
-        self._found = found
+        self._found = active
         return evaluated
 
     def _visited(
@@ -270,15 +270,15 @@ class Circuit:
         arrived: Mapping[str, Delta],
         deltas: Deltas,
         before: Iterable[NodeId] | None,
-        found: set[NodeId],
+        active: set[NodeId],
     ) -> Iterator[NodeId]:
-        """The nodes to visit, in their order; ``deltas`` is filled by whoever steps them.
+        """Yield the nodes to visit, in order; the caller steps them and adds to ``deltas``.
 
-        ``before`` are the waking nodes that had something to do in the last epoch, ``found`` becomes those of this one.
+        ``before`` are the waking nodes that had something to do in the last epoch, ``active`` becomes those of this one.
         """
         links = self._links
         if now.epoch == 0 or self.visits_all:
-            found |= links.waking
+            active |= links.waking
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
@@ -288,19 +288,19 @@ class Circuit:
             for place in links.entrances.get(name, ())
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
-        # After a failure, or a start, it is not known which they are.
+        # After a failure, or a start, it is unknown which they are.
         stale = set(links.waking if before is None else before)
         waiting = [*(due | stale | links.waking)]
         heapify(waiting)
         while waiting:
             place = heappop(waiting)
             if place in deltas:
-                continue  # It was here twice.
+                continue  # It was in the queue twice.
             acts = place in due or (place in links.waking and self.nodes[place].operator.wakes_on_time(now))
             if not (acts or place in stale):
                 continue
             if acts and place in links.waking:
-                found.add(place)
+                active.add(place)
             yield place
             reached = list(links.reached(place, deltas[place]))
             due.update(reached)
@@ -309,12 +309,12 @@ class Circuit:
                 heappush(waiting, other)
 
     def commit(self, evaluated: EpochDeltas) -> None:
-        """The second phase: what was staged is the state. Cannot fail."""
+        """Run the second phase, in which staged changes become the state. It cannot fail."""
         deltas = evaluated.deltas
         for place in deltas:
             node = self.nodes[place]
             for read in node.reads:
-                if read not in deltas:  # What was read in vain is noted there.
+                if read not in deltas:  # Its spine counts entries that were read in vain.
                     self._commit_states(read)
             self._commit_states(place)
             node.seconds += evaluated.seconds[place]
@@ -329,13 +329,13 @@ class Circuit:
             finding.clear()
 
     def settle(self) -> None:
-        """Commit an epoch of which only some nodes were stepped, and not by ``evaluate``. Cannot fail."""
+        """Commit an epoch of which only some nodes were stepped, and not by ``evaluate``. It cannot fail."""
         for state in self.states:
             state.commit()
         self._clear_findings()
 
     def discard(self) -> None:
-        """Leave everything as it was before ``evaluate``."""
+        """Discard the epoch: everything is as it was before ``evaluate``."""
         for state in self.states:
             state.discard()
         self._clear_findings()
@@ -345,6 +345,6 @@ class Circuit:
             finding.clear()
 
 
-def _kind(given: State | Channel) -> str:
-    """What a node looks at, in a word or two."""
-    return given.kind if isinstance(given, Channel) else "state"
+def _kind(channel: State | Channel) -> str:
+    """Return the kind of something that a node reads, in a word or two."""
+    return channel.kind if isinstance(channel, Channel) else "state"

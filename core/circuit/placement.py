@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What a node needs of the place where it runs, and what is known of the place of its output.
+    """The requirements of a node on the place where it runs, and the properties of its output there.
 
     ``by``: rows that are equal in these columns of the input have to meet, since there is one state for them; none:
     all rows have to. None: any rows do, there is no state. ``any_part``: it is enough if rows are cut by some of them.
@@ -22,4 +22,4 @@ class Placement:
 
 
 ANYWHERE = Placement()
-"""Of a node without state, of whose output nothing is known."""
+"""The placement of a node without state, about whose output nothing is known."""

@@ -1,4 +1,4 @@
-"""A circuit cut into stages: what runs in one task, and what rows pass on from stage to stage, by which columns."""
+"""The cut of a circuit into stages: which nodes run in one task, and which rows are exchanged between stages, by which columns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..state.partitioning import ONE
 from .circuit import Circuit, NodeId
 
 Columns = tuple[str, ...]
-"""Rows that are equal in these are in one bucket; no columns: all rows are in the first."""
+"""Rows that are equal in these columns are in one bucket; without columns all rows are in the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The delta of a node on its way to a later stage, cut into that stage's buckets by the words of some columns.
+    """The delta of a node that is sent to a later stage, cut into that stage's buckets by the words of some columns.
 
-    ``route`` None: equal rows go to the same bucket. ``combined_for`` is the grouping for which rows are added up
-    before they go. Where ``arrives``, it is what comes from outside for a source node.
+    ``route`` None: equal rows go to the same bucket. ``combined_for`` is the grouping for which rows are pre-aggregated
+    before they are sent. With ``arrives`` it is the input of a source node.
     """
 
     producer: NodeId
@@ -30,10 +30,10 @@ class Exchange:
 class Stage:
     """The nodes that run in one task, for each bucket.
 
-    ``nodes`` are in the order of work. Those that are not ``owned`` have run in an earlier stage, which keeps their
-    state; they run again as something here reads it. ``single`` run for the first bucket alone. ``inputs`` says for
-    each input of a node what it is taken from: an exchange, or, None, the node in the same task. ``gives`` is what
-    later stages need; ``views`` names the views whose deltas are made here, by node.
+    ``nodes`` are in order of execution. Those that are not ``owned`` have run in an earlier stage, which keeps their
+    state; they run again since a node here reads it. ``single`` nodes run for the first bucket only. ``inputs`` has for
+    each input of a node the exchange that it comes from, or None if it comes from a node in the same task. ``gives`` are
+    the exchanges that later stages need; ``views`` names the views whose deltas are made here, by node.
     """
 
     number: int
@@ -47,12 +47,14 @@ class Stage:
 
     @property
     def takes(self) -> tuple[Exchange, ...]:
-        """What comes from earlier stages, each once."""
-        found = (exchange for inputs in self.inputs.values() for exchange in inputs if exchange is not None)
-        return tuple(dict.fromkeys(found))
+        """Return the exchanges from earlier stages, each once."""
+        exchanges = (
+            exchange for inputs in self.inputs.values() for exchange in inputs if exchange is not None
+        )
+        return tuple(dict.fromkeys(exchanges))
 
     def in_bucket(self, bucket: int) -> tuple[NodeId, ...]:
-        """The nodes that run for a bucket."""
+        """Return the nodes that run for a bucket."""
         return self.nodes if bucket == 0 else tuple(node for node in self.nodes if node not in self.single)
 
 
@@ -60,7 +62,7 @@ class Stage:
 class Cut:
     """All stages, in the order in which they run. The first has no buckets and no state: it runs where rows arrive.
 
-    ``stage_of`` tells the stage that keeps the state of a node, ``cut_by`` the columns by which its output is cut.
+    ``stage_of`` is the stage that keeps the state of a node, ``cut_by`` the columns by which its output is cut.
     """
 
     stages: tuple[Stage, ...]
@@ -69,11 +71,11 @@ class Cut:
 
 
 def cut(circuit: Circuit, views: dict[str, NodeId]) -> Cut:
-    """Cut a circuit into as few stages as its exchanges ask for.
+    """Cut a circuit into as few stages as its exchanges require.
 
-    A node runs as early as it can: with what it takes its input from, if rows that have to meet are together there,
-    else in the stage after. So all that is ready runs in one task, whatever it is by: a stage is a number of buckets,
-    and each exchange has columns of its own. ``views`` gives the node whose output is the delta of a view.
+    A node runs as early as it can: in the stage of its inputs if rows that have to meet are together there, else in the
+    next one. So all nodes that are ready run in one task, whatever their keys: a stage is not bound to a key, and each
+    exchange has columns of its own. ``views`` gives the node whose output is the delta of a view.
     """
     cutter = _Cutter(circuit)
     for place in range(len(circuit.nodes)):
@@ -95,7 +97,7 @@ class _Cutter:
                 self.takers.setdefault(source, []).append(NodeId(place))
 
     def place(self, node: NodeId) -> None:
-        """Find the stage of a node, all before it having theirs."""
+        """Find the stage of a node, after those of all nodes before it."""
         level = max([self._after_inputs(node), *self._after_clocks(node), *self._with_what_it_reads(node)])
         self.level[node] = level
         for read in self._all_read(node):
@@ -104,16 +106,16 @@ class _Cutter:
             self.readers.setdefault(read, []).append(node)
         self.cut_by[node] = self._cut_of(node)
 
-    # Where it can run
+    # Where a node can run
 
     def _after_inputs(self, node: NodeId) -> int:
-        """The first stage in which the node has its input."""
+        """Return the first stage in which the node has its input."""
         by, inputs = self.nodes[node].placement.by, self.nodes[node].inputs
         least = 0 if by is None else 1
         return max([least, *(self.level[one] + (not self._meets(node, one)) for one in inputs)])
 
     def _after_clocks(self, node: NodeId) -> list[int]:
-        """The stages after all those that move the clocks whose time after the rows it reads."""
+        """Return the stages after those that move the clocks whose time after the rows it reads."""
         awaits = self.nodes[node].operator.awaits_clocks
         return [self.level[place] + 1 for place in self.nodes[node].timed_by if awaits]
 
@@ -121,18 +123,18 @@ class _Cutter:
         return [self.level[read] for read in self.nodes[node].reads]
 
     def _all_read(self, node: NodeId) -> list[NodeId]:
-        """What has to be in the same task: what it reads, what that reads, and so on."""
-        found: list[NodeId] = []
-        wanted = list(self.nodes[node].reads)
-        while wanted:
-            read = wanted.pop()
-            if read not in found:
-                found.append(read)
-                wanted += self.nodes[read].reads
-        return found
+        """Return the nodes that have to be in the same task: those that it reads, those that these read, and so on."""
+        read_nodes: list[NodeId] = []
+        pending = list(self.nodes[node].reads)
+        while pending:
+            read = pending.pop()
+            if read not in read_nodes:
+                read_nodes.append(read)
+                pending += self.nodes[read].reads
+        return read_nodes
 
     def _bring(self, read: NodeId, level: int) -> None:
-        """Have a node at hand in a later stage: there alone if nobody has read it, else there once more."""
+        """Run a node in a later stage: only there if no node has read it yet, else there once more."""
         taken_earlier = any(self.level.get(other, level) < level for other in self.takers.get(read, ()))
         if not self.readers.get(read) and not taken_earlier and not self._moves_clock(read):
             self.level[read] = level
@@ -143,38 +145,38 @@ class _Cutter:
         return self.nodes[node].operator.moved_clock is not None
 
     def _meets(self, node: NodeId, source: NodeId) -> bool:
-        """Whether rows that have to meet for a node do so where the output of another one is."""
-        placement, known = self.nodes[node].placement, self.cut_by[source]
+        """Return whether rows that have to meet for a node do so where the output of another one is."""
+        placement, cut_columns = self.nodes[node].placement, self.cut_by[source]
         if placement.by is None:
             return True
-        if known is None or self.level[source] == 0:
+        if cut_columns is None or self.level[source] == 0:
             return False
         if placement.any_part:
-            return set(known) <= set(placement.by)
-        return known == placement.by
+            return set(cut_columns) <= set(placement.by)
+        return cut_columns == placement.by
 
     def _cut_of(self, node: NodeId) -> Columns | None:
-        """By which columns the output of a node is cut; None: by none that are known."""
+        """Return the columns by which the output of a node is cut; None if unknown."""
         placement, inputs = self.nodes[node].placement, self.nodes[node].inputs
         if self.level[node] == 0:
             return None
         if placement.meets_by is not None:
             return placement.meets_by
-        known = [self.cut_by[source] if self._is_local(node, source) else placement.by for source in inputs]
-        if placement.any_part and all(place is not None for place in known):
-            return known[0]
+        cuts = [self.cut_by[source] if self._is_local(node, source) else placement.by for source in inputs]
+        if placement.any_part and all(place is not None for place in cuts):
+            return cuts[0]
         if placement.by is not None:
             return placement.by
-        same = known[0] if known and all(place == known[0] for place in known) else None
+        same = cuts[0] if cuts and all(place == cuts[0] for place in cuts) else None
         return same if same is not None and placement.passes.issuperset(same) else None
 
     def _is_local(self, node: NodeId, source: NodeId, level: int | None = None) -> bool:
-        """Whether a node takes the output of another one in the same task."""
+        """Return whether a node takes the output of another one in the same task."""
         at = self.level[node] if level is None else level
         there = self.level[source] == at or source in self.again.get(at, ())
         return there and (at == 0 or self._meets(node, source))
 
-    # What comes of it
+    # The result
 
     def finished(self, views: dict[str, NodeId]) -> Cut:
         last = max(self.level.values(), default=0)
@@ -182,10 +184,10 @@ class _Cutter:
         for node, level in self.level.items():
             owned.setdefault(level, []).append(node)
         stages = [self._stage(number, frozenset(owned.get(number, ()))) for number in range(last + 1)]
-        given: dict[int, list[Exchange]] = {}
+        exchanges: dict[int, list[Exchange]] = {}
         for stage in stages:
             for exchange in stage.takes:
-                given.setdefault(0 if exchange.arrives else self.level[exchange.producer], []).append(
+                exchanges.setdefault(0 if exchange.arrives else self.level[exchange.producer], []).append(
                     exchange
                 )
         by_stage: dict[int, dict[str, NodeId]] = {}
@@ -194,7 +196,7 @@ class _Cutter:
         finished = tuple(
             replace(
                 stage,
-                gives=tuple(dict.fromkeys(given.get(stage.number, []))),
+                gives=tuple(dict.fromkeys(exchanges.get(stage.number, []))),
                 views=by_stage.get(stage.number, {}),
             )
             for stage in stages
@@ -213,7 +215,7 @@ class _Cutter:
         )
 
     def _single(self, nodes: tuple[NodeId, ...]) -> set[NodeId]:
-        """The nodes that have one state, and those that take all they take from such in the same task."""
+        """Return the nodes with one state for all rows, and those that take all their inputs from such nodes in the same task."""
         single: set[NodeId] = set()
         for node in nodes:
             placement, inputs = self.nodes[node].placement, self.nodes[node].inputs
@@ -240,7 +242,7 @@ class _Cutter:
 
 
 def mark_routes(circuit: Circuit, cut: Cut) -> None:
-    """Tell the states of which that depends on the cut in which bucket their entries are."""
+    """Set the routes of states whose entries' buckets depend on the cut."""
     for stage in cut.stages:
         for place in stage.owned:
             node = circuit.nodes[place]

@@ -47,7 +47,7 @@ class Directory:
         return self.starts.nbytes + (0 if self.filter is None else self.filter.nbytes)
 
     def maybe(self, targets: Words) -> Index | None:
-        """Return the positions of the words that may be there: all that are, and few that are not; None without a filter."""
+        """Return the positions of the words that may be there, which are all that are and few others; None without a filter."""
         if self.filter is None:
             return None
         slots = targets >> np.uint64(65 - (8 * len(self.filter)).bit_length())

@@ -171,7 +171,7 @@ def differing(keys: Keys) -> Mask:
 
 
 def group_columns(columns: Sequence[pl.Series], height: int) -> Groups:
-    """Bring equal keys together that stand in these columns: ``group`` of their ``key_words``."""
+    """Bring equal keys in these columns together: ``group`` of their ``key_words``."""
     if is_one_word([column.dtype for column in columns]) and not columns[0].has_nulls():
         integers = physical(columns[0])
         return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
@@ -238,8 +238,8 @@ def sort_words(words: Words) -> tuple[Index, Words]:
     """Return the stable order of words, and the words in that order.
 
     Words and their positions are packed into one word each and sorted by value, three times faster than a sort
-    of positions. That leaves 64 - log2(n) bits of the word to sort by: among uniformly distributed words there
-    are few that agree in so many, and these are put right afterwards. Words that ascend in a few long stretches are
+    of positions. That leaves 64 - log2(n) bits of the word to sort by: among uniformly distributed words few
+    agree in all of these, and they are reordered afterwards. Words that ascend in a few long stretches are
     merged, a few times faster still.
     """
     if np.count_nonzero(words[1:] < words[:-1]) * RUN < len(words):
@@ -264,15 +264,15 @@ def sort_words(words: Words) -> tuple[Index, Words]:
 
 
 def _stable_order(words: Words) -> tuple[Index, Words]:
-    """Return what ``sort_words`` does, by numpy's stable sort, which finds ascending stretches and merges them."""
+    """Return the same as ``sort_words``, by numpy's stable sort, which finds ascending stretches and merges them."""
     order = np.argsort(words, kind="stable")
     return order, words[order]
 
 
 def consolidated_rows(rows: pl.DataFrame, diffs: Ints) -> tuple[Index | None, Ints]:
-    """Return which rows stand for all that are equal, in order of first appearance, and the sums of their diffs.
+    """Return the first of each set of equal rows, in order of appearance, and the sums of their diffs.
 
-    The positions are None if all rows are different and no diff is zero: then nothing is to be done.
+    The positions are None if all rows are different and no diff is zero: then there is nothing to do.
     """
     return consolidated(group(key_words(rows.get_columns(), len(diffs))), diffs)
 

@@ -102,7 +102,7 @@ def shown_row(frame: pl.DataFrame, place: int) -> str:
 
 
 def shown_values(frame: pl.DataFrame, place: int) -> dict[str, Any]:
-    """Return the values of a row by column for display: values that Python does not have are texts."""
+    """Return the values of a row by column for display: values that Python cannot represent are texts."""
     return {column.name: _shown(column) for column in frame.slice(place, 1).get_columns()}
 
 
@@ -149,7 +149,7 @@ def _has_seconds(column: pl.Series) -> pl.Series:
     dtype, has_seconds = column.dtype, np.zeros(len(column), np.bool_)
     if isinstance(dtype, pl.Datetime) and dtype.time_zone:
         early = (column.to_physical() < EVEN_SINCE * _per_day(dtype)).fill_null(False)
-        times = column.filter(early)  # The values under nulls may be anything, and polars would read them.
+        times = column.filter(early)  # The values under nulls are arbitrary, and polars would read them.
         if len(times):
             offset = times.dt.base_utc_offset() + times.dt.dst_offset()
             has_seconds[early.to_numpy()] = (offset.dt.total_seconds() % 60 != 0).to_numpy()

@@ -1,4 +1,4 @@
-"""The hash that makes the words of keys: ours, or in a checkpoint of format 1 the one that it was begun with.
+"""The hash that makes the words of keys: ours, or in a checkpoint of format 1 the one with which it was begun.
 
 The words are part of states, and many states keep nothing else of their rows, so the words cannot be computed again. So
 all work on the states of a checkpoint is done with its hash, from the first commit to the last.
@@ -34,7 +34,7 @@ class KeyHash:
 
     @property
     def mark(self) -> str:
-        """Return the mark of the hash in files: a digest of sample values, so that another hash is never taken for this one."""
+        """Return the mark of the hash in files: a digest of sample values, by which hashes are distinguished."""
         digest = _digest(self)
         return FIRST_MARK if self.format == 1 and digest == FIRST_KNOWN else digest
 

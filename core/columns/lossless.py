@@ -1,8 +1,8 @@
 """A column is converted to another type with every value unchanged, or refused: so pushed columns become declared ones.
 
 A number is the same number in any type that holds it, a text the same text as ``Categorical`` or ``Enum``, an instant the
-same in any zone and unit that reaches it. A date is its midnight. A text is no number, a time without a zone no instant,
-and a column that is null throughout goes into any type. At any depth of lists, arrays, structs and maps.
+same in any zone and unit that can represent it. A date is its midnight. A text is not a number, and a time without a zone
+is not an instant; a column of nulls fits any type. The same holds at any depth of lists, arrays, structs and maps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def exactly(column: pl.Series, dtype: pl.DataType) -> pl.Series:
     Int64
 
     Raises:
-        LossyValueError: a value would be another one.
+        LossyValueError: a value would change.
     """
     if column.dtype == dtype:
         return column
@@ -60,12 +60,12 @@ def may_hold(dtype: pl.DataType, source: pl.DataType) -> bool:
     if any(isinstance(each, pl.Decimal) for each in (dtype, source)) and (
         dtype.is_float() or source.is_float()
     ):
-        return False  # Binary fractions are rarely decimal ones.
+        return False  # Few binary fractions are decimal ones.
     return (family := _family(dtype)) is not None and family == _family(source)
 
 
 def _family(dtype: pl.DataType) -> str | None:
-    """Return the kind of value that a type holds, where several types hold it."""
+    """Return the kind of values that a type holds, if several types hold them."""
     if dtype.is_numeric():
         return "number"
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
@@ -126,7 +126,7 @@ def _as_lists(column: pl.Series) -> pl.Series:
 
 
 def _shows_by_null(source: pl.DataType, dtype: pl.DataType) -> bool:
-    """Return whether a cast leaves null where a value does not fit, and changes none otherwise."""
+    """Return whether a cast makes values null that do not fit, and changes no others."""
     return (source.is_integer() and dtype.is_integer()) or _family(dtype) == "text"
 
 
@@ -136,7 +136,7 @@ def _comes_back(column: pl.Series, converted: pl.Series) -> bool:
 
 
 def _first_misfit(column: pl.Series, dtype: pl.DataType) -> int:
-    """Return the first row that does not fit, where one does not."""
+    """Return the first row that does not fit; there must be one."""
     good, bad = 0, len(column)
     while bad - good > 1:
         middle = (good + bad) // 2

@@ -1,9 +1,9 @@
-"""Plain values as bytes and back: what users' states may be made of where they outlive the process.
+"""Plain values as bytes and back: the values of which users' states may be made if they outlive the process.
 
-The bytes are JSON. What JSON has not is an object with one name, that of its type: ``{"tuple": [1, 2]}``. There is a
-fixed list of types and nothing else: whatever such bytes say, reading them makes values of these types and runs
-nothing. Values that are equal and of one type have the same bytes, in every process: so dicts and sets are written, and
-come back, in the order of their keys' texts, however they were filled.
+The bytes are JSON. A value of a type that JSON lacks is an object with one name, that of its type: ``{"tuple": [1, 2]}``.
+The list of types is fixed: whatever the bytes contain, reading them makes values of these types and runs no code. Equal
+values of one type have the same bytes in every process, so dicts and sets are written, and restored, in the order of their
+keys' texts, however they were filled.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[A-Za-z]{1,2}\])?")
 class NotPlainError(TypeError):
     """A value that is not plain, or holds one that is not; ``found`` names its type."""
 
-    def __init__(self, found: str) -> None:
-        super().__init__(f"{found} is no plain value")
-        self.found = found
+    def __init__(self, type_text: str) -> None:
+        super().__init__(f"{type_text} is not a plain value")
+        self.found = type_text
 
 
 def encoded(value: object) -> bytes:
@@ -71,17 +71,17 @@ def decoded(data: bytes) -> Any:
     (1, {2: inf})
 
     Raises:
-        ValueError: these bytes are not what ``encoded`` gives.
+        ValueError: these bytes are not the result of ``encoded``.
     """
     try:
         text = data.decode()
         value, end = DECODER.raw_decode(text)
     except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, OSError) as error:
-        raise ValueError(f"no plain value ({type(error).__name__}: {error})") from error
+        raise ValueError(f"not a plain value ({type(error).__name__}: {error})") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ValueError(f"no plain value ({error})") from error
+        raise ValueError(f"not a plain value ({error})") from error
     if end != len(text):
-        raise ValueError(f"no plain value (there is more behind character {end})")
+        raise ValueError(f"not a plain value (there is more after character {end})")
     return value
 
 
@@ -149,7 +149,7 @@ def _real(value: float) -> str:
 
 
 def _tagged(name: str, parts: Callable[[Any], Any]) -> Callable[[Any], str]:
-    """Return a writer of a value as these parts of it, which JSON has."""
+    """Return a writer that represents a value by parts that JSON has."""
     return lambda value: f'{{"{name}":{json.dumps(parts(value), separators=(",", ":"))}}}'
 
 
@@ -174,7 +174,7 @@ def _numpy_type(value: Any) -> str:
 
 def _numpy(kind: str, data: str) -> Any:
     if NUMPY_TYPE.fullmatch(kind) is None:
-        raise ValueError(f"{kind!r} is no type of numbers")
+        raise ValueError(f"{kind!r} is not a type of numbers")
     return np.frombuffer(_bytes(data), np.dtype(kind)).copy()
 
 
@@ -194,7 +194,7 @@ def _frame(text: str) -> pl.DataFrame:
 
 
 def _zone(zone: tzinfo | None) -> Any:
-    """Return a time zone: none, one with a name, or so far from UTC."""
+    """Return a time zone as JSON: none, a name, or an offset from UTC."""
     if zone is None:
         return None
     if type(zone) is timezone:
@@ -284,7 +284,7 @@ def _made(fields: dict[str, Any]) -> Any:
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} stands for no number here")
+    raise ValueError(f"{text} does not stand for a number here")
 
 
 DECODER = json.JSONDecoder(object_hook=_made, parse_constant=_no_number)

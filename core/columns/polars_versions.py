@@ -1,11 +1,11 @@
-"""All that depends on the version of polars is here; the other modules work with every allowed version.
+"""All code that depends on the version of polars; the other modules work with every allowed version.
 
-Values, types of columns, their order and the words of keys are the same with each of them. Where versions of polars
-differ, one of two things holds:
+Values, types of columns, their order and the words of keys are the same with each of them. Differences between versions
+are handled in one of two ways:
 
-- An argument that all of them accept settles the difference. Then it is always given: ``explode`` gets
-  ``empty_as_null``, whose default was another before 2.0.
-- No argument does. Then the remedy is here.
+- If an argument that all versions accept removes the difference, it is always given: ``explode`` gets ``empty_as_null``,
+  whose default was another one before 2.0.
+- Otherwise the remedy is here.
 
 The forms of expressions, version by version, are in ``views/expressions/polars_forms.py``.
 """
@@ -70,7 +70,7 @@ def of_arrow(values: pa.Array) -> pl.Series:
 
 
 def without(frame: pl.DataFrame, names: Container[str]) -> pl.DataFrame:
-    """Return the rows without columns of these names; before 2.0 ``drop`` loses the rows too where no column is left."""
+    """Return the rows without columns of these names; before 2.0 ``drop`` loses the rows if no column is left."""
     left = [name for name in frame.columns if name not in names]
     return frame.select(left) if left else pl.DataFrame(height=frame.height)
 

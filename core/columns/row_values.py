@@ -1,14 +1,13 @@
 """Expressions over rows are computed so that each value is a function of its row.
 
-polars takes a column of one value for a constant and computes with constants in another way: ``x / 49`` is a
-division in a frame of one row and a multiplication by the reciprocal in every longer one, and so it is with ``//``,
-``%`` and some powers. It remembers of columns made of one row, or of equal ones put together, that they are constant,
-however long they are by then. A row that came alone and is retracted in company would not meet its retraction. So
-expressions see columns whose values are written out, and a frame of one row as two equal rows, which can neither
-raise nor give what the row itself does not.
+polars treats a column of one value as a constant and computes with constants in another way: ``x / 49`` is a division
+in a frame of one row and a multiplication by the reciprocal in a longer one; the same holds for ``//``, ``%`` and some
+powers. A column that is made of one row, or by concatenating equal ones, stays marked as constant however long it gets.
+So a row that came alone and is retracted beside others would not match its retraction. To avoid that, expressions are
+evaluated over materialized columns, and over two equal rows in place of a single one, which changes no result.
 
-Inside of lists all elements of a frame are one column to polars, and a frame of many rows may have a single one:
-what is evaluated over elements is computed for all rows twice.
+For expressions over elements of lists, polars sees all elements of a frame as one column, and a frame of many rows may have
+a single element: so these expressions are evaluated over all rows twice.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _OVER_ELEMENTS = (".eval(", ".agg(")
 
 
 class RowExpressions:
-    """Expressions, one column each, whose values do not depend on how many rows there are, or on which.
+    """Expressions, one column each, whose values do not depend on the number of rows, or on other rows.
 
     One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``.
 
@@ -39,7 +38,7 @@ class RowExpressions:
         self._over_elements = any(has_element_expression(expr) for expr in exprs)
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the columns over the rows of a frame; in one thread where there are too few rows to share out."""
+        """Return the columns over the rows of a frame; in one thread if there are too few rows to divide."""
         height = frame.height
         if height == 1 or (self._over_elements and height):
             return self._select(twice(frame)).slice(0, height)
@@ -48,20 +47,20 @@ class RowExpressions:
     def _select(self, frame: pl.DataFrame) -> pl.DataFrame:
         if frame.height <= MANY_ROWS:
             return frame.select_seq(self._exprs)
-        # Threads share out a frame by its chunks, and a chunk may be of one row.
+        # Threads divide a frame by its chunks, and a chunk may have a single row.
         return frame.rechunk().select(self._exprs)
 
 
 def written_out(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the same rows in columns that polars does not take for constants: as Series they are written out."""
+    """Return the same rows in columns that polars does not treat as constants: converting to Series materializes them."""
     return pl.DataFrame(frame.get_columns())
 
 
 def twice(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return all rows and then all rows again, written out."""
+    """Return all rows twice, one copy after the other, materialized."""
     if frame.height == 1:
         return pl.DataFrame([column.new_from_index(0, 2) for column in frame.get_columns()])
-    # In one piece: a filter of two pieces may leave pieces of one row again.
+    # As one chunk: a filter of two chunks may leave chunks of one row again.
     return written_out(frame.vstack(frame).rechunk())
 
 

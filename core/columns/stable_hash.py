@@ -62,7 +62,7 @@ def _byte_words(column: pl.Series) -> Words:
 
 
 def _sequence_words(items: Words, counts: Ints) -> Words:
-    """Return one word for each sequence of so many items, which stand one sequence after the other."""
+    """Return one word for each sequence of items; the sequences follow each other, and ``counts`` are their lengths."""
     ends = np.cumsum(counts)
     places = np.arange(len(items)) - np.repeat(ends - counts, counts)
     running = np.zeros(len(items) + 1, np.uint64)

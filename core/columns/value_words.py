@@ -1,7 +1,7 @@
 """The hash by which keys are sorted, found and cut into buckets: two 64-bit words for each row, by its values alone.
 
-It is ours, so that the words are the same in every process, on every machine and with every version of polars: what was
-kept under them is found again. Everything is counted modulo 2^64, and texts are read as little-endian words.
+It is our own, so that the words are the same in every process, on every machine and with every version of polars, and
+persisted entries are found again. All arithmetic is modulo 2^64, and texts are read as little-endian words.
 
     item(x, place) = x += (place + 1) * SPREAD; x *= MIX_1; x ^= x >> 32; x *= MIX_2; x ^= x >> 32
     first          = sum of item(v, place) over the values of a row, from place 0 on, + their number
@@ -15,7 +15,7 @@ first word of a text or list its number of bytes or items is added.
 Values that are equal in a key have equal words (null and null, -0.0 and 0.0, all NaN), and so does one number in columns
 of different widths, be they integers or floats; instants are counted in the unit of their column.
 
-It does not withstand keys that are made up to collide (SECURITY.md).
+It does not withstand keys that are constructed to collide (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def one_of_each(floats: pl.Series) -> npt.NDArray[np.float64]:
 
 
 def _decimal(column: pl.Series) -> Value:
-    """Return the words of decimals of 128 bits; u is how far the upper 64 bits differ from mere sign bits."""
+    """Return the words of decimals of 128 bits; u is the difference of the upper 64 bits from mere sign bits."""
     values = column.to_arrow(compat_level=NEWEST)
     halves = np.frombuffer(values.buffers()[1] or b"", np.int64).reshape(-1, 2)
     low, high = halves[values.offset : values.offset + len(values)].T

@@ -1,1 +1,1 @@
-"""What flows: deltas, schemas, clocks and instants, and the errors that users can cause."""
+"""Deltas, schemas, clocks and instants, and the errors that users can cause."""

@@ -11,7 +11,7 @@ LARGEST_THRESHOLD = 31 << 20
 
 
 def expect_large_arrays() -> None:
-    """Let the C library keep the memory that epochs use and free, for the next ones to use.
+    """Let the C library keep the memory that epochs use and free, for later epochs.
 
     glibc hands large pieces back to the system as they are freed, and has their pages cleared and mapped again
     when the next epoch allocates as much: the first epochs of a chain took 1.3 times as long. It no longer does so
@@ -24,7 +24,7 @@ def expect_large_arrays() -> None:
 def give_back() -> None:
     """Let the C library return free memory to the system, after much was freed for good.
 
-    It keeps the memory of epochs for the next ones, and so would keep this too. Only glibc has the call.
+    It keeps the memory of epochs for later ones, and would keep this memory too. Only glibc has the call.
     """
     trim = _trim()
     if trim is not None:

@@ -22,11 +22,11 @@ def calendar_step(every: str) -> tuple[int, str]:
     ((2, 'w'), (3, 'mo'))
 
     Raises:
-        ValueError: the text is no step of the calendar.
+        ValueError: the text is not a step of the calendar.
     """
     match = _STEP.fullmatch(every)
     if match is None:
-        raise ValueError(f"{every!r} is no step of the calendar")
+        raise ValueError(f"{every!r} is not a step of the calendar")
     count, unit = int(match[1]), match[2]
     months = {"q": 3, "y": 12}
     return (count * months[unit], "mo") if unit in months else (count, unit)

@@ -1,4 +1,4 @@
-"""The clocks of an epoch: processing time, and how far event time is complete. They are never read from the machine."""
+"""The clocks of an epoch: processing time and the watermark, neither of which is read from the machine's clock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Now:
 
 
 START_OF_TIME = -(2**62)
-"""The watermark before any is known, in microseconds; far enough from the ends of int64 to add to."""
+"""The watermark as long as it is unknown, in microseconds; far enough from the ends of int64 for additions."""
 
 END_OF_TIME = 2**62
 """The watermark after the last row: no more rows will come."""

@@ -16,10 +16,9 @@ from .schema import DIFF, with_diff
 class Delta:
     """Rows with diffs: the change of a collection in one epoch.
 
-    ``frame`` holds the data columns and, last, ``_diff`` (Int64, no nulls). A delta is *consolidated* when
-    each row stands in it once and no diff is zero. Linear operators neither need nor restore that form, so
-    it is a promise that a delta makes (``is_consolidated``) and that ``consolidate`` fulfils, where it is
-    needed: at the edge of the circuit and in front of users.
+    ``frame`` holds the data columns and, last, ``_diff`` (Int64, no nulls). A delta is *consolidated* when each row is in
+    it once and no diff is zero. Linear operators neither need nor restore that form, so a delta has a flag for it
+    (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
     frame: pl.DataFrame

@@ -1,4 +1,4 @@
-"""Lengths of time and instants as users write them are converted to microseconds, which the core counts in."""
+"""Lengths of time and instants as users write them are converted to microseconds, the unit of the core."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _EXAMPLE = 'write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta'
 def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = False) -> int:
     """Return a length of time in microseconds: text as polars spells it, or a ``timedelta``.
 
-    Units are w, d (24 hours), h, m, s, ms and us, one sign may stand in front. The sum is exact; the parser of
-    polars, which agrees, wraps round at some 292,000 years. ``where`` names the argument in messages.
+    Units are w, d (24 hours), h, m, s, ms and us, with an optional sign in front. The sum is exact; the parser of polars,
+    which gives the same results, wraps at some 292,000 years. ``where`` names the argument in messages.
 
     Raises:
-        PlanError: not such text, a calendar unit, too long, or zero or negative where that has no meaning.
+        PlanError: it is not such a text, has a calendar unit, is too long, or is zero or negative where that has no meaning.
 
     >>> microseconds("delay", "1h30m"), microseconds("delay", timedelta(seconds=1))
     (5400000000, 1000000)
@@ -44,16 +44,16 @@ def microseconds(where: str, what: Any, *, zero: bool = True, negative: bool = F
             f"{where}: {what!r} is negative; give a time of {'0 or more' if zero else 'more than 0'}"
         )
     if length == 0 and not zero:
-        raise PlanError(f"{where}: {what!r} is no time at all; give more than 0")
+        raise PlanError(f"{where}: {what!r} is zero; give a time of more than 0")
     return length
 
 
 def _parsed(where: str, text: Any) -> int:
     if isinstance(text, bool) or not isinstance(text, str):
-        raise PlanError(f"{where}: {text!r} is no length of time; {_EXAMPLE}")
+        raise PlanError(f"{where}: {text!r} is not a length of time; {_EXAMPLE}")
     parts = _TEXT.fullmatch(text)
     if parts is None:
-        raise PlanError(f"{where}: {text!r} is no length of time; {_EXAMPLE}")
+        raise PlanError(f"{where}: {text!r} is not a length of time; {_EXAMPLE}")
     length = nanoseconds = 0
     for count, unit in _PART.findall(parts[2]):
         if unit in CALENDAR:
@@ -66,7 +66,7 @@ def _parsed(where: str, text: Any) -> int:
         elif unit in UNITS:
             length += int(count) * UNITS[unit]
         else:
-            raise PlanError(f"{where}: {text!r}: there is no unit {unit!r}; there are {', '.join(UNITS)}")
+            raise PlanError(f"{where}: {text!r}: unknown unit {unit!r}; the units are {', '.join(UNITS)}")
     if nanoseconds % 1000:
         raise PlanError(f"{where}: {text!r} is finer than a microsecond, which is as fine as time is kept")
     length += nanoseconds // 1000
@@ -80,12 +80,12 @@ def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
     it has one. A date is its midnight in UTC. ``END_OF_TIME`` is itself.
 
     Raises:
-        InputError: anything else; ``where`` names the source.
+        InputError: it is anything else; ``where`` names the source.
     """
     if isinstance(moment, int) and not isinstance(moment, bool) and moment == END_OF_TIME:
         return END_OF_TIME
     if not isinstance(moment, date):
         raise InputError(
-            f"{where}: the watermark {moment!r} is no time; give a datetime, or END_OF_TIME if no more rows will come"
+            f"{where}: the watermark {moment!r} is not a time; give a datetime, or END_OF_TIME if no more rows will come"
         )
     return instant_of(where, moment, event_time)

@@ -30,7 +30,7 @@ class FileError(InputError):
 class RetractionError(InputError):
     """A retraction of a row that is not there, at a source declared with ``strict=True``.
 
-    Also at a trusted source, if a row of a session, or of another window made of rows, would be there less than zero times.
+    Also at a trusted source, if a row of a session, or of another window made of rows, would get a negative count.
     """
 
 
@@ -41,7 +41,7 @@ class ArithmeticRefusedError(InputError, ArithmeticError):
 
 @tagged("core.errors:EpochGoneError")
 class EpochGoneError(EvercurrentError, LookupError):
-    """Deltas were asked for from an epoch whose deltas are no longer retained."""
+    """A read of deltas, or of contents, of an epoch that is no longer retained."""
 
 
 @tagged("core.errors:SubscriberError")
@@ -80,4 +80,4 @@ class GrowthWarning(UserWarning):
 
 
 class CheckpointWarning(UserWarning):
-    """A store of a checkpoint that does not give every guarantee; says what is left to the user."""
+    """A store of a checkpoint that does not give every guarantee; says what the user has to ensure."""

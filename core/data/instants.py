@@ -25,9 +25,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def instants_in(column: pl.Series) -> tuple[Ints, Mask | None]:
-    """Return the instants of a column of dates or datetimes, rounded down, and a mask of those that can be counted with.
+    """Return the instants of a column of dates or datetimes, rounded down, and a mask of those that can be computed with.
 
-    The mask is None if all of them can. A null cannot, nor an instant so far away that sums would wrap.
+    The mask is None if all of them can. Others are nulls, and instants so far away that sums would wrap.
     """
     values, scale = physical(column), resolution(column.dtype)
     if _is_fine(column.dtype):
@@ -76,8 +76,8 @@ def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
         zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
         if zone is not None:
             raise InputError(
-                f"{where}: {moment!r} has no time zone, and the column of event time is in {zone}; "
-                "give it one, as datetime(2026, 1, 31, tzinfo=UTC)"
+                f"{where}: {moment!r} has no time zone, and the column of event time is in {zone}; give it one, "
+                "as in datetime(2026, 1, 31, tzinfo=UTC)"
             )
         moment = moment.replace(tzinfo=UTC)
     return (moment - _ORIGIN) // _MICROSECOND
@@ -123,7 +123,7 @@ def spelled(length: int) -> str:
 
 
 def spelled_briefly(length: int) -> str:
-    """A measured length of time in microseconds, rounded to two neighbouring units; ``spelled`` has all of it.
+    """Return a measured length of time in microseconds, rounded to two neighbouring units; ``spelled`` does not round.
 
     >>> spelled_briefly(28_227_723_000_001), spelled_briefly(3_200_400), spelled_briefly(-3_599_999_999)
     ('46w5d', '3s200ms', '-1h')

@@ -21,11 +21,11 @@ class Stretch(Generic[Item]):
     stop: int
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of items."""
         return self.stop - self.start
 
     def __iter__(self) -> Iterator[Item]:
-        """The items, the oldest first."""
+        """Iterate over the items, the oldest first."""
         return iter(self.items[self.start : self.stop])
 
     def past(self, place: int) -> list[Item]:
@@ -40,8 +40,8 @@ class Stretch(Generic[Item]):
 class Recent(Generic[Item]):
     """Items that are added at the end and dropped at the front.
 
-    They are in a list in which no item moves, so ``now`` copies nothing and its result never changes. A new list is
-    begun when much of the old one was dropped: each item is moved a bounded number of times.
+    They are in a list in which no item moves, so ``now`` copies nothing and its result never changes. A new list is begun
+    when much of the old one was dropped, so each item is moved a bounded number of times.
     """
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
@@ -49,7 +49,7 @@ class Recent(Generic[Item]):
         self._start = 0
 
     def now(self) -> Stretch[Item]:
-        """Return the items that there are."""
+        """Return the present items."""
         return Stretch(self._items, self._start, len(self._items))
 
     def append(self, item: Item) -> None:
@@ -65,15 +65,15 @@ class Recent(Generic[Item]):
         return item
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all items."""
         self._items, self._start = [], 0
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of items."""
         return len(self._items) - self._start
 
     def __iter__(self) -> Iterator[Item]:
-        """The items, the oldest first."""
+        """Iterate over the items, the oldest first."""
         return iter(self.now())
 
     def __getitem__(self, place: int) -> Item:

@@ -41,7 +41,7 @@ def require_columns(where: str, schema: pl.Schema, names: Iterable[str]) -> None
     """Check that all names are columns of the schema.
 
     Raises:
-        PlanError: naming the unknown columns and listing the known ones.
+        PlanError: a column is unknown; lists the known ones.
     """
     if unknown := [name for name in names if name not in schema]:
         raise PlanError(f"{where}: unknown column {listed(unknown)}; there are {listed(schema)}")
@@ -51,7 +51,7 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
     """Check that no name is reserved for the engine.
 
     Raises:
-        PlanError: naming the reserved column and the remedy.
+        PlanError: a name is reserved; names the column and the remedy.
     """
     if taken := [name for name in names if name in RESERVED]:
         raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
@@ -61,7 +61,7 @@ def require_name(what: str, name: object) -> None:
     """Check that a name can be given to a source or view: it goes into files, their names, and JSON.
 
     Raises:
-        PlanError: it is no text, is empty, or contains what is no character.
+        PlanError: it is not a text, is empty, or contains something that is not a character.
     """
     if not isinstance(name, str) or not name:
         raise PlanError(f"{what} {name!r}: a name is text and not empty")
@@ -72,15 +72,15 @@ def require_characters(what: str, name: str) -> None:
     """Check that a name consists of characters: no half of a surrogate pair, which no file can hold, and no NUL.
 
     Raises:
-        PlanError: naming the first that is none, and its place.
+        PlanError: names the first that is not a character, and its place.
     """
     if name.isascii() and "\0" not in name:
         return
     odd = next((at for at, each in enumerate(name) if each == "\0" or "\ud800" <= each <= "\udfff"), None)
     if odd is not None:
         raise PlanError(
-            f"{what} {name!r}: character {odd + 1} of the name, U+{ord(name[odd]):04X}, is none that files and JSON can hold; "
-            "leave it out (half of a surrogate pair comes of bytes that were decoded wrongly)"
+            f"{what} {name!r}: character {odd + 1} of the name, U+{ord(name[odd]):04X}, cannot be written to files and JSON; "
+            "leave it out (bytes that were decoded wrongly leave such halves of surrogate pairs behind)"
         )
 
 

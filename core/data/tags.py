@@ -1,8 +1,8 @@
-"""Tags, versions and names of fields under which things of this library are kept, whatever the code calls them.
+"""Tags, versions and field names under which classes and functions of this library are persisted.
 
-Digests name the classes and the functions of which plans and circuits are made, and digests tell a checkpoint which
-states are whose. A tag is written beside the thing and never changes; where the thing is kept in another form, its
-version does. So classes, fields and files can be renamed and moved.
+States in a checkpoint are identified by digests, which contain the classes and functions of plans and circuits. A tag is
+written above a class or function and never changes; if its persisted form changes, its version does. So classes, fields
+and files can be renamed and moved.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Tag:
 
 
 class UntaggedError(TypeError):
-    """A class or a function of this library that was to be kept and has no tag."""
+    """A class or a function of this library that has to be persisted and has no tag."""
 
 
 _tags: dict[int, tuple[object, Tag]] = {}
@@ -42,14 +42,14 @@ _strictness = {"refuses": False}
 
 
 def tagged(text: str, *, version: int = 1) -> Callable[[Thing], Thing]:
-    """Give a class or a function its tag, ``"place:name"``: where it was, and its name, when it was first kept.
+    """Give a class or a function its tag, ``"place:name"``: its place and its name when it was first persisted.
 
-    It stays as it is when the thing moves. Objects of a class, and nodes of a circuit, are kept by the name; the class
-    itself and a function, which users' functions may refer to, also by the place. ``@tagged`` stands above
-    ``@dataclass``, as the finished class has to be tagged.
+    The tag stays the same when the class or function moves. Objects of a class, and nodes of a circuit, are persisted by
+    the name; the class itself or a function, to which users' functions may refer, also by the place. ``@tagged`` is
+    written above ``@dataclass``, since the finished class has to be tagged.
     """
     place, _, name = text.partition(":")
-    assert name, f"{text!r} is no tag: give a place and a name"
+    assert name, f"{text!r} is not a tag: give a place and a name"
 
     def remember(thing: Thing) -> Thing:
         _tags[id(thing)] = thing, Tag(name, f"{PACKAGE}.{place}", version)
@@ -66,8 +66,8 @@ def all_tagged() -> list[tuple[Any, Tag]]:
 def tag_of(thing: object) -> Tag | None:
     """Return the tag of a class or a function; None for one of users or of other libraries.
 
-    A thing of this library without a tag goes by its name in the code, so that a plan can be compiled
-    whatever users' functions refer to; in tests it is refused.
+    Without a tag, a class or function of this library is identified by its name in the code, so that a plan can be compiled
+    whatever users' functions refer to; in tests that is an error.
 
     Raises:
         UntaggedError: after ``refuse_untagged``.
@@ -81,7 +81,7 @@ def tag_of(thing: object) -> Tag | None:
     name = str(getattr(thing, "__qualname__", thing))
     if _strictness["refuses"]:
         raise UntaggedError(
-            f"{module}.{name} is to be named in what is kept, and has no tag: put @tagged(...) above it, and its tag into "
+            f"{module}.{name} is persisted by name and has no tag: put @tagged(...) above it, and its tag into "
             "tests/data/tags.json"
         )
     return Tag(name, module)
@@ -98,7 +98,7 @@ def kept_as(name: str) -> Mapping[str, str]:
 
 
 def added_later() -> Mapping[str, bool]:
-    """Return the metadata of a field that kept objects do not have: it counts only where it is not its default.
+    """Return the metadata of a field that persisted objects may lack: it is part of the digest only if it is not the default.
 
     ``field(default=None, metadata=added_later())``; with a name of its own ``{**kept_as("name"), **added_later()}``.
     """
@@ -106,12 +106,12 @@ def added_later() -> Mapping[str, bool]:
 
 
 def not_kept() -> Mapping[str, bool]:
-    """Return the metadata of a field that objects are compared by and that does not change results: digests skip it."""
+    """Return the metadata of a field that is compared but does not change results, which digests therefore skip."""
     return {_NOT_KEPT: True}
 
 
 def kept_fields(value: Any) -> list[tuple[str, object]]:
-    """Return the fields that an object is compared by, under their kept names, with their values."""
+    """Return the compared fields of an object, under their persisted names, with their values."""
     return [
         (str(each.metadata.get(_KEPT_AS, each.name)), getattr(value, each.name, None))
         for each in fields(value)

@@ -127,7 +127,7 @@ def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An additive aggregate: what its rows add to their group, and what is made of the sums.
+    """An additive aggregate: what its rows add to their group, and how the result is computed from the sums.
 
     ``parts`` are functions of the name of the input, its column and the diffs; kinds that have one in common keep it once.
     ``finish`` takes the aggregate, the type of its input, the sums and the number of groups.
@@ -136,7 +136,7 @@ class Kind:
     parts: tuple[RowPart, ...]
     finish: Callable[[Additive, pl.DataType | None, Sums, int], pl.Series]
     is_sum: bool = False
-    """Whether the result adds up itself: then a difference of results is the result for what came and went."""
+    """Whether the result is additive itself: then a difference of results is the result for the rows that came and went."""
 
 
 def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
@@ -149,7 +149,7 @@ def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: i
 
 
 def _sum_of(name: str, sums: Sums, height: int) -> Ints:
-    """An additive column; zeros where no row has had anything to add to it."""
+    """Return an additive column; zeros if no row has added to it."""
     return sums.get(name, np.zeros(height, np.int64))
 
 
@@ -174,7 +174,7 @@ def _finish_all(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
 
 
 def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
-    """Return how many values of the input are not null."""
+    """Return the number of values of the input that are not null."""
     lengths = sums.get(LENGTH, np.zeros(height, np.int64))
     nulls = sums.get(f"nulls:{aggregate.input}")
     return lengths if nulls is None else lengths - nulls
@@ -210,7 +210,7 @@ def _does_not_fit(aggregate: Additive) -> ArithmeticRefusedError:
 
 
 def _has_too_many_digits(decimals: pl.Series) -> bool:
-    """Return whether one of the decimals has more than 38 digits, of which 128 bits hold some and no decimal type does."""
+    """Return whether a decimal has more than 38 digits, which may fit into 128 bits, but not into a decimal type."""
     assert isinstance(decimals.dtype, pl.Decimal)
     most = [Decimal((sign, (9,) * DIGITS, -decimals.dtype.scale)) for sign in (0, 1)]
     above, below = (pl.Series([bound], dtype=decimals.dtype) for bound in most)
@@ -277,7 +277,7 @@ def _finish_mean(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, hei
 
 
 def _finish_variance(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
-    """(n * sum of squares - sum^2) / (n * (n - ddof)): nothing cancels before the one rounding above the line.
+    """Return (n * sum of squares - sum^2) / (n * (n - ddof)), whose numerator is exact until it is rounded once.
 
     Exponents are kept apart until the end, as the numerator may be out of the range of floats where the result is not.
     """

@@ -30,7 +30,7 @@ STATE = "state"
 
 
 MOST_WRITTEN_OUT = 1 << 26
-"""An aggregate that looks at each row takes so many at the most, where rows stand several times."""
+"""The most rows that an aggregate over single rows takes, if rows have counts above one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +118,7 @@ class AggregateState(Protocol):
 
 
 class ReadAggregateState(ABC):
-    """An aggregate whose values are read from rows: those of the group, or of its kept state."""
+    """An aggregate whose values are read from rows: those of the group, or those of its state."""
 
     _spine: Spine
     _count: int | None
@@ -215,8 +215,8 @@ class FirstByState(ReadAggregateState):
 class RecomputedState(ReadAggregateState):
     """An aggregate computed by polars from all rows of each group.
 
-    ``twice``: it computes with values of rows, which polars does in another way for a single row (``row_values``).
-    So every group is computed together with a copy of itself.
+    ``twice``: it computes with values of rows, which polars does differently for a single row (``row_values``). So every
+    group is computed together with a copy of itself.
     """
 
     _count = None
@@ -371,17 +371,17 @@ def _at(values: pl.Series, positions: Index) -> pl.Series:
 
 
 def _require_few(times: Ints) -> None:
-    """Check that rows which stand many times are not so many that memory ends.
+    """Check that rows with large counts do not make more rows than memory can hold.
 
     Raises:
-        ArithmeticRefusedError: they are.
+        ArithmeticRefusedError: they do.
     """
-    rows = float(times.sum(dtype=np.float64))  # No integer wraps.
+    rows = float(times.sum(dtype=np.float64))  # A sum of integers could wrap.
     if rows > MOST_WRITTEN_OUT:
         raise ArithmeticRefusedError(
-            f"looks at each row as often as it stands, and here that is {rows:,.0f} times, one row {int(times.max()):,} times; "
-            f"at most {MOST_WRITTEN_OUT:,}: correct the _diff of the rows, or use an aggregate that counts, as len, sum, mean, "
-            "std, min, max or n_unique do"
+            f"processes each row as often as its count says, here {rows:,.0f} times in all, one row {int(times.max()):,} times; "
+            f"the limit is {MOST_WRITTEN_OUT:,}: correct the _diff of the rows, or use an aggregate that works on counts: len, sum, mean, "
+            "std, min, max or n_unique"
         )
 
 

@@ -15,7 +15,7 @@ from ..data.tags import not_kept, tagged
 from .user_states import Serializer
 
 AdditiveKind = str
-"""The name of a kind of additive aggregate: those that there are stand in ``accumulators.KINDS``."""
+"""The name of a kind of additive aggregate: ``accumulators.KINDS`` lists them."""
 
 
 @tagged("core.aggregates:Column")
@@ -53,7 +53,7 @@ class Additive:
 class FirstBy:
     """The value of ``input`` in the first row of the group by ``order``, among rows where ``where`` is true.
 
-    min, max, first, last, arg_min and arg_max are all of this form. Ties are settled by the value itself,
+    min, max, first, last, arg_min and arg_max are all of this form. Ties are broken by the value itself,
     ascending. Null where no row qualifies.
     """
 

@@ -68,14 +68,13 @@ class GroupBy(Operator):
         group(A) = {(key, aggregates of the rows of A with that key)}, for keys whose diffs do not add up to zero
 
     The first input is the collection with its aggregates' inputs prepared as columns; every further one is the
-    ``Distinct`` of (key, value) pairs whose values are counted, or tells a number by key. State: the additive
-    columns by key; what cannot be inverted is read from arrangements. For every touched key the row before is
-    retracted and the row after added, where they differ; unless ``emits_on_request``: then it emits nothing, and rows
-    of groups are read with the look-up ``groups``. ``discarding``: groups hold what came less what went, and are there
-    while any of it, or the number of rows, is not zero. ``by`` are the first of the keys, if only these tell where rows
-    are kept. Without key columns there is one row, also of no rows. Keys that are ``expired`` are purged when the epoch
-    is over, and nothing is emitted for that.
-    Cost: the delta and the touched groups, plus what the arrangements say.
+    ``Distinct`` of (key, value) pairs whose values are counted, or supplies a number by key. State: the additive columns
+    by key; aggregates that cannot be inverted are read from arrangements. For every touched key the row before is
+    retracted and the row after added, where they differ. With ``emits_on_request`` it emits nothing, and rows of groups
+    are read with the look-up ``groups``. ``discarding``: groups hold the rows that came less those that went, and exist
+    while any sum, or the number of rows, is not zero. ``by`` are the first of the keys, if only these determine the bucket
+    of a row. Without key columns there is always one row. Keys that are ``expired`` are purged when the epoch is over,
+    and nothing is emitted for that. Cost: the delta and the touched groups, plus reads of the arrangements.
     """
 
     is_rekeyable = True
@@ -160,7 +159,7 @@ class GroupBy(Operator):
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """Return the additive columns that its state may have, beside the number of rows."""
+        """Return the additive columns that its state may have, besides the number of rows."""
         return tuple(
             sorted({*self._sums_but_heads, *(n for head in self._heads for n in head.order.kept_sums)})
         )
@@ -228,9 +227,9 @@ class GroupBy(Operator):
         )
 
     def rows(self, keys: Keys, even: Mask | None = None) -> tuple[Mask, pl.DataFrame]:
-        """Which of these ascending, distinct groups are there after this epoch's changes, and their rows.
+        """Return which of these ascending, distinct groups exist after this epoch's changes, and their rows.
 
-        Of the groups in ``even`` also the rows of no rows, if they are not there. Cost: these groups.
+        Groups in ``even`` that do not exist have the row of an empty group. Cost: these groups.
         """
         sums = self.spine.totals(keys, with_delta=True)
         exists = self._exists(sums, len(keys))
@@ -346,7 +345,7 @@ class GroupBy(Operator):
 
     @property
     def _has_first_row(self) -> bool:
-        """Whether there is a row also of no rows: of all rows, unless panes decide what is emitted."""
+        """Whether an empty input has a row: without keys, unless panes decide what is emitted."""
         return not self._spec.keys and not self._emits_on_request
 
     def _stage(self, run: Run) -> None:
@@ -461,7 +460,7 @@ class GroupBy(Operator):
         return [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
 
     def _first_row(self) -> Delta:
-        """Return the row without input rows, which is there from the start where there are no keys."""
+        """Return the row of an empty input, which exists from the start if there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in self._parts]
         rows = pl.DataFrame(self._finished([], values, 1))
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)

@@ -34,7 +34,7 @@ class StateRefusedError(InputError):
 
 
 class StateUnreadableError(CheckpointError):
-    """A state that is kept in a form that is not read."""
+    """A state that is kept in a form that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class StateForm:
         """Return the state as bytes.
 
         Raises:
-            StateRefusedError: it is no plain value, there is no serializer, and pickles are not allowed; or the serializer
-                returns no bytes.
+            StateRefusedError: it is not a plain value, there is no serializer, and pickles are not allowed; or the
+                serializer does not return bytes.
         """
         if self.serializer is not None:
             made = self.serializer.dumps(state)
             if not isinstance(made, bytes):
                 raise StateRefusedError(
-                    f"the serializer returned {type_name(made)} for the state, and not bytes; have its dumps return bytes"
+                    f"the serializer returned {type_name(made)} for the state, not bytes; make its dumps return bytes"
                 )
             return SERIALIZED + made
         try:
@@ -68,8 +68,8 @@ class StateForm:
                 return pickle.dumps(state)
             raise StateRefusedError(
                 f"its state is or holds {error.found}, which a checkpoint does not keep: only plain values (numbers, text, "
-                "bytes, times, lists, tuples, dicts, sets, columns). Make the state of these, give "
-                "aggregate(serializer=...) what makes bytes of it, or allow pickles with Checkpoint(path, "
+                "bytes, times, lists, tuples, dicts, sets, columns). Build the state of these, give "
+                "aggregate(serializer=...) an object that turns it into bytes, or allow pickles with Checkpoint(path, "
                 "allow_pickle=True) if nobody else can write there"
             ) from error
 
@@ -94,15 +94,15 @@ class StateForm:
                 ) from error
         if self.serializer is None:
             raise StateUnreadableError(
-                "its state was written by a serializer, and it is declared without one; declare it with that one: "
+                "its state was written by a serializer, but it is declared without one; declare it with the same one: "
                 "aggregate(serializer=...)"
             )
         return self.serializer.loads(data[len(SERIALIZED) :])
 
     def converted(self, data: bytes) -> bytes:
-        """Return the bytes of a state unchanged, but those of a pickle as they are written without ``allow_pickle``.
+        """Return the bytes of a state; a pickle is converted to the form that is written without ``allow_pickle``.
 
-        A state that is no plain value and has no serializer stays a pickle.
+        A state that is not a plain value and has no serializer stays a pickle.
         """
         if data[:1] != PICKLED:
             return data

@@ -28,7 +28,7 @@ class Arrange(KeyedOperator):
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
     null in their key are not kept, as they match nothing. Without ``holds_rows`` no row is kept: its readers need none of
     them, and find there what an earlier version has kept. Rows of keys that are ``expired`` (ascending, distinct) are
-    purged when the epoch is over. ``by`` are the first of the keys, if only these tell where rows are kept.
+    purged when the epoch is over. ``by`` are the first of the keys, if only these determine the bucket of a row.
     """
 
     role = "rows"
@@ -118,7 +118,7 @@ class Materialize(Operator):
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
-        """Return the route by the words of rows, if the output is cut by all columns, else by those it is cut by."""
+        """Return the route by the words of rows, if the output is cut by all columns, else by those columns."""
         return Route("words") if columns == tuple(self.schema) else Route("columns", columns or ())
 
     @property

@@ -49,7 +49,7 @@ class Linear(Operator):
         try:
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
-                # Where all rows are null, some functions of lists lose the type of the elements.
+                # If all rows are null, some functions of lists lose the type of the elements.
                 frame = frame.cast(self._nothing.frame.schema)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
@@ -65,8 +65,8 @@ class MapBatches(Operator):
     Rows with the same diff are passed to the function together and its result gets that diff, so the function may drop
     and multiply rows. Output columns are checked against the declared schema.
 
-    polars computes a frame of one row in another way than a longer one (``row_values``). So a single row, or a single
-    row with a result, is passed twice, and every second row of the result is taken.
+    polars computes a frame of one row differently from a longer one (``row_values``). So a single row, or a single row
+    with a result, is passed twice, and every second row of the result is taken.
     """
 
     def __init__(self, where: str, schema: pl.Schema, function: FrameFunction) -> None:
@@ -111,7 +111,7 @@ class MapBatches(Operator):
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
             given = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
             raise InputError(
-                f"{self._where}: the function returned {given}, declared is {dict(self.schema)}; "
+                f"{self._where}: the function returned {given}, but {dict(self.schema)} is declared; "
                 "return these columns, or declare what it returns with schema="
             )
         # The function may keep the frame that it returned, and the memory under it.

@@ -30,10 +30,10 @@ class SequencedUpsert(KeyedOperator):
 
     The change kept for a key is the greatest of all that have come for it, so it does not depend on their order or
     their batches. Of equal sequences a deletion wins over rows, and of rows the first by their columns. A change
-    that is not kept is no error: it is counted (``superseded``) and not entered in the ledger.
+    that is not kept is not an error: it is counted (``superseded``) and not entered in the ledger.
 
-    State: the row of each key, or its deletion (``deletions``), without which an older row that comes later would be
-    taken for a new one. So the key and the sequence of a deleted row are kept.
+    State: the row of each key, or its deletion (``deletions``), without which an older row that comes later would count as
+    a new one. So the key and the sequence of a deleted row are kept.
     Cost: the delta.
     """
 
@@ -52,7 +52,7 @@ class SequencedUpsert(KeyedOperator):
 
     @property
     def states(self) -> list[State]:
-        """Return all that outlives the epoch."""
+        """Return its states."""
         return [self.spine, self.deletions, self.superseded]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -105,7 +105,7 @@ class SequencedUpsert(KeyedOperator):
         return make_run(self._contest, Keys(np.concatenate(numbered).astype(np.uint64)), changes, sums, rows)
 
     def _count(self, groups: Groups, is_new: Mask) -> None:
-        """Stage how many changes of each key are superseded."""
+        """Stage the number of superseded changes of each key."""
         came = np.diff(groups.starts, append=len(groups.order))
         lost = came - is_new
         if lost.any():

@@ -81,7 +81,7 @@ class CheckRetractions(Operator):
         entries = groups.first_entries
         if len(excess):
             self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
-        # Rows that cancel are invisible to all readers, clocks included, whatever else is in the batch or its bucket.
+        # Rows that cancel do not reach any operator, clocks included, whatever else is in the batch or its bucket.
         kept = np.flatnonzero(accepted)
         kept = kept[np.argsort(entries[kept])]
         return Delta.of(gather(rows, entries[kept]), accepted[kept], is_consolidated=True)

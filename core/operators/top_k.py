@@ -18,7 +18,7 @@ class TopK(PerKey):
         top_k(A) = rows of A whose rank within their key is below count
 
     State: the arrangement it reads, by group and order; nothing is kept per rank. Exactly the rows that move over the
-    boundary are emitted. Ties are settled by the whole row, so the result does not depend on history.
+    boundary are emitted. Ties are broken by the whole row, so the result does not depend on history.
     Cost: ``count`` rows of each touched group, see ``first_rows``.
     """
 

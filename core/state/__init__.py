@@ -1,1 +1,1 @@
-"""What stays: immutable sorted runs that add up, timers, and the ledger of refused rows."""
+"""State that outlives an epoch: immutable sorted runs that add up, timers, and the ledger of refused rows."""

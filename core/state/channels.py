@@ -1,4 +1,4 @@
-"""What an operator gives to others beside its rows: what it found in an epoch, and look-ups in what it keeps."""
+"""Channels by which operators read each other besides rows: findings of an epoch, and look-ups in state."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ P = ParamSpec("P")
 
 
 class Channel:
-    """One thing that a node gives: whoever reads it is constructed with it and has it in ``Operator.looks_at``.
+    """One thing that a node gives: an operator that reads it is constructed with it and lists it in ``Operator.looks_at``.
 
-    ``kind`` says what it is in a word or two. ``guard`` is called before it is read, where tests have set one.
+    ``kind`` names it in a word or two. ``guard`` is called before each read, if tests have set one.
     """
 
     __slots__ = ("guard", "kind")
@@ -24,10 +24,10 @@ class Channel:
 
 
 class Finding(Channel, Generic[T]):
-    """What an operator finds in an epoch, for the operators behind it: it is no state, and counts for that epoch alone.
+    """A result of an operator for operators after it: it is not state, and valid for one epoch only.
 
     It is set once, while its operator steps, and is ``nothing`` again when the epoch is committed or discarded. So it is
-    ``nothing`` in every epoch in which the operator finds none, or is not visited.
+    ``nothing`` in every epoch in which the operator sets none, or is not visited.
     """
 
     __slots__ = ("_nothing", "_value")
@@ -38,28 +38,28 @@ class Finding(Channel, Generic[T]):
 
     @property
     def value(self) -> T:
-        """What was found in this epoch."""
+        """The value of this epoch."""
         if self.guard is not None:
             self.guard()
         return self._value
 
     @property
     def is_set(self) -> bool:
-        """Whether anything was found in this epoch."""
+        """Whether a value was set in this epoch."""
         return self._value is not self._nothing
 
     def set(self, value: T) -> None:
-        """Hand on what was found in this epoch. Once per epoch at the most."""
+        """Set the value of this epoch, at most once."""
         assert self._value is self._nothing, f"{self.kind}: found twice in one epoch"
         self._value = value
 
     def clear(self) -> None:
-        """Be empty again: the epoch is over."""
+        """Reset the value, as the epoch is over."""
         self._value = self._nothing
 
 
 class Lookup(Channel, Generic[P, R]):
-    """A question that an operator answers from its state as it is after this epoch's step."""
+    """A function of an operator that reads its state as it is after this epoch's step."""
 
     __slots__ = ("_answer",)
 
@@ -68,7 +68,7 @@ class Lookup(Channel, Generic[P, R]):
         self._answer = answer
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The answer, as of the last commit and what is staged beside it."""
+        """Return the result, as of the last commit and the changes that are staged."""
         if self.guard is not None:
             self.guard()
         return self._answer(*args, **kwargs)

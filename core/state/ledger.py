@@ -24,9 +24,9 @@ ELSEWHERE = "elsewhere"
 class Refused:
     """Rows of one source that one epoch did not accept, and why.
 
-    ``watermark`` is the one that they were behind, in microseconds, where that is the reason. Late rows are in the frame
-    with the windows that they missed (``MISSED``), where these may be several. ``elsewhere``: the rows are in other
-    windows, and missing from these alone.
+    ``watermark`` is the one that they were behind, in microseconds, if that is the reason. Late rows that may be in several
+    windows are in the frame with those that they missed (``MISSED``). ``elsewhere``: the rows count in other windows, and
+    are missing only from these.
     """
 
     epoch: Epoch
@@ -80,7 +80,7 @@ class Ledger:
             self.forgotten += gone
 
     def discard(self) -> None:
-        """Forget what was staged."""
+        """Drop what was staged."""
         self._staged = []
 
     @property
@@ -88,7 +88,7 @@ class Ledger:
         """Return bytes held."""
         return sum(int(refused.frame.estimated_size()) for refused in self.refused)
 
-    # What outlives the process
+    # Saving and restoring
 
     def saved(self) -> Saved:
         """See ``State``: a piece for every entry."""
@@ -107,7 +107,7 @@ class Ledger:
         self._staged = []
 
     def columns_of(self, piece: Refused) -> pl.DataFrame:
-        """See ``State``; the facts of the entry stand beside each of its rows."""
+        """See ``State``; each row has the facts of its entry in further columns."""
         facts = pl.DataFrame(
             {
                 "epoch": [int(piece.epoch)],

@@ -24,7 +24,7 @@ BEFORE = "before"
 class Found:
     """The rows of some keys: the position of the key among those looked up, the row, and its diff.
 
-    Rows of a key stand together, in the order of the layout; keys stand in the order in which they were given.
+    Rows of a key are together, in the order of the layout; keys are in the order in which they were given.
     """
 
     owners: Index
@@ -73,7 +73,7 @@ def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Foun
         read = _read(spine, delta, keys, pending, take)
         rows, pending = _settle(read, _moments(delta), pending, len(keys), count)
         if take > count + 1:
-            # Rows read further on were hidden behind rows that are retracted.
+            # Rows that are read later were hidden behind rows that are retracted.
             spine.waste(len(read))
         parts.append(rows)
         take *= 4
@@ -123,7 +123,7 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
 def _settle(
     read: Run, moments: tuple[str, ...], pending: Index, size: int, count: int
 ) -> tuple[list[Found], Index]:
-    """Return the rows read that are final, at each moment, and which keys have to be read further.
+    """Return the rows that are final, before and after the epoch, and the keys that have to be read further.
 
     A row is final if it is not behind an entry at which a run was cut: that run may hold entries
     that come before it, or that cancel it.

@@ -20,9 +20,9 @@ def level_of(size: int) -> int:
 
 
 def to_merge(sizes: Sequence[int]) -> int | None:
-    """Return the place from which on all pieces are to be merged into one; None if none are.
+    """Return the place from which all pieces are to be merged into one; None if none are to be merged.
 
-    The last pieces are merged as soon as there are ``FAN`` of their level, or the last exceeds those before it. Call it
+    The last pieces are merged as soon as there are ``FAN`` of their level, or the last exceeds those before it. Call this
     again after a merge.
     """
     if len(sizes) < 2:

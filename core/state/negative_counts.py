@@ -1,4 +1,4 @@
-"""Rows that would be there less than zero times are detected and refused, where a negative count has no meaning."""
+"""Rows that would get a negative count are detected and refused, where such a count has no meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .spine import Spine
 
 @dataclass(frozen=True, slots=True)
 class NeverBelowZero:
-    """A check that refuses a batch after which rows would be there less than zero times.
+    """A check that refuses a batch after which rows would have a negative count.
 
     ``where`` names the view, ``sources`` are those whose retractions are not checked, ``columns`` identify a row in the
     message.
@@ -29,39 +29,39 @@ class NeverBelowZero:
     columns: tuple[str, ...]
 
     def require(self, rows: pl.DataFrame, counts: Ints) -> None:
-        """Check rows that were retracted, given how often each of them is there now.
+        """Check rows that were retracted, given their counts now.
 
         Raises:
-            RetractionError: one of them would be there less than zero times.
+            RetractionError: one of them would have a negative count.
         """
         missing = np.flatnonzero(counts < 0)
         if not len(missing):
             return
         row = shown_row(rows.select(self.columns), int(missing[0]))
         raise RetractionError(
-            f"{self.where}: the row {row} would be there {counts[missing[0]]} times ({len(missing)} such rows in this "
-            "batch), and these windows are made of the rows that are there; nothing has changed. Retractions are not "
+            f"{self.where}: the row {row} would have the count {counts[missing[0]]} ({len(missing)} such rows in this "
+            "batch), and these windows need rows whose count is not negative; nothing has changed. Retractions are not "
             f"checked at {listed(self.sources)}, declared with trusted=True: push a row before its retraction or "
             "together with it, leave out trusted=True, so that such retractions are refused into the ledger, or put "
             ".unique() before .window(...)"
         )
 
 
-def taken_back(run: Run) -> tuple[Index, Ints]:
+def retracted_entries(run: Run) -> tuple[Index, Ints]:
     """Return the positions of the retractions among the entries that an epoch adds, and their diffs."""
     diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
     entries = np.flatnonzero(diffs < 0)
     return entries, diffs[entries]
 
 
-def counts_of_taken_back(spine: Spine) -> tuple[pl.DataFrame, Ints]:
-    """Return the rows that this epoch retracts from an arrangement, and how often each of them is there after it.
+def counts_of_retracted(spine: Spine) -> tuple[pl.DataFrame, Ints]:
+    """Return the rows that this epoch retracts from an arrangement, and their counts after it.
 
     The arrangement is ordered by a column of instants without nulls, and then by others. Cost: a search for each of
     these rows, and the entries that have its key and instant.
     """
     delta = spine.delta
-    entries, counts = taken_back(delta)
+    entries, counts = retracted_entries(delta)
     if not len(entries):
         return delta.payload.clear(), counts
     keys, rows = delta.keys.take(entries), _rows(delta).take(entries)

@@ -47,13 +47,13 @@ class Operator:
     """
 
     has_timers: bool = False
-    """Whether ``is_due`` may be true: instants are kept at which it acts without rows."""
+    """Whether ``is_due`` may be true, since it keeps instants at which it acts without rows."""
 
     is_replayable: bool = True
     """Whether its output depends on the rows alone, and not on when they arrived."""
 
     role: str | None = None
-    """The name of its state in displays, where that is a part of what was declared; None: the declared node itself."""
+    """The name of its state in displays if it is a part of a declared node; None if it is the declared node itself."""
 
     other_roles: tuple[str, ...] = ()
     """The names of its other states, in their order, as far as they have names of their own."""
@@ -62,12 +62,12 @@ class Operator:
     """Whether rows of its first input may be pre-aggregated by ``combine`` before they are sent to it."""
 
     gives: tuple[Channel, ...] = ()
-    """What other operators may look at, beside its rows and its states."""
+    """The channels that other operators may read, besides its rows and its states."""
 
     looks_at: tuple[State | Channel, ...] = ()
-    """All that it reads of other operators: their states, what they found in the epoch, look-ups.
+    """All that it reads of other operators besides rows: their states, findings of the epoch, look-ups.
 
-    The nodes that give these step before this one, in the same place, and where one of them is visited, this one is too.
+    The nodes that give these step before this one, in the same place; if one of them is visited, so is this one.
     """
 
     clocks: tuple[Clock, ...] = ()
@@ -133,7 +133,7 @@ class Operator:
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """Return the additive columns of its first state, where the operator chooses them."""
+        """Return the additive columns of its first state, if the operator chooses them."""
         return ()
 
     def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
@@ -152,11 +152,11 @@ class Operator:
         return ()
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
-        """Return how its states are cut into buckets if its output is cut by these columns; None: each by its own route."""
+        """Return how its states are cut into buckets if its output is cut by these columns; None for each state's own route."""
         return None
 
     def combine(self, delta: Delta) -> Delta | None:
-        """Return the rows of its first input pre-aggregated as far as it allows; None if that makes them no fewer."""
+        """Return the rows of its first input, pre-aggregated as far as possible; None if that does not reduce them."""
         return None
 
 

@@ -1,8 +1,8 @@
-"""States are cut into buckets: the bucket of each entry follows from what the state keeps of it.
+"""States are cut into buckets: the bucket of each entry follows from the entry.
 
 A row is sent to the bucket of its *route word*: the first key word of the columns that it is routed by. The state of
-that key is in the same bucket, and the route word follows from its entries: so states can later be cut into another
-number of buckets, without the rows that they were made of.
+that key is in the same bucket, and the route word follows from its entries, so states can later be cut into another
+number of buckets without the rows from which they were made.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def bucket_of(words: Words, buckets: int) -> Ints:
     >>> bucket_of(np.array([0, 1 << 63, 2**64 - 1], np.uint64), 3).tolist()
     [0, 1, 2]
     """
-    assert 0 < buckets <= MOST_BUCKETS, "so many buckets cannot be told apart"
+    assert 0 < buckets <= MOST_BUCKETS, "routes cannot tell so many buckets apart"
     leading = words >> np.uint64(64 - ROUTED_BITS)
     return ((leading * np.uint64(buckets)) >> np.uint64(ROUTED_BITS)).astype(np.int64)
 
@@ -74,8 +74,8 @@ class Route:
             case "prefix":
                 return _column(columns, SECOND)
             case "columns":
-                given = [columns.get_column(PAYLOAD + name) for name in self.columns]
-                return key_words(given, columns.height).first
+                key_columns = [columns.get_column(PAYLOAD + name) for name in self.columns]
+                return key_words(key_columns, columns.height).first
             case "cells":
                 return self._of_cells(columns, columns.get_column(SUM + LAST).to_numpy() + ZERO)
             case "cell timers":
@@ -114,9 +114,9 @@ ONE = Route("one")
 @tagged("core.routes:KeyColumns")
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns of a key, of which the first ``routed`` decide the bucket of a row; None: all of them do.
+    """The columns of a key, of which the first ``routed`` determine the bucket of a row; None: all of them do.
 
-    With 0 none does, so all state by this key is in one bucket.
+    With 0 no column does, so all state by this key is in one bucket.
     """
 
     names: tuple[str, ...]
@@ -151,7 +151,7 @@ class KeyColumns:
 def in_buckets(
     route: Route, saved: Sequence[Columns], buckets: int
 ) -> list[tuple[list[pl.DataFrame], dict[str, Any]]]:
-    """Return a saved state cut into ``buckets`` buckets, given what was saved of it in each earlier bucket.
+    """Return a saved state cut into ``buckets`` buckets, given its saved parts in the earlier buckets.
 
     Empty buckets have no pieces. Facts that a state can compute again are left out. Cost: the state; for
     ``cells``, sorted, as only whole entries have a route word.
@@ -171,7 +171,7 @@ def in_buckets(
         bucket = bucket_of(route.words(frame), buckets)
         for number in np.unique(bucket).tolist():
             cut[number].append(frame.filter(pl.Series(bucket == number)))
-    # Larger runs stand before smaller ones, as their merges would have left them.
+    # Larger runs come before smaller ones, as after their merges.
     return [(sorted(pieces, key=lambda piece: -piece.height), {}) for pieces in cut]
 
 

@@ -30,7 +30,7 @@ class State(Protocol):
 
     @property
     def entries(self) -> int:
-        """Return how many entries are kept."""
+        """Return the number of kept entries."""
         ...
 
     @property
@@ -38,7 +38,7 @@ class State(Protocol):
         """Return bytes held, without Python's own overhead."""
         ...
 
-    # What outlives the process
+    # Saving and restoring
 
     def saved(self) -> Saved:
         """Return the state to be saved, staged changes included; unchanged pieces are the same objects as before.

@@ -1,7 +1,7 @@
 """A run is an immutable sorted piece of state; several are merged into one.
 
-A run is a set of columns sorted by key. Runs *add*: entries that are equal in several runs stand for the sum
-of their numbers, and an entry whose numbers are all zero stands for nothing.
+A run is a set of columns sorted by key. Runs *add*: equal entries of several runs are one entry with the sums of their
+numbers, and an entry whose numbers are all zero does not exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW = 64
 @tagged("core.run:Layout")
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a run: what its entries hold beside their key.
+    """The layout of a run: the columns of its entries besides their key.
 
     ``payload`` are columns that go with an entry. With ``by_row``, a key may have many entries, one for each
     different row of the payload, kept in ``order`` and then by the payload's columns; otherwise one.
@@ -158,12 +158,12 @@ def make_run(
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
-    """Return a run with one entry per group: payload and totals stand one row per group, in the order of its keys."""
+    """Return a run with one entry per group: payload and totals have a row per group, in the order of the keys."""
     return _alive(groups.keys, payload, totals, None)
 
 
 def merge(layout: Layout, runs: Sequence[Run]) -> Run:
-    """Return one run that stands for all of these. Cost: one merge of their entries."""
+    """Return one run with the sum of all of these. Cost: one merge of their entries."""
     if len(runs) == 1:
         return runs[0]
     if not layout.by_row and len(runs[0]) >= sum(map(len, runs[1:])):
@@ -184,7 +184,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
 
 
 def _added_to(large: Run, small: Run) -> Run | None:
-    """Return what ``merge`` returns, in less time; None if many keys are new or some of their words collide."""
+    """Return the same as ``merge``, in less time; None if many keys are new or some of their words collide."""
     keys, words = large.keys, small.keys
     if (keys.second is None) != (words.second is None):
         return None
@@ -229,7 +229,7 @@ def _rows(run: Run) -> Keys:
 def _reduced(
     keys: Keys, payload: pl.DataFrame, sums: Iterable[tuple[str, Ints]], rows: Keys | None, segments: Segments
 ) -> Run:
-    """Add up the entries of each segment, the first of them standing for all."""
+    """Add up the entries of each segment into its first one."""
     totals = {name: segments.sums(column) for name, column in sums}
     return _alive(keys, gather(payload, segments.first_entries) if payload.width else payload, totals, rows)
 
@@ -270,12 +270,12 @@ def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) ->
     # Rows that tie in the order are ordered by their other columns, so that ties do not depend on hashes.
     ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
     columns = [payload.get_column(name) for name in (*ordered, *ties)]
-    given = [*(Order("") for _ in keys.words()), *ordered.values()]
-    given += [Order("") for _ in (*ties, *rows.words())]
+    orders = [*(Order("") for _ in keys.words()), *ordered.values()]
+    orders += [Order("") for _ in (*ties, *rows.words())]
     return sorted_by(
         [*keys.words(), *columns, *rows.words()],
-        [order.descending for order in given],
-        [order.nulls_last for order in given],
+        [order.descending for order in orders],
+        [order.nulls_last for order in orders],
     )
 
 

@@ -1,7 +1,7 @@
 """Runs are converted to columns, which are written, and made of columns, which may be mapped from a file.
 
-A run is immutable columns, so nothing is copied either way: opening a run costs the same whatever its size, pages come
-in as they are looked up, and several processes share them.
+A run is immutable columns, so nothing is copied either way: opening a run costs the same whatever its size, pages are
+loaded when they are read, and several processes share them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_of_columns(layout: Layout, columns: pl.DataFrame) -> Run:
     missing = [name for name in layout.payload if PAYLOAD + name not in columns.columns]
     if missing or KEY not in columns.columns or (ROW in columns.columns) != layout.by_row:
         raise CheckpointError(
-            f"a run with the columns {listed(columns.columns)} is one of another state: expected are "
+            f"a run with the columns {listed(columns.columns)} belongs to another state: expected are "
             f"{listed([KEY, *((ROW,) if layout.by_row else ()), *(PAYLOAD + name for name in layout.payload)])}"
         )
     payload = pl.DataFrame([columns.get_column(PAYLOAD + name).alias(name) for name in layout.payload])

@@ -11,8 +11,8 @@ from typing import Any
 class Saved:
     """A saved state: immutable pieces, compared by identity, and plain facts (JSON values only).
 
-    A piece that is the same object as one saved before holds the same, so it need not be written again. Pieces
-    can be hashed, by identity, and weakly referred to.
+    A piece that is the same object as one saved before has the same content, so it need not be written again. Pieces
+    can be hashed, by identity, and weakly referenced.
     """
 
     pieces: tuple[Any, ...]

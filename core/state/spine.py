@@ -1,7 +1,7 @@
 """A spine is a state of a few immutable sorted runs that add up to a collection by key.
 
-As runs add, an epoch adds one small run, a reader holds a tuple of runs that no later epoch disturbs, and
-forgetting an epoch is not adding its run.
+Since runs add up, an epoch adds one small run, a reader holds a tuple of runs that no later epoch changes, and an epoch
+is discarded by not adding its run.
 
 Runs of similar size are merged as they pile up. With ``FAN`` = 4, an entry takes part in at most
 log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as many runs.
@@ -59,12 +59,12 @@ class Spine:
     this state. ``touched`` counts the entries that epochs have read and written since the beginning.
 
     Epochs run in one thread at a time. Any other reader takes the ``version`` of a commit and reads a copy of the
-    spine ``at`` it: epochs see nothing of that but a merge of all runs, which they may adopt.
+    spine ``at`` it, which does not affect epochs, except that they may adopt a merge of all runs that it has made.
 
-    ``keeps_runs``: reading everything does not replace the runs by one, as they are on disk and it is not.
-    ``most_merged``: runs that would make one of more entries stay apart, so that every merge fits into memory;
-    a look-up then visits about entries / most_merged runs. What such runs cancel of each other goes when all of
-    them have doubled: they are merged a range of keys at a time then.
+    ``keeps_runs``: reading everything does not replace the runs by a merged one, as they are on disk and it is not.
+    ``most_merged``: runs that would merge into more entries than this stay apart, so that every merge fits into memory; a
+    look-up then visits about entries / most_merged runs. Entries that cancel between such runs are removed when the state
+    has doubled: then they are merged a range of keys at a time.
     """
 
     kept_in: KeptIn = "buckets"
@@ -127,14 +127,14 @@ class Spine:
         """Make what was staged the state."""
         if self._staged is not None:
             self._committed = self._staged
-            # A discarded epoch leaves them to the next one, which then stages what this one would have staged.
+            # After a discarded epoch they are left to the next one, which then stages what this one would have staged.
             del self._merges[: self._merges_seen]
         if self._wasted:
             self._committed = replace(self._committed, wasted=self._committed.wasted + self._wasted)
         self.discard()
 
     def discard(self) -> None:
-        """Forget what was staged."""
+        """Drop what was staged."""
         self._wasted = 0
         if self._staged is not None:
             self._staged, self.delta = None, self._nothing
@@ -181,7 +181,7 @@ class Spine:
                 self._merges.append((version.runs, merged))
         return version.merged[0]
 
-    # What outlives the process
+    # Saving and restoring
 
     def saved(self) -> Saved:
         """See ``State``: the pieces are runs."""
@@ -191,7 +191,7 @@ class Spine:
         return Saved(version.runs, facts)
 
     def restore(self, saved: Saved) -> None:
-        """See ``State``. Where the facts have no totals, they are added up: one pass over the additive columns."""
+        """See ``State``. If the facts have no totals, they are added up in one pass over the additive columns."""
         runs, facts = saved.pieces, saved.facts
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
@@ -221,7 +221,7 @@ class Spine:
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Merge the youngest run with those that it exceeds, and all runs of its level as soon as there are ``FAN``.
 
-        So levels descend from the oldest run to the youngest, with less than ``FAN`` runs each.
+        So levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
         """
         while len(runs) > 1:
             sizes = [*map(len, runs)]
@@ -240,7 +240,7 @@ class Spine:
         return runs
 
     def _tidied(self, version: Version) -> Version:
-        """Merge all runs where they may cancel, or where as many entries were read in vain as there are to merge.
+        """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
 
         Runs can cancel each other only if their columns add up to zero, as after an undo. If they then do not cancel
         (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
@@ -265,7 +265,7 @@ class Spine:
         return len(runs) - fitting
 
     def _merged_in_ranges(self, runs: Sequence[Run], least: int, greatest: int) -> Iterator[Run]:
-        """Yield runs that stand for all entries whose first words are in this range, none above the size limit."""
+        """Yield merged runs of all entries whose first words are in this range, none above the size limit."""
         entries = sum(map(len, runs))
         if self.most_merged is None or entries <= self.most_merged or least == greatest:
             yield from filter(len, [self._merge(runs)])

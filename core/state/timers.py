@@ -1,4 +1,4 @@
-"""Timers: instants at which keys are visited again, set once and handed out when they are due."""
+"""Timers: instants at which keys are visited again, set once and taken out when they are due."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Instants:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """The remaining timers of a piece: all but its first ``spent``, which were handed out."""
+    """The remaining timers of a piece: all but its first ``spent``, which were taken out."""
 
     piece: Instants
     spent: int = 0
@@ -54,10 +54,10 @@ class _Run:
 
 
 class Timers(StagedValue[tuple[_Run, ...]]):
-    """Keys by the instant at which they fall due.
+    """Keys by the instant at which they are due.
 
     A timer cannot be cancelled: the operator that gets a key checks whether there is still something to do. Setting
-    and handing out are staged and become the state with the commit. Cost: the timers set and due, each taking
+    timers and taking them out are staged and become the state with the commit. Cost: the timers set and due, each taking
     part in a logarithmic number of merges; timers that are not due are not visited.
     """
 
@@ -65,14 +65,14 @@ class Timers(StagedValue[tuple[_Run, ...]]):
         super().__init__((), route)
 
     def set(self, instants: Ints, keys: Keys) -> None:
-        """Stage timers that hand out these keys when their instants have come."""
+        """Stage timers for these keys at these instants."""
         if not len(instants):
             return
         order = np.argsort(instants, kind="stable")
         self._staged = _piled((*self._latest, _Run(Instants(instants[order], keys.take(order)))))
 
     def due(self, until: int) -> Keys:
-        """Return the keys whose instants are not after ``until``, ascending and each once; each timer is handed out once."""
+        """Return the keys whose instants are not after ``until``, ascending and each once; each timer is returned once."""
         ends = [int(np.searchsorted(run.instants, until, side="right")) for run in self._latest]
         if not any(ends):
             return NOTHING
@@ -82,7 +82,7 @@ class Timers(StagedValue[tuple[_Run, ...]]):
         return group(Keys.concat(due)).keys
 
     def heads(self, before: int) -> list[tuple[Ints, Keys]]:
-        """Return the timers that fall due before an instant, run by run, ascending in each; nothing is handed out."""
+        """Return the timers that are due before an instant, run by run, ascending in each; they remain set."""
         ends = [int(np.searchsorted(run.instants, before)) for run in self._latest]
         return [
             (run.instants[:end], run.before(end)) for run, end in zip(self._latest, ends, strict=True) if end
@@ -90,12 +90,12 @@ class Timers(StagedValue[tuple[_Run, ...]]):
 
     @property
     def first(self) -> int | None:
-        """Return the earliest instant that is set, as of the last commit."""
+        """Return the earliest instant of a timer, as of the last commit."""
         return min((int(run.instants[0]) for run in self._committed), default=None)
 
     @property
     def entries(self) -> int:
-        """Return how many timers are set."""
+        """Return the number of timers."""
         return sum(map(len, self._committed))
 
     @property
@@ -103,7 +103,7 @@ class Timers(StagedValue[tuple[_Run, ...]]):
         """Return bytes held."""
         return sum(run.piece.instants.nbytes + run.piece.keys.nbytes for run in self._committed)
 
-    # What outlives the process
+    # Saving and restoring
 
     def saved(self) -> Saved:
         """See ``State``."""

@@ -23,9 +23,9 @@ def merge_into_delta_lake(
         view.subscribe(lambda delta: merge_into_delta_lake("/data/depth", delta, keys=["pages"]), name="depth")
 
     Args:
-        table: where the table is.
+        table: the path or url of the table.
         delta: the view's columns, ``_epoch`` and ``_diff``; of one epoch or of several.
-        keys: the columns that identify a row of the view: those that it is grouped by.
+        keys: the columns that identify a row of the view: those by which it is grouped.
         sink: the name under which the epoch is kept; another one for another view in the same table.
 
     Returns:
@@ -36,13 +36,13 @@ def merge_into_delta_lake(
     """
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-    known = DeltaTable(table) if DeltaTable.is_deltatable(table) else None
-    done = known.transaction_version(sink) if known is not None else None
+    existing = DeltaTable(table) if DeltaTable.is_deltatable(table) else None
+    done = existing.transaction_version(sink) if existing is not None else None
     change = net_change(delta, keys, after=-1 if done is None else done)
     if done is not None and change.epoch <= done:
         return False
     written = CommitProperties(app_transactions=[Transaction(sink, change.epoch)])
-    if known is None:
+    if existing is None:
         write_deltalake(table, frame_to_spark_arrow(change.now), commit_properties=written)
         return True
     rows = pl.concat(
@@ -55,7 +55,7 @@ def merge_into_delta_lake(
     same = " AND ".join(f't."{key}" IS NOT DISTINCT FROM s."{key}"' for key in keys)
     values = {f'"{name}"': f's."{name}"' for name in change.now.columns}
     (
-        known.merge(frame_to_spark_arrow(rows), same, "s", "t", commit_properties=written)
+        existing.merge(frame_to_spark_arrow(rows), same, "s", "t", commit_properties=written)
         .when_matched_delete(f"s.{GONE}")
         .when_matched_update(values)
         .when_not_matched_insert(values, f"NOT s.{GONE}")

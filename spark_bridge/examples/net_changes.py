@@ -23,7 +23,7 @@ def net_change(delta: pl.DataFrame, keys: Sequence[str], after: int) -> NetChang
     """Return the net change of the epochs after ``after``; a repeated delta changes nothing the second time.
 
     Raises:
-        InputError: a key has two rows, so the columns are no key.
+        InputError: a key has two rows, so the columns are not a key.
     """
     require_columns("the delta", delta.schema, keys)
     news = delta.filter(pl.col(EPOCH) > after)

@@ -13,16 +13,16 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 from .net_changes import net_change
 
 EPOCHS = "evercurrent_epochs"
-"""The table that says up to which epoch each table is written."""
+"""The table with the epoch up to which each table is written."""
 
 
 def write_to_sqlite(
     database: sqlite3.Connection, table: str, delta: pl.DataFrame, *, keys: Sequence[str]
 ) -> bool:
-    """Bring a table up to a view's delta. The rows and the epoch are one transaction: all or nothing, and once.
+    """Apply a view's delta to a table. The rows and the epoch are written in one transaction, once.
 
-    The table is made by the first delta. Times and decimals are written as text. Embedded, the view's own subscription
-    calls it::
+    The first delta creates the table. Times and decimals are written as text. Embedded, the view's own subscription calls
+    it::
 
         view.subscribe(lambda delta: write_to_sqlite(database, "depth", delta, keys=["pages"]), name="depth")
 
@@ -49,10 +49,10 @@ def write_to_sqlite(
         database.execute(
             f"CREATE INDEX IF NOT EXISTS {quoted(table + ' keys')} ON {quoted(table)} ({listed(keys)})"
         )
-        found = database.execute(f"SELECT epoch FROM {EPOCHS} WHERE written = ?", (table,)).fetchone()
-        done = 0 if found is None else int(found[0])
-        change = net_change(delta, keys, after=done if found else -1)
-        if found is not None and change.epoch <= done:
+        written_epoch = database.execute(f"SELECT epoch FROM {EPOCHS} WHERE written = ?", (table,)).fetchone()
+        done = 0 if written_epoch is None else int(written_epoch[0])
+        change = net_change(delta, keys, after=done if written_epoch else -1)
+        if written_epoch is not None and change.epoch <= done:
             return False
         touched = pl.concat([change.gone, change.now.select(keys)])
         database.executemany(f"DELETE FROM {quoted(table)} WHERE {same}", values(touched))
@@ -65,15 +65,15 @@ def write_to_sqlite(
 
 
 def values(rows: pl.DataFrame) -> Iterable[tuple[object, ...]]:
-    """Return rows as the database takes them."""
+    """Return rows in the types of the database."""
     return rows.with_columns((cs.temporal() | cs.decimal() | cs.categorical()).cast(pl.String)).iter_rows()
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names of columns, as SQL has them."""
+    """Return names of columns as they are written in SQL."""
     return ", ".join(map(quoted, names))
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL has it."""
+    """Return a name as it is written in SQL."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""The arguments of a query are checked before anything starts, as later Spark would refuse them in its own words."""
+"""The arguments of a query are checked before anything starts, as Spark's later errors would not name the remedy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TRIGGERS = (
-    "give {'availableNow': True} for all that is there, {'once': True} for that in one micro-batch, {'processingTime': "
-    "'5 seconds'} for a micro-batch so often, or leave it out for one after the other"
+    "give {'availableNow': True} to process all rows that are there, {'once': True} to do so in one micro-batch, {'processingTime': "
+    "'5 seconds'} for a micro-batch at this interval, or leave it out to run one after the other"
 )
 
 
@@ -36,21 +36,21 @@ def require_engine(engine: object) -> None:
 
 
 def require_declarations(engine: Engine) -> None:
-    """Check that an engine is given that declares sources and views, and does not keep them current itself.
+    """Check that an engine declares sources and views, and does not maintain them itself.
 
     Raises:
-        PlanError: it is none, has no source or no view, rows were pushed into it, or it has a checkpoint of its own.
+        PlanError: it is not an engine, has no source or no view, rows were pushed into it, or it has a checkpoint of its own.
     """
     require_engine(engine)
     for what, declared in (("source", engine.sources), ("view", engine.views)):
         if not declared:
             raise PlanError(
-                f"the engine declares no {what}, so that there is nothing to keep current; declare one with "
+                f"the engine declares no {what}, so there is nothing to keep current; declare one with "
                 f"engine.{what}(...)"
             )
     if engine.is_durable or engine.epoch_number:
         raise PlanError(
-            "the engine keeps views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
+            "the engine maintains views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
             "only declares sources and views"
         )
 
@@ -68,27 +68,27 @@ def checkpoint_in_spark(checkpoint: str | Path | Checkpoint) -> Checkpoint:
     """Return a checkpoint as ``as_checkpoint``, for a query that writes it.
 
     Raises:
-        PlanError: it is no checkpoint, or has options that a query in Spark does not support.
+        PlanError: it is not a checkpoint, or has options that a query in Spark does not support.
     """
-    given = as_checkpoint(checkpoint)
-    if given.every != 1:
+    options = as_checkpoint(checkpoint)
+    if options.every != 1:
         raise PlanError(
-            f"Checkpoint(every={given.every}) is for an engine in one process, and in Spark every micro-batch is committed; "
-            "leave it out, and have fewer with trigger={'processingTime': '1 minute'}"
+            f"Checkpoint(every={options.every}) is for an engine in one process, and in Spark every micro-batch is committed; "
+            "leave it out; for fewer commits give trigger={'processingTime': '1 minute'}"
         )
-    if given.resident_bytes is not None:
+    if options.resident_bytes is not None:
         raise PlanError(
-            f"Checkpoint(resident_bytes={given.resident_bytes}) is for an engine in one process, and in Spark tasks take "
-            "states from files, bucket by bucket; leave it out, and have smaller ones with buckets="
+            f"Checkpoint(resident_bytes={options.resident_bytes}) is for an engine in one process, and in Spark tasks take "
+            "states from files, bucket by bucket; leave it out; for smaller states give more buckets="
         )
-    return given
+    return options
 
 
 def require_sizes(buckets: object, driver_rows: object) -> None:
     """Check the numbers of a query.
 
     Raises:
-        PlanError: naming the one that is out of range.
+        PlanError: one is out of range, which is named.
     """
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
         raise PlanError(f"buckets={buckets!r}; give a whole number from 1 to {MOST_BUCKETS}")
@@ -100,25 +100,25 @@ def require_trigger(trigger: object) -> None:
     """Check that a trigger is one of micro-batches; its length of time is checked by Spark in ``require_start``.
 
     Raises:
-        PlanError: it is not; says what is.
+        PlanError: it is not; names the triggers that are.
     """
     if trigger is None:
         return
     if not isinstance(trigger, Mapping):
-        raise PlanError(f"trigger={trigger!r} is no dictionary; {TRIGGERS}")
+        raise PlanError(f"trigger={trigger!r} is not a dictionary; {TRIGGERS}")
     match list(trigger.items()):
         case [("availableNow" | "once", True)]:
             return
         case [("processingTime", str())]:
             return
-    raise PlanError(f"trigger={dict(trigger)!r} is no trigger of micro-batches; {TRIGGERS}")
+    raise PlanError(f"trigger={dict(trigger)!r} is not a trigger of micro-batches; {TRIGGERS}")
 
 
 def require_name(name: object) -> None:
-    """Check that a query can be called so.
+    """Check that a query can have this name.
 
     Raises:
-        PlanError: it is no text, or there is nothing in it.
+        PlanError: it is not a text, or is empty.
     """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise PlanError(f"name={name!r}; give a text that is not empty, or leave it out")
@@ -130,7 +130,7 @@ def require_on_epoch(on_epoch: object) -> None:
     """Check that a function can be called with (view, delta, epoch).
 
     Raises:
-        PlanError: it cannot; says why.
+        PlanError: it cannot; names the reason.
     """
     if on_epoch is None:
         return
@@ -147,21 +147,21 @@ def require_on_epoch(on_epoch: object) -> None:
         raise PlanError(f"on_epoch={on_epoch!r} takes {signature} ({error}); {remedy}") from error
 
 
-def require_flag(what: str, given: object) -> None:
-    """Check that it is True or False.
+def require_flag(what: str, value: object) -> None:
+    """Check that an argument is True or False.
 
     Raises:
         PlanError: it is not.
     """
-    if not isinstance(given, bool):
-        raise PlanError(f"{what}={given!r}; give True or False")
+    if not isinstance(value, bool):
+        raise PlanError(f"{what}={value!r}; give True or False")
 
 
 def require_timeout(timeout: object) -> None:
     """Check that a timeout is a time that a process can wait.
 
     Raises:
-        InputError: it is no number of seconds, or more than a process can wait.
+        InputError: it is not a number of seconds, or more than a process can wait.
     """
     if timeout is None:
         return
@@ -173,7 +173,7 @@ def require_timeout(timeout: object) -> None:
 
 
 def require_start(rows: DataFrame, trigger: Mapping[str, Any] | None, name: str | None) -> None:
-    """Check with Spark, before anything is written, that it would start a query so; Spark Connect checks less.
+    """Check with Spark, before anything is written, that it would start such a query; Spark Connect checks less.
 
     Raises:
         PlanError: it would not; names the reason.

@@ -64,8 +64,8 @@ class Arrivals:
         """Write these rows as the next micro-batch."""
         tables = [self._tagged(name, frame) for name, frame in rows.items()]
         table = pa.concat_tables([self._schema.empty_table(), *tables])
-        known = json.dumps({"at": planned.at, "positions": dict(planned.positions)})
-        self._store.put(_name(batch), [_parquet(table.replace_schema_metadata({PLANNED: known}))])
+        metadata = json.dumps({"at": planned.at, "positions": dict(planned.positions)})
+        self._store.put(_name(batch), [_parquet(table.replace_schema_metadata({PLANNED: metadata}))])
 
     def has(self, batch: int) -> bool:
         """Return whether there are rows for a micro-batch."""
@@ -74,8 +74,8 @@ class Arrivals:
     def planned(self, batch: int) -> Planned:
         """Return the metadata of a micro-batch that was written with its rows."""
         schema = parquet.read_schema(pa.BufferReader(self._store.read(_name(batch))))
-        known = json.loads(schema.metadata[PLANNED])
-        return Planned(known["at"], known["positions"])
+        metadata = json.loads(schema.metadata[PLANNED])
+        return Planned(metadata["at"], metadata["positions"])
 
     def withdraw(self, batch: int) -> None:
         """Remove the rows of a micro-batch that fails with them."""
@@ -86,7 +86,7 @@ class Arrivals:
     def forget(self, done: int) -> None:
         """Delete the files that are no longer read once a micro-batch is done."""
         needed = _name(done - KEPT + 1)
-        names = [found.name for found in self._store.list(ARRIVALS) if found.name < needed]
+        names = [file.name for file in self._store.list(ARRIVALS) if file.name < needed]
         if names:
             self._store.delete_all(names)
 

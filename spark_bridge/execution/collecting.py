@@ -1,7 +1,7 @@
 """The rows of a small micro-batch are collected in the driver process, as Python workers cost more than a few rows do.
 
-The number of rows of a micro-batch is not known before it is read. So each partition returns at most its share of the rows
-that the driver process accepts; if these are not all, a job in Python workers reads them.
+The number of rows of a micro-batch is unknown before it is read. So each partition returns at most its share of the rows
+that the driver process accepts; if there are more, a job in Python workers reads them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def share_of_partition(rows: DataFrame, driver_rows: int) -> int:
 
 
 def collected(rows: DataFrame, share: int) -> pa.Table | None:
-    """Return all rows, by (partition, position in it), if they are no more than the share of one partition; None if they are more.
+    """Return all rows, by (partition, position in it), if no partition exceeds its share; None if one does.
 
-    Cost: a scan of the rows; what comes over is at most one row more than its share of each partition.
+    Cost: a scan of the rows; each partition sends at most one row more than its share.
     """
     rows_found = rows.where(f"{POSITION} <= {share}").toArrow()
     return rows_found if rows_found.num_rows <= share else None
@@ -36,5 +36,5 @@ def collected(rows: DataFrame, share: int) -> pa.Table | None:
 def _partitions(rows: DataFrame) -> int:
     if not hasattr(rows, "_jdf"):
         return parallelism(rows.sparkSession)
-    # The DataFrame of foreachBatch is an RDD already; counting partitions by the DataFrame would plan it once more.
+    # The DataFrame of foreachBatch is an RDD already; counting partitions by the DataFrame would plan it again.
     return int(rows._jdf.queryExecution().logical().rdd().getNumPartitions())

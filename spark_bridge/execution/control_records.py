@@ -1,4 +1,4 @@
-"""Requests to a query and records of its micro-batches are files of the checkpoint, in JSON, so that none runs code."""
+"""Requests to a query and records of its micro-batches are JSON files of the checkpoint, so that reading them runs no code."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ FORMAT = 1
 class Attempt:
     """The record of a micro-batch: its processing time in microseconds, and the requested windows that fire.
 
-    ``asked`` are the files of the requests.
+    ``requests`` are the files of the requests.
     """
 
     at: int
     fires: tuple[FireRequest, ...]
-    asked: tuple[str, ...]
+    requests: tuple[str, ...]
 
 
 def fire_as_bytes(fire: FireRequest) -> bytes:
     """Return a request that windows fire, as bytes.
 
     Raises:
-        InputError: its key or window is no plain value.
+        InputError: its key or window is not a plain value.
     """
     return _as_bytes({"fire": _as_json(fire)})
 
@@ -42,26 +42,28 @@ def fire_from(where: str, data: bytes) -> FireRequest:
     """Return the request of these bytes; ``where`` names it in messages.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: it is not a request.
     """
-    return _read(where, data, lambda said: _fire(said["fire"]))
+    return _read(where, data, lambda record: _fire(record["fire"]))
 
 
 def attempt_as_bytes(attempt: Attempt) -> bytes:
     """Return the record of a micro-batch as bytes."""
     fires = [_as_json(fire) for fire in attempt.fires]
-    return _as_bytes({"at": attempt.at, "fires": fires, "asked": list(attempt.asked)})
+    return _as_bytes({"at": attempt.at, "fires": fires, "asked": list(attempt.requests)})
 
 
 def attempt_from(where: str, data: bytes) -> Attempt:
     """Return the record of these bytes; ``where`` names it in messages.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: it is not a record.
     """
 
-    def made(said: Mapping[str, Any]) -> Attempt:
-        return Attempt(int(said["at"]), tuple(map(_fire, said["fires"])), tuple(map(str, said["asked"])))
+    def made(record: Mapping[str, Any]) -> Attempt:
+        return Attempt(
+            int(record["at"]), tuple(map(_fire, record["fires"])), tuple(map(str, record["asked"]))
+        )
 
     return _read(where, data, made)
 
@@ -75,8 +77,8 @@ def _as_json(fire: FireRequest) -> dict[str, str]:
         }
     except NotPlainError as error:
         raise InputError(
-            f"view {fire.view!r}: key {fire.key!r} or window {fire.window!r} is or holds {error.found}; give the values "
-            "that the columns have"
+            f"view {fire.view!r}: key {fire.key!r} or window {fire.window!r} is or holds {error.found}; give values "
+            "of the types that the columns have"
         ) from error
 
 
@@ -92,14 +94,16 @@ def _as_bytes(record: Mapping[str, Any]) -> bytes:
 
 def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:
     try:
-        said = json.loads(data)
-        if said["format"] != FORMAT:
-            raise ValueError(f"format {said['format']}")
-        return made(said)
+        record = json.loads(data)
+        if record["format"] != FORMAT:
+            raise ValueError(f"format {record['format']}")
+        return made(record)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        found = "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""
+        complaint = (
+            "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""
+        )
         raise CorruptFileError(
-            f"{where} {found or f'is no record of this version ({type(error).__name__}: {error})'}"
+            f"{where} {complaint or f'is not a record of this version ({type(error).__name__}: {error})'}"
         ) from error
 
 
@@ -107,13 +111,13 @@ def require_next(last: int | None, batch: int) -> bool:
     """Return whether a batch is to be run, which it is not if it was committed already.
 
     Raises:
-        CheckpointError: batches are missing between the last committed one and this.
+        CheckpointError: batches are missing between the last committed one and this one.
     """
     if last is not None and batch <= last:
         return False
     if batch != (0 if last is None else last + 1):
         raise CheckpointError(
-            f"micro-batch {batch} follows on {'nothing' if last is None else last} in the checkpoint: the batches between "
+            f"micro-batch {batch} comes after {'nothing' if last is None else last} in the checkpoint: the batches between "
             "were never committed here. Spark's own checkpoint and this one belong together: start with both, or with neither"
         )
     return True

@@ -122,8 +122,8 @@ def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFra
     Raises:
         InputError: rows do not fit their source.
     """
-    found = untagged(rows, arriving(sources))
-    return {name: accepted(sources[name], frame).frame for name, frame in found.items()}
+    rows_by_source = untagged(rows, arriving(sources))
+    return {name: accepted(sources[name], frame).frame for name, frame in rows_by_source.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class InBuckets:
 
 
 class SparkJobs:
-    """The jobs of stages in Spark, with the buckets shared out to as many partitions as there are cores."""
+    """The jobs of stages in Spark, with the buckets distributed over as many partitions as there are cores."""
 
     def __init__(self, spark: SparkSession, setup: Setup) -> None:
         self._spark = spark
@@ -163,7 +163,7 @@ class SparkJobs:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at the same time; under Spark Connect, what the session shuffles into."""
+    """Return how many tasks run at the same time; under Spark Connect, the session's number of shuffle partitions."""
     if hasattr(spark, "_jsc"):
         return int(spark.sparkContext.defaultParallelism)
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

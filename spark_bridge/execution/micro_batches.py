@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OnEpoch = Callable[[str, Any, int], None]
-"""A user's sink: the name of a view, its delta of an epoch as a Spark DataFrame, the epoch."""
+"""A user's sink, called with the name of a view, its delta of an epoch as a Spark DataFrame, and the epoch."""
 
 SWEEP_EVERY = 64
 """Micro-batches between two sweeps of files that no retained commit names."""
@@ -44,9 +44,9 @@ SWEEP_EVERY = 64
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a query, beside its plan; plain data, so that they can be sent to another process.
+    """The options of a query, besides its plan; plain data, so that they can be sent to another process.
 
-    ``driver_rows``: stages with up to so many rows run in the driver process, that of arriving rows included.
+    ``driver_rows``: stages with at most this many rows run in the driver process, including the first one.
     """
 
     checkpoint: Checkpoint
@@ -58,7 +58,7 @@ ASKED, BATCHES = "asked", "batches"
 """Folders of the checkpoint: requests that windows fire; records of micro-batches."""
 
 SPARK = "spark"
-"""Folder of the checkpoint that is Spark's own; and what a commit has to say of micro-batches."""
+"""The folder of Spark's own checkpoint, and the fact of a commit about micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class MicroBatches:
     """The function that runs each micro-batch through the plan, as one epoch, committed before Spark commits the batch.
 
     Spark repeats a batch that it has not committed, with the same number and the same rows: if the epoch is in the
-    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one where it was
+    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one in which it was
     made (Spark Connect): all that it needs is in the checkpoint.
 
     ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
@@ -113,7 +113,7 @@ class MicroBatches:
                 self._sweep(batch)
 
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
-        """Run a micro-batch that follows on the last one; ``promised`` are watermarks by hand."""
+        """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
         epochs = self.opened()
         jobs = SparkJobs(rows.sparkSession, self.setup)
         epochs.executors = jobs
@@ -127,7 +127,7 @@ class MicroBatches:
             return done
 
         def tell(deltas: PartitionedDeltas) -> None:
-            self._tell(rows.sparkSession, deltas)
+            self._call_sink(rows.sparkSession, deltas)
 
         epochs.step(
             arrive,
@@ -136,7 +136,7 @@ class MicroBatches:
             {
                 SPARK: {
                     "batch": batch,
-                    "asked": list(attempt.asked),
+                    "asked": list(attempt.requests),
                     "query": self._query,
                     "streams": self.streams,
                 }
@@ -180,11 +180,11 @@ class MicroBatches:
 
         def tell(deltas: PartitionedDeltas) -> None:
             if spark is not None and self.options.on_epoch is not None:
-                self._tell(spark, deltas)
+                self._call_sink(spark, deltas)
 
         return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, tell=tell).epoch
 
-    def ask(self, fire: FireRequest) -> None:
+    def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""
         self.store.put(f"{ASKED}/{uuid4().hex}", [fire_as_bytes(fire)])
 
@@ -196,7 +196,7 @@ class MicroBatches:
         """
         if self.opened().last.epoch:
             raise CheckpointError(
-                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch}; a batch begins at the beginning: "
+                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch} already, and a batch begins with an empty one: "
                 "give another folder, or none"
             )
 
@@ -204,18 +204,18 @@ class MicroBatches:
         """Check that earlier micro-batches were of the same streams, as Spark cannot continue with others.
 
         Raises:
-            CheckpointError: a source or the heartbeat has come, or is gone.
+            CheckpointError: a source or the heartbeat was added or removed.
         """
         self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
         before = self.opened().last.facts.get(SPARK, {}).get("streams")
         if before is None or before == self.streams:
             return
-        found = [
+        changes = [
             *(f"{name} is new" for name in self.streams if name not in before),
             *(f"{name} is gone" for name in before if name not in self.streams),
         ]
         raise CheckpointError(
-            f"{self.store.url}: Spark goes on with the streams that it has begun with, and {', '.join(found)}; give "
+            f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(changes)}; give "
             "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
         )
 
@@ -229,13 +229,13 @@ class MicroBatches:
         """Check that micro-batches are counted by the query whose batches were committed before.
 
         Raises:
-            CheckpointError: Spark has begun anew: its first batches would be taken for those that are done.
+            CheckpointError: Spark counts from the start again, so its first batches would be taken for earlier ones.
         """
         if self._query is None:
             try:
                 self._query = json.loads(self.store.read(f"{SPARK}/metadata").to_pybytes())["id"]
             except MissingFileError:
-                return  # Spark has it elsewhere, as where the same path means another file system to it.
+                return  # Spark has its checkpoint elsewhere, for example if the path means another file system to it.
         before = self.opened().last.facts.get(SPARK, {}).get("query")
         if before not in (None, self._query):
             raise CheckpointError(
@@ -265,13 +265,13 @@ class MicroBatches:
 
     @property
     def store(self) -> Store:
-        """Return where the checkpoint is."""
+        """Return the store of the checkpoint."""
         if self._store is None:
             self._store = store_at(self.setup.store)
         return self._store
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, without what is open here."""
+        """Return the state for another process, without objects that are open here."""
         return {**self.__dict__, "_epochs": None, "_store": None}
 
     def _attempt(self, batch: int, done: Sequence[str]) -> Attempt:
@@ -280,9 +280,9 @@ class MicroBatches:
         With ``on_epoch``, which is called before the commit, they are recorded when the batch is first run and used again
         when it is repeated, so that the same deltas are emitted. Requests that the last epoch has ``done`` are skipped.
         """
-        asked = [found.name for found in self.store.list(f"{ASKED}/")]
-        self.store.delete_all([name for name in asked if name in done])
-        waiting = self._requests([name for name in asked if name not in done])
+        requested = [file.name for file in self.store.list(f"{ASKED}/")]
+        self.store.delete_all([name for name in requested if name in done])
+        waiting = self._requests([name for name in requested if name not in done])
         attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
         if self.options.on_epoch is None:
             return attempt
@@ -294,30 +294,30 @@ class MicroBatches:
                 attempt = attempt_from(self._where(name), self.store.read(name).to_pybytes())
             except CorruptFileError as error:
                 raise CorruptFileError(
-                    f"{error}; delete it: the micro-batch is then told its time anew"
+                    f"{error}; delete it: the micro-batch then gets a new processing time"
                 ) from error
         return attempt
 
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
-        """Return the requests in these files; a file that is no request is kept, and a warning names it."""
-        found: dict[str, FireRequest] = {}
+        """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
+        requests: dict[str, FireRequest] = {}
         for name in names:
             try:
-                found[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
+                requests[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
             except CorruptFileError as error:
                 if name not in self._ignored:
                     self._ignored.add(name)
                     warnings.warn(
-                        f"{error}; it is ignored: delete it, and ask again with query.fire(...)",
+                        f"{error}; it is ignored: delete it, and call query.fire(...) again",
                         CheckpointWarning,
                         stacklevel=2,
                     )
-        return found
+        return requests
 
     def _where(self, name: str) -> str:
         return f"{self.store.url}: {name}"
 
-    def _tell(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
+    def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
         assert self.options.on_epoch is not None, "there is a sink to call"
         for view, frame in delta_frames(spark, self.setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
@@ -326,7 +326,7 @@ class MicroBatches:
         """Delete files of states, deltas, exchanges and records of batches that no retained commit names."""
         checkpoint = self.options.checkpoint
         self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
-        names = [found.name for found in self.store.list(f"{BATCHES}/")]
+        names = [file.name for file in self.store.list(f"{BATCHES}/")]
         self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= done])
 
 

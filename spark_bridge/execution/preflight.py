@@ -20,19 +20,19 @@ PROBES = "probes"
 """Folder of the store in which driver and executors leave each other a file, for seconds."""
 
 DEEPEST = 12
-"""How deep into an object the part that cannot be pickled is searched."""
+"""The depth to which an object is searched for the part that cannot be pickled."""
 
 
 def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
     """Check that executors see the files of the driver in the store, and the driver theirs: a Spark job of some 0.1 s.
 
     Raises:
-        CheckpointError: they do not; names the store, the host and the way out.
+        CheckpointError: they do not; names the store, the host and the remedy.
     """
     store = store_at(url)
     token = uuid4().hex
-    asked = f"{PROBES}/{token}"
-    store.put(asked, [token.encode()])
+    folder = f"{PROBES}/{token}"
+    store.put(folder, [token.encode()])
     try:
         answers = spark.range(0, tasks, 1, tasks).mapInArrow(
             functools.partial(_answered, url, token), "place bigint, host string, problem string"
@@ -46,7 +46,7 @@ def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
                     "store that every machine reaches under this name, such as a network file system or s3://..."
                 )
     finally:
-        store.delete_all([found.name for found in store.list(asked)])
+        store.delete_all([file.name for file in store.list(folder)])
 
 
 def _answered(url: str, token: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,8 +121,10 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     elif code := getattr(thing, "__code__", None):
         cells = zip(code.co_freevars, thing.__closure__ or (), strict=True)
         yield from ((f": its variable {name!r}", cell.cell_contents) for name, cell in cells)
-        known = thing.__globals__
-        yield from ((f": the global {name!r}", known[name]) for name in code.co_names if name in known)
+        global_names = thing.__globals__
+        yield from (
+            (f": the global {name!r}", global_names[name]) for name in code.co_names if name in global_names
+        )
         yield from ((f": default {place}", value) for place, value in enumerate(thing.__defaults__ or ()))
     else:
         yield from ((f".{name}", value) for name, value in getattr(thing, "__dict__", {}).items())

@@ -30,7 +30,7 @@ class WriterLock:
         given_up = time.monotonic() + PATIENCE
         while True:
             try:
-                # A store of its own: what tasks and driver write is written as by anybody, and synced at once.
+                # This store is for the lock only: tasks and driver write through other ones, which sync at once.
                 self._held.enter_context(store_at(url).lock())
                 return
             except CheckpointError:
@@ -51,7 +51,7 @@ class WriterLock:
         try:
             query.awaitTermination()
         except Exception:
-            # What has ended the query is told to those who wait for it or ask it; here it only matters that it has.
+            # Whoever waits for the query gets its error; here it only matters that it has ended.
             return
         finally:
             self.release()

@@ -1,4 +1,4 @@
-"""Clocks that beat for a heartbeat, with what every PySpark from 4.0 on has."""
+"""The clocks of a heartbeat, with the interface of every PySpark from 4.0 on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock(DataSourceStreamReader):
         self._seconds = seconds
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        # Asked for more than once in a first micro-batch, so it is no time.
+        # Spark calls this more than once in a first micro-batch, so it must not depend on the time.
         return {"beat": 0}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -30,7 +30,7 @@ class Clock(DataSourceStreamReader):
 
 
 class RunningClock(Clock):
-    """Beats whatever the trigger, as PySpark 4.0 and 4.1 have it: a clock that is set back gives no beat till it is there again."""
+    """A clock for any trigger, for PySpark 4.0 and 4.1. If the system's clock is set back, it gives no beats until it has caught up."""
 
     _latest = 0
 

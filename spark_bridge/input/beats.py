@@ -1,4 +1,4 @@
-"""A stream of one row per beat of the clock, so that micro-batches come, and time goes on, when no data does."""
+"""A stream of one row per beat of a clock, so that micro-batches run, and time advances, when no data comes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FORMAT = "evercurrent-beats"
 
 
 def beats(spark: SparkSession, seconds: float) -> DataFrame:
-    """Return a stream with one row whenever so many seconds have gone by, and one for any number of beats that were missed.
+    """Return a stream with one row per this many seconds, and only one row for any number of missed beats.
 
-    Under ``trigger(availableNow=True)`` it has none: there time goes on with the data. Spark's own "rate" beats every
-    second at the least, and makes up for all that was missed row by row.
+    Under ``trigger(availableNow=True)`` it has none: there time advances with the data. Spark's own "rate" source has at
+    least one row per second, and makes up for missed ones row by row.
     """
     spark.dataSource.register(Beats)
     return spark.readStream.format(FORMAT).option("seconds", str(seconds)).load()
@@ -39,10 +39,10 @@ class Beats(DataSource):
         return "beat bigint"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return the reader that beats."""
+        """Return the reader of the beats."""
         seconds = float(self.options["seconds"])
         if limits_batches():
-            from .bounded_beats import StoppingClock  # It needs what PySpark 4.2 brought.
+            from .bounded_beats import StoppingClock  # It needs PySpark 4.2.
 
             return StoppingClock(seconds)
         return RunningClock(seconds)

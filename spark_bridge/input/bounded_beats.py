@@ -1,4 +1,4 @@
-"""The heartbeat as PySpark 4.2 and newer ask for it: it stands still while a query runs over what is there."""
+"""The heartbeat for PySpark 4.2 and newer, which has no beats while a query runs over the available data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .beat_clocks import Clock
 
 
 class StoppingClock(Clock, SupportsTriggerAvailableNow):
-    """Beats, and not under ``trigger(availableNow=True)``."""
+    """A clock without beats under ``trigger(availableNow=True)``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)

@@ -1,12 +1,12 @@
 """Several Spark DataFrames enter as one, so that one micro-batch is one epoch of all sources.
 
-The union of the sources has a column that says which source a row is of, and for each source one column, a struct, that
-is null in the rows of the others. One source alone stays as it is, unless a name of its columns has a dot or a backtick,
-which ``DataFrame.mapInArrow`` trips over.
+The union of the sources has a column with the source of a row, and for each source one column, a struct, which is null in
+the rows of the others. A single source is not changed, unless the name of a column has a dot or a backtick, with which
+``DataFrame.mapInArrow`` fails.
 
-Rows of a source are ordered by (partition of the DataFrame, position in it). For a function that makes watermarks, and for the lags of
-``percentile_watermark``, that is the order in which they came. Where it would say which row of a key stands, in an
-upsert source without ``sequence_by``, only rows of one partition and one file are taken: see ``origins``.
+Rows of a source are ordered by (partition of the DataFrame, position in it). For a function that makes watermarks, and for
+the lags of ``percentile_watermark``, that is the order in which they came. Where it would determine which row of a key wins,
+in an upsert source without ``sequence_by``, only rows of one partition and one file are accepted: see ``origins``.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from evercurrent.views.engine.engine import Engine
 
 TAG = "_source"
-"""Column of a tagged union: the place of the row's source, an int; ``BEAT`` for a heartbeat."""
+"""Column of a tagged union: the number of the row's source, an int; ``BEAT`` for a heartbeat."""
 
 BEAT = -1
 """The tag of a row that only advances time."""
 
 
 def arriving(declared: Mapping[str, Source]) -> dict[str, pl.Schema]:
-    """Return the columns in which rows of each source cross from Spark: those declared, and ``_diff`` unless it appends."""
+    """Return the columns in which rows of each source come from Spark: the declared ones, and ``_diff`` unless it appends."""
     return {
         name: source.schema if source.kind == "append" else with_diff(source.schema)
         for name, source in declared.items()
     }
 
 
-# Into one DataFrame.
+# Several DataFrames to one.
 
 
 def tagged(
@@ -56,9 +56,9 @@ def tagged(
     *,
     beat: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the sources as one DataFrame, in the order of ``declared``; checked before (``check_sources``).
+    """Return the sources, which ``check_sources`` has checked, as one DataFrame in the order of ``declared``.
 
-    Several, or one with a heartbeat, become (``_source``, ``_0``, ``_1`` ...); one alone keeps its own columns.
+    Several, or one with a heartbeat, have the columns (``_source``, ``_0``, ``_1`` ...); a single one keeps its own.
     """
     from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
@@ -96,7 +96,7 @@ def _one() -> Column:
 def _packed(part: DataFrame, place: int, types: Sequence[StructType]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    # The cast says that fields may be null: in the rows of other sources they are, and Arrow would stumble over it.
+    # The cast makes fields nullable: they are null in the rows of other sources, and Arrow would fail otherwise.
     own = F.struct(*(F.col(_quoted(name)) for name in part.columns)).cast(types[place]).alias(f"_{place}")
     before, after = _nulls(types, range(place)), _nulls(types, range(place + 1, len(types)))
     return part.select(F.lit(place).alias(TAG), *before, own, *after)
@@ -109,17 +109,17 @@ def _nulls(types: Sequence[StructType], places: Iterable[int]) -> list[Column]:
 
 
 def _quoted(name: str) -> str:
-    """Return a column's name as Spark reads it, dots and all."""
+    """Return a column's name in Spark's quotes, which allow dots."""
     return f"`{name.replace('`', '``')}`"
 
 
 def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
-    """Return a stream for ``tagged`` that has a row every so many seconds, so that time goes on when no data comes.
+    """Return a stream for ``tagged`` with a row per this many seconds, so that time advances when no data comes.
 
     A micro-batch with a beat costs what any other does, some 0.15 s.
 
     Raises:
-        PlanError: it is no number above 0.
+        PlanError: it is not a number above 0.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise PlanError(f"heartbeat_seconds={seconds!r}; give a number of seconds above 0, or leave it out")
@@ -128,7 +128,7 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
     return beats(spark, seconds)
 
 
-# And apart again.
+# One DataFrame back to several.
 
 
 def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) -> dict[str, pl.DataFrame]:
@@ -170,14 +170,14 @@ def _fields(packed: pa.ChunkedArray, schema: pl.Schema) -> pa.Table:
 def check_sources(
     engine: Engine, sources: Mapping[str, DataFrame], *, is_streaming: bool | None = None
 ) -> None:
-    """Check that DataFrames fit the declared sources: each given, none too many, columns and types as declared.
+    """Check that DataFrames fit the declared sources: each is given, none is unknown, columns and types are as declared.
 
-    A column of another type is taken if values of it can be those of the declared one; that all are is found row by row. A
-    nullable column is accepted everywhere: a null in the key of an upsert source or in event time is found row by
-    row. ``_diff``, an integer, may be there where the source is of kind "diffs" or "upsert".
+    A column of another type is accepted if it can hold values of the declared one; whether all values fit is checked row by
+    row. Nullable columns are accepted everywhere: nulls in the key of an upsert source or in event time are checked row by
+    row. ``_diff``, an integer, may be there if the source is of kind "diffs" or "upsert".
 
     Raises:
-        InputError: naming the source, the column, what was found, what is declared, and what mends it.
+        InputError: one does not fit; names the source, the column, its type, the declared type, and the remedy.
     """
     declared = engine.sources
     if not isinstance(sources, Mapping):
@@ -208,7 +208,7 @@ def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
     if is_streaming is not None and frame.isStreaming != is_streaming:
         found, wanted = ("a stream", "a batch") if frame.isStreaming else ("a batch", "a stream")
         reader = "spark.readStream" if is_streaming else "spark.read"
-        raise InputError(f"source {name!r}: the DataFrame is {found}, and {wanted} is wanted; use {reader}")
+        raise InputError(f"source {name!r}: the DataFrame is {found}, and {wanted} is needed; use {reader}")
 
 
 def _check_columns(source: Source, frame: DataFrame) -> None:
@@ -216,7 +216,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
     fields = {field.name: field.dataType for field in frame.schema.fields}
     if len(fields) < len(frame.schema.fields):
         twice = [name for name in fields if frame.columns.count(name) > 1]
-        raise InputError(f"{where}: column {listed(twice)} is there twice; rename one with .toDF(...)")
+        raise InputError(f"{where}: column {listed(twice)} appears twice; rename one with .toDF(...)")
     for name, dtype in source.schema.items():
         wanted = spark_type(where, name, dtype)
         if name not in fields:
@@ -228,7 +228,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
             where, name, fields[name], dtype
         ):
             raise InputError(
-                f"{where}: column {name!r} is {found}, declared is {dtype}, which is {wanted.simpleString()} in Spark; "
+                f"{where}: column {name!r} is {found}, but {dtype} is declared, which is {wanted.simpleString()} in Spark; "
                 f"{_cast(name, found, wanted.simpleString())}"
             )
     if DIFF in fields:
@@ -240,7 +240,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
 
 
 def _may_be_taken(where: str, name: str, found: DataType, dtype: pl.DataType) -> bool:
-    """Return whether a column has values that its declared type holds; which ones is found out row by row."""
+    """Return whether a column may have values that its declared type holds; each value is checked later."""
     try:
         return may_hold(dtype, polars_type(where, name, found))
     except InputError:
@@ -266,7 +266,7 @@ def _cast(name: str, found: str, wanted: str) -> str:
 def _check_diff(where: str, source: Source, found: str) -> None:
     if source.kind == "append":
         raise InputError(
-            f"{where}: column {DIFF!r} is there, but the source is declared append; declare it with kind='diffs' "
+            f"{where}: there is a column {DIFF!r}, but the source is declared append; declare it with kind='diffs' "
             f"to retract, or drop it with .drop({DIFF!r})"
         )
     if found not in ("tinyint", "smallint", "int", "bigint"):

@@ -1,9 +1,9 @@
-"""The origins of a micro-batch's rows, partition and file, are checked where the order of rows is that of their changes.
+"""The origins of a micro-batch's rows, partition and file, are checked if the order of rows matters.
 
-In an upsert source without ``sequence_by`` the last row of a key stands. Spark says nothing of the order of partitions, and
-packs files into them by size: only rows of one partition, and there of one file, are in an order that somebody meant.
-Behind a shuffle, as ``repartition(1)`` is one, rows of several partitions and files look like those of one: that is found in
-the plan of the DataFrame, before anything runs.
+In an upsert source without ``sequence_by`` the last row of a key wins. Spark does not define the order of partitions, and
+packs files into them by size: only rows of one partition, and of one file in it, have an intended order. After a shuffle,
+such as ``repartition(1)``, rows of several partitions and files look like those of one; shuffles are detected in the plan of
+the DataFrame, before anything runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITION, FILE = "evercurrent:partition", "evercurrent:file"
-"""Columns beside those of rows: the number of their partition; a hash of the name of their file, of nothing where it is none."""
+"""Additional columns of rows: the number of their partition, and a hash of the name of their file, if there is one."""
 
 _STEP = re.compile(r"^[\s:+*|-]*(?:\(\d+\) )?([A-Za-z]+)", re.MULTILINE)
 """The operator of each line of a plan that Spark explains."""
@@ -38,20 +38,20 @@ def sources_in_order(sources: Mapping[str, Source]) -> list[str]:
 
 
 def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, Source]) -> None:
-    """Check that no rows are shuffled on their way into a source in which it matters in which order they come.
+    """Check that no rows are shuffled before a source in which their order matters.
 
-    Rows that are sorted behind the shuffle are in an order that somebody meant.
+    Rows that are sorted after the shuffle have an intended order.
 
     Raises:
-        InputError: names the source, and the ways out.
+        InputError: some are; names the source and the remedies.
     """
     for name in sources_in_order(sources):
         steps = _STEP.findall(_explained(frames[name]))
         if "Exchange" in steps and "Sort" not in steps[: steps.index("Exchange")]:
             raise InputError(
                 f"source {name!r}: its rows are shuffled on their way (by repartition, a join, a grouping or the like), "
-                "after which Spark does not tell in which order they came, and the last row of a key is to stand. Declare "
-                "the source with sequence_by=, a column that tells which change is the later one, or leave the shuffle "
+                "after which Spark does not keep the order in which they came, and the last row of a key has to win. Declare "
+                "the source with sequence_by=, a column that orders the changes of a key, or leave the shuffle "
                 "out: .coalesce(1) makes one partition without it"
             )
 
@@ -66,7 +66,7 @@ def _explained(frame: DataFrame) -> str:
 
 
 def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:
-    """Return the rows, with their partition and file where the order of rows matters."""
+    """Return the rows, with their partition and file if the order of rows matters."""
     from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
     if not sources_in_order(sources):
@@ -75,27 +75,27 @@ def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:
 
 
 def origins_apart(table: pa.Table, sources: Mapping[str, Source]) -> tuple[pa.Table, Origins]:
-    """Return the rows as they were before ``with_origins``, and of which partitions and files those of each source are."""
+    """Return the rows as they were before ``with_origins``, and the partitions and files of each source's rows."""
     if PARTITION not in table.column_names:
         return table, {}
     rows, columns = table.drop_columns([PARTITION, FILE]), arriving(sources)
     pairs = np.stack([table.column(name).to_numpy().astype(np.int64) for name in (PARTITION, FILE)], axis=1)
     tags = rows.column(TAG).to_numpy() if is_tagged(rows.column_names, columns) else np.zeros(len(pairs))
-    found: dict[str, frozenset[tuple[int, int]]] = {}
+    origins_by_source: dict[str, frozenset[tuple[int, int]]] = {}
     for name in sources_in_order(sources):
         own = np.unique(pairs[tags == list(columns).index(name)], axis=0)
-        found[name] = frozenset((int(partition), int(file)) for partition, file in own)
-    return rows, found
+        origins_by_source[name] = frozenset((int(partition), int(file)) for partition, file in own)
+    return rows, origins_by_source
 
 
-def require_order(found: Iterable[Origins]) -> None:
-    """Check that the rows of each source are of one partition and one file: else nobody knows which row is the last.
+def require_order(all_origins: Iterable[Origins]) -> None:
+    """Check that the rows of each source are of one partition and one file, as the last row is undefined otherwise.
 
     Raises:
-        InputError: names the sources, and the ways out.
+        InputError: they are not; names the sources and the remedies.
     """
     together: dict[str, frozenset[tuple[int, int]]] = {}
-    for origins in found:
+    for origins in all_origins:
         for name, own in origins.items():
             together[name] = together.get(name, frozenset()) | own
     for what, way in (
@@ -106,6 +106,6 @@ def require_order(found: Iterable[Origins]) -> None:
         if several := [name for name, count in counts.items() if count > 1]:
             raise InputError(
                 f"source {listed(several)}: a micro-batch has rows of {counts[several[0]]} {('partitions', 'files')[what]}, "
-                "whose order Spark does not tell, and the last row of a key is to stand; nothing has changed. Declare "
-                f"the source with sequence_by=, a column that tells which change is the later one, or give {way}"
+                "whose order Spark does not define, and the last row of a key has to win; nothing has changed. Declare "
+                f"the source with sequence_by=, a column that orders the changes of a key, or give {way}"
             )

@@ -1,4 +1,4 @@
-"""The options of the format "evercurrent": which view of which checkpoint, from which epoch on."""
+"""The options of the format "evercurrent": a checkpoint, a view, and the epoch from which to read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FORMAT = "evercurrent"
 OPTIONS = ("path", "view", "since", "until", "maxEpochsPerTrigger")
 
 OF_SEVERAL, OF_TABLES = "paths", "provider"
-"""Options that Spark adds: for ``load([one, other])``, and where a table is made of a format."""
+"""Options that Spark adds: for ``load([one, other])``, and for a table with a format."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadOptions:
     """The checked options; ``since`` is None for deltas from now on."""
 
     path: str
@@ -39,12 +39,12 @@ class Asked:
         """Return the commits, as they are now.
 
         Raises:
-            InputError: an epoch that is asked for is still to come.
+            InputError: a requested epoch is still to come.
         """
         log = CommitLog(store_at(self.path))
         last = log.last
         for name, epoch, otherwise in (
-            ("since", self.since, "'latest' for what is still to come"),
+            ("since", self.since, "'latest' for what comes from now on"),
             ("until", self.until, "leave it out"),
         ):
             if epoch is not None and last is not None and epoch > last.epoch:
@@ -55,11 +55,11 @@ class Asked:
         return log
 
 
-def asked(options: Any) -> Asked:
+def read_options(options: Any) -> ReadOptions:
     """Return the options, checked.
 
     Raises:
-        InputError: one is missing, unknown or no epoch; names it.
+        InputError: one is missing, unknown or not an epoch; names it.
     """
     _require_known(options)
     for name in ("path", "view"):
@@ -67,54 +67,56 @@ def asked(options: Any) -> Asked:
             raise InputError(
                 f"format {FORMAT!r}: option {name!r} is missing; give .option('path', checkpoint).option('view', name)"
             )
-    wanted = Asked(
+    checked = ReadOptions(
         path=options["path"],
         view=options["view"],
         since=None if options.get("since") == "latest" else _whole(options, "since", BEFORE_ALL),
         until=_whole(options, "until", None),
         most_epochs=_whole(options, "maxEpochsPerTrigger", None),
     )
-    if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
+    if checked.since is not None and checked.until is not None and checked.until < checked.since:
         raise InputError(
-            f"format {FORMAT!r}: option 'until' is {wanted.until}, which is before 'since', {wanted.since}; exchange them"
+            f"format {FORMAT!r}: option 'until' is {checked.until}, which is before 'since', {checked.since}; swap them"
         )
-    return wanted
+    return checked
 
 
 def _require_known(options: Any) -> None:
-    # Spark writes their names small.
-    known = {name.lower() for name in OPTIONS}
-    unknown = [name for name in options if name.lower() not in known]
+    # Spark converts their names to lower case.
+    names = {name.lower() for name in OPTIONS}
+    unknown = [name for name in options if name.lower() not in names]
     if OF_TABLES in unknown:
         raise InputError(
-            f"format {FORMAT!r} is for no table, as Spark tells the readers of one no option; make a view: CREATE "
+            f"format {FORMAT!r} cannot be the format of a table, as Spark passes its readers no options; make a view: CREATE "
             f"TEMPORARY VIEW name USING {FORMAT} OPTIONS (path '...', view '...')"
         )
     if OF_SEVERAL in unknown:
-        raise InputError(f"format {FORMAT!r} reads one checkpoint; load each, and unite them with union()")
+        raise InputError(
+            f"format {FORMAT!r} reads one checkpoint; load each one, and combine them with union()"
+        )
     if unknown:
         raise InputError(
-            f"format {FORMAT!r}: there is no option {listed(unknown)}; there are {listed(OPTIONS)}: correct it, or leave "
+            f"format {FORMAT!r}: there is no option {listed(unknown)}; the options are {listed(OPTIONS)}: correct it, or leave "
             "it out"
         )
 
 
-def forbid(given: object, name: str, reader: str, other: str) -> None:
+def forbid(value: object, name: str, reader: str, other: str) -> None:
     """Check that an option is not given.
 
     Raises:
         InputError: it is; it belongs to the other reader.
     """
-    if given is not None:
+    if value is not None:
         raise InputError(
             f"format {FORMAT!r}: option {name!r} is for {other}, and this is {reader}; leave it out"
         )
 
 
 def _whole(options: Any, name: str, default: int | None) -> int | None:
-    given = options.get(name)
-    if given is None:
+    value = options.get(name)
+    if value is None:
         return default
-    if not str(given).isdecimal() or (name == "maxEpochsPerTrigger" and int(given) == 0):
-        raise InputError(f"format {FORMAT!r}: option {name!r} is {given!r}; give a whole number")
-    return int(given)
+    if not str(value).isdecimal() or (name == "maxEpochsPerTrigger" and int(value) == 0):
+        raise InputError(f"format {FORMAT!r}: option {name!r} is {value!r}; give a whole number")
+    return int(value)

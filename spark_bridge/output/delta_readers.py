@@ -1,4 +1,4 @@
-"""Readers of a view's deltas, epoch by epoch, with what every PySpark from 4.0 on has."""
+"""Readers of a view's deltas, epoch by epoch, with the interface of every PySpark from 4.0 on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.store import store_at
 
 from ..runtime.spark_types import frame_to_spark_arrow
-from .delta_options import Asked
+from .delta_options import ReadOptions
 
 PARTITION_BYTES = 32 << 20
-"""Delta files are read together in one task until they are so large."""
+"""The bytes up to which delta files are read together in one task."""
 
 
 class Files(InputPartition):
@@ -41,10 +41,10 @@ def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
     return [Files(tuple(group)) for group in made]
 
 
-def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def batches_of(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition, file by file."""
     assert isinstance(partition, Files)
-    pieces = Pieces.of(store_at(wanted.path))
+    pieces = Pieces.of(store_at(options.path))
     for ref in partition.refs:
         yield from frame_to_spark_arrow(pieces.read_delta(ref)).to_batches()
 
@@ -52,8 +52,8 @@ def batches_of(wanted: Asked, partition: InputPartition) -> Iterator[pa.RecordBa
 class BatchReader(DataSourceReader):
     """Reads the epochs that are committed, once."""
 
-    def __init__(self, wanted: Asked) -> None:
-        self._wanted = wanted
+    def __init__(self, options: ReadOptions) -> None:
+        self._wanted = options
 
     def partitions(self) -> Sequence[InputPartition]:
         log = self._wanted.log()
@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
             return [Files(())]
         end = last.epoch if self._wanted.until is None else self._wanted.until
         refs = delta_files(log, self._wanted.view, self._wanted.since, last.facts.get(BORN, {}))
-        # Of no partitions at all Spark makes one that is None.
+        # Without partitions Spark makes one that is None.
         return in_partitions([ref for ref in refs if ref.epoch <= end]) or [Files(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -70,15 +70,15 @@ class BatchReader(DataSourceReader):
 
 
 class EpochReader(DataSourceStreamReader):
-    """Reads the deltas of epochs. An offset is the epoch up to which all is read."""
+    """Reads the deltas of epochs. An offset is the epoch up to which all have been read."""
 
-    def __init__(self, wanted: Asked) -> None:
-        self._wanted = wanted
-        self._log = wanted.log()
-        self._first: int | None = wanted.since
+    def __init__(self, options: ReadOptions) -> None:
+        self._wanted = options
+        self._log = options.log()
+        self._first: int | None = options.since
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        # Asked for more than once in a first micro-batch: it must not move on with the commits.
+        # Spark calls this more than once in a first micro-batch, so it must not advance with the commits.
         if self._first is None:
             self._first = self._last()
         return {"epoch": self._first}
@@ -97,8 +97,8 @@ class EpochReader(DataSourceStreamReader):
     def _require_reached(self, there: int, read: int) -> None:
         if there < read:
             raise CheckpointError(
-                f"{self._wanted.where} is at epoch {there}, and this query has read it up to epoch {read}: it is "
-                "another checkpoint than the query has begun with; put that one back, or begin with a new checkpointLocation"
+                f"{self._wanted.where} is at epoch {there}, but this query has read up to epoch {read}: it is not "
+                "the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
             )
 
     def _refs(self, since: int, until: int) -> list[DeltaRef]:
@@ -109,7 +109,7 @@ class EpochReader(DataSourceStreamReader):
 
 
 class UnlimitedReader(EpochReader):
-    """Reads all that is committed in each micro-batch, as PySpark 4.0 and 4.1 have it."""
+    """Reads all committed epochs in each micro-batch, for PySpark 4.0 and 4.1."""
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override, unused-ignore]  # noqa: N802
         return {"epoch": self._last()}

@@ -4,15 +4,15 @@ After ``register(spark)``:
 
     spark.readStream.format("evercurrent").option("path", "/data/checkpoint").option("view", "depth").load()
 
-gives the view's columns, ``_epoch`` and ``_diff``; ``spark.read`` gives those that are there. Offsets are epochs, and only
-what is committed is read, so that a query which starts again goes on where its own checkpoint says.
+streams the view's columns, ``_epoch`` and ``_diff``; ``spark.read`` returns those that are there. Offsets are epochs, and
+only committed epochs are read, so a query that is restarted continues from its own checkpoint.
 
-Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (without, with
-the first, 0), or ``latest``, only what comes, which is settled when the query's first micro-batch is done; ``until``, for
-``spark.read``, the last epoch; ``maxEpochsPerTrigger``, for ``spark.readStream`` of PySpark 4.2 and newer. Other ones are
-refused, and epochs that are still to come.
+Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (by default with
+the first, 0), or ``latest`` for only new epochs, which is fixed when the query's first micro-batch is done; ``until``, for
+``spark.read``, the last epoch; ``maxEpochsPerTrigger``, for ``spark.readStream`` of PySpark 4.2 and newer. Other options and
+epochs that are still to come are refused.
 
-Rows of a micro-batch come in no order: ``_epoch`` says which came first. An epoch is never in two micro-batches.
+Rows of a micro-batch have no order: ``_epoch`` orders them. An epoch is never in two micro-batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from evercurrent.views.expressions.dtype_reading import dtype_of_text
 
 from ..runtime.spark_types import spark_schema
 from ..runtime.spark_versions import limits_batches, spark_version
-from .delta_options import FORMAT, Asked, asked, forbid
+from .delta_options import FORMAT, ReadOptions, forbid, read_options
 from .delta_readers import BatchReader, UnlimitedReader
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "evercurrent" known to a session. Once more does no harm."""
+    """Register the format "evercurrent" with a session. It can be called again."""
     spark.dataSource.register(ViewDeltas)
 
 
@@ -52,44 +52,44 @@ class ViewDeltas(DataSource):
 
     def schema(self) -> StructType:
         """Return the view's columns, ``_epoch`` and ``_diff``, as the last commit has them."""
-        wanted = asked(self.options)
-        types = {**view_schema(wanted, wanted.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
-        return spark_schema(wanted.where, types)
+        options = read_options(self.options)
+        types = {**view_schema(options, options.log().last), EPOCH: pl.UInt64(), DIFF: pl.Int64()}
+        return spark_schema(options.where, types)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of ``spark.read``."""
-        wanted = asked(self.options)
-        forbid(wanted.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
-        return BatchReader(wanted)
+        options = read_options(self.options)
+        forbid(options.most_epochs, "maxEpochsPerTrigger", "spark.read", "spark.readStream")
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of ``spark.readStream``."""
-        wanted = asked(self.options)
-        forbid(wanted.until, "until", "spark.readStream", "spark.read")
+        options = read_options(self.options)
+        forbid(options.until, "until", "spark.readStream", "spark.read")
         if limits_batches():
-            from .limited_deltas import LimitedReader  # It needs what PySpark 4.2 brought.
+            from .limited_deltas import LimitedReader  # It needs PySpark 4.2.
 
-            return LimitedReader(wanted)
-        if wanted.most_epochs is not None:
+            return LimitedReader(options)
+        if options.most_epochs is not None:
             raise InputError(
-                f"format {FORMAT!r}: option 'maxEpochsPerTrigger' is {wanted.most_epochs}, and PySpark {spark_version()} reads "
+                f"format {FORMAT!r}: option 'maxEpochsPerTrigger' is {options.most_epochs}, and PySpark {spark_version()} reads "
                 "all epochs that are there in each micro-batch; leave the option out, or install PySpark 4.2 or newer"
             )
-        return UnlimitedReader(wanted)
+        return UnlimitedReader(options)
 
 
-def view_schema(wanted: Asked, commit: Commit | None) -> pl.Schema:
+def view_schema(options: ReadOptions, commit: Commit | None) -> pl.Schema:
     """Return the columns of the view.
 
     Raises:
-        CheckpointError: nothing is committed, or no such view.
+        CheckpointError: nothing is committed, or there is no such view.
     """
     if commit is None:
         raise CheckpointError(
-            f"{wanted.where}: nothing is committed there; start what keeps the view current first, or mend the path"
+            f"{options.where}: nothing is committed there; first start the engine or query that writes it, or correct the path"
         )
     views = commit.plan["views"]
-    if wanted.view not in views:
-        raise CheckpointError(f"{wanted.where}: there is no such view; there are {listed(views)}")
-    columns = views[wanted.view]["columns"]
+    if options.view not in views:
+        raise CheckpointError(f"{options.where}: there is no such view; the views are {listed(views)}")
+    columns = views[options.view]["columns"]
     return pl.Schema({name: dtype_of_text(text) for name, text in columns.items()})

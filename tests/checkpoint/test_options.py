@@ -18,7 +18,7 @@ from evercurrent.views.checkpoint import Checkpoint
         ({"keep": "all"}, "keep='all'"),
         ({"resident_bytes": -1}, "resident_bytes=-1"),
         ({"resident_bytes": 1.5}, "resident_bytes=1.5"),
-        ({"grace": "soon"}, "grace: 'soon' is no length of time"),
+        ({"grace": "soon"}, "grace: 'soon' is not a length of time"),
         ({"grace": "-1m"}, "grace"),
         ({"drop": "view"}, "drop='view'; give a tuple of names"),
         ({"allow_pickle": "no"}, "allow_pickle='no'; give True or False"),

@@ -193,11 +193,11 @@ def test_what_another_polars_has_ordered_is_refused(monkeypatch: pytest.MonkeyPa
         newer = Pieces(store).write([EVERY_TYPE])[0]
         patch.setattr(piece_files, "NAME", b"pandas")
         foreign = Pieces(store).write([EVERY_TYPE])[0]
-    with pytest.raises(CheckpointError, match=r"keys that are hashed otherwise \(polars-1.2.3\).*restore"):
+    with pytest.raises(CheckpointError, match=r"keys with another hash \(polars-1.2.3\).*restore"):
         Pieces(store).read(theirs)
     with pytest.raises(CheckpointError, match=r"is of format 7.*reads formats up to 2"):
         Pieces(store).read(newer)
-    with pytest.raises(CorruptFileError, match="was not written by evercurrent"):
+    with pytest.raises(CorruptFileError, match="has no metadata of evercurrent"):
         Pieces(store).read(foreign)
 
 

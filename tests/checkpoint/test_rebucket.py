@@ -162,13 +162,13 @@ def test_a_state_that_does_not_say_how_is_refused_by_name(tmp_path: Path) -> Non
         log.last, epoch=log.last.epoch + 1, states={**log.last.states, name: replace(record, route=None)}
     )
     log.append(commit)
-    with pytest.raises(CheckpointError, match=f"state '{name[:-2]}' does not say in which bucket"):
+    with pytest.raises(CheckpointError, match=f"state '{name[:-2]}' does not record to which bucket"):
         rebucket(store, 2)
     assert CommitLog(store).last == commit
 
 
 def test_there_must_be_something_to_cut_and_a_number_that_can_be() -> None:
-    with pytest.raises(CheckpointError, match="holds no checkpoint, or one without a commit"):
+    with pytest.raises(CheckpointError, match="there is no checkpoint, or one without a commit"):
         rebucket(MemoryStore(), 2)
     for number in (0, -1, 65537):
         with pytest.raises(CheckpointError, match=r"give a number from 1 to 65,536"):
@@ -232,7 +232,7 @@ def test_deltas_that_a_reader_has_still_to_hear_are_not_deleted(tmp_path: Path) 
         compact(store, keep=3, grace=0)
     compact(store, keep=4, grace=0)
     assert min(ref.epoch for ref in CommitLog(store).deltas("v1", 3)) == 4
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
         compact(MemoryStore(), keep=1, grace=0)
 
 

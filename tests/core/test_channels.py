@@ -127,7 +127,9 @@ def test_behind_a_lookup_stands_what_is_read_to_answer_it() -> None:
 def test_a_node_that_looks_at_what_no_node_before_it_gives_is_refused(first: bool) -> None:
     circuit, counts = Circuit(), Counts()
     source = circuit.add("a", Append(SCHEMA))
-    message = r"node 'reads' \(Reads\) looks at count that no node before it gives; add the node that gives it first"
+    message = (
+        r"node 'reads' \(Reads\) reads count, which no earlier node gives; first add the node that gives it"
+    )
     with pytest.raises(NotGivenError, match=message):
         circuit.add("reads", Reads(counts.count), source)
     assert len(circuit.nodes) == 1, "nothing was added"
@@ -139,14 +141,14 @@ def test_a_node_that_looks_at_what_no_node_before_it_gives_is_refused(first: boo
 def test_a_state_that_no_node_keeps_is_refused() -> None:
     circuit = Circuit()
     source = circuit.add("a", Append(SCHEMA))
-    with pytest.raises(NotGivenError, match=r"node 'top' \(TopK\) looks at state"):
+    with pytest.raises(NotGivenError, match=r"node 'top' \(TopK\) reads state"):
         circuit.add("top", TopK(SCHEMA, Spine(Layout(SCHEMA, by_row=True)), 1), source)
 
 
 def test_who_reads_without_looking_breaks_the_contract() -> None:
     pair = Pair(declares=False)
     with pytest.raises(
-        ContractError, match="node 'reads' reads count of node 'counts' and does not look at it"
+        ContractError, match="node 'reads' reads count of node 'counts', which is not in its looks_at"
     ):
         pair.evaluate(a=1, b=1)
 

@@ -25,7 +25,7 @@ def test_a_node_with_state_and_no_placement_is_refused_by_name() -> None:
     source = circuit.add("words", Append(SCHEMA))
     distinct = Distinct(SCHEMA)
     with pytest.raises(
-        PlacementMissingError, match=r"node 'unique k' \(Distinct\) has state and no placement"
+        PlacementMissingError, match=r"node 'unique k' \(Distinct\) has state but no placement"
     ):
         circuit.add("unique k", distinct, source, states=[distinct.spine])
     with pytest.raises(PlacementMissingError, match=r"Placement\(by=...\)"):

@@ -157,5 +157,5 @@ def test_anything_else_is_refused_by_its_type(value: Any, says: str) -> None:
     ids=lambda data: repr(data[:40]),
 )  # fmt: skip
 def test_other_bytes_are_no_value(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no plain value"):
+    with pytest.raises(ValueError, match="not a plain value"):
         decoded(data)

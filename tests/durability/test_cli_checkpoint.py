@@ -104,7 +104,7 @@ def test_what_cannot_be_kept_is_said_in_a_sentence(words: Path) -> None:
     text = (words / "words.py").read_text()
     refused = run(words, "--checkpoint", str(words))
     assert refused.exit_code == 1
-    assert "is no checkpoint and not empty" in refused.output
+    assert "neither empty nor a checkpoint" in refused.output
     assert not (words / "writer.lock").exists()
     (words / "words.py").write_text(text + 'engine.push("words", [("a", None)])\n')
     refused = run(words, "--checkpoint", str(words / "kept"))
@@ -206,12 +206,12 @@ def test_files_that_cannot_be_told_apart_are_refused_by_name(tmp_path: Path) -> 
     put(tmp_path / "other" / "a.csv", "zzzz")
     result, _ = tally(tmp_path, tmp_path / "in", tmp_path / "other")
     assert result.exit_code == 1
-    assert "a.csv have one name" in result.output.replace("\n", " ")
+    assert "a.csv have the same name" in result.output.replace("\n", " ")
     (tmp_path / "in" / "a.csv").unlink()
     put(tmp_path / "in" / "a.csv", "zz")
     result, _ = tally(tmp_path, tmp_path / "in")
     assert result.exit_code == 1
-    assert "a.csv: has 2 rows, and 3 were taken of it before" in result.output.replace("\n", " ")
+    assert "a.csv: has 2 rows, but 3 were taken from it before" in result.output.replace("\n", " ")
     assert "to a file with a new name" in result.output.replace("\n", " ")
 
 
@@ -240,7 +240,7 @@ def test_an_order_of_arrival_of_files_that_have_grown_is_another_one(tmp_path: P
     put(tmp_path / "in" / "a.csv", "a")
     result, counts = tally(tmp_path, tmp_path / given, text=TALLY + IN_ORDER)
     assert result.exit_code == 1
-    assert "or one has another size since" in " ".join(result.output.split())
+    assert "or one had another size then" in " ".join(result.output.split())
     assert counts == {"m": 3}
 
 

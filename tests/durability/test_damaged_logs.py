@@ -195,7 +195,9 @@ def test_what_was_acknowledged_is_not_taken_for_what_was_refused(
 
     with monkeypatch.context() as patch:
         patch.setattr(Running, "_step", failing)
-        with pytest.raises(ec.CheckpointError, match=r"epoch 2 was done, .* now it does not work"):
+        with pytest.raises(
+            ec.CheckpointError, match=r"epoch 2 was finished and not committed, .* now it does not work"
+        ):
             _ = started(tmp_path).epoch_number
     with started(tmp_path) as again:
         assert again.epoch_number == 2
@@ -256,7 +258,7 @@ def test_two_records_that_were_swapped(tmp_path: Path) -> None:
         assert f"commits/{names[other]}.json" in verified(left)
         with pytest.raises(
             ec.CheckpointError,
-            match=rf"commits/({names[one]}|{names[other]})\.json is another record, that of epoch",
+            match=rf"commits/({names[one]}|{names[other]})\.json holds the record of epoch",
         ):
             _ = started(left).epoch_number
 

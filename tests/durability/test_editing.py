@@ -124,7 +124,7 @@ def test_a_view_that_is_computed_otherwise_begins_anew_if_asked(tmp_path: Path) 
     with App(tmp_path, other, drop=("totals",)).engine as engine:
         assert held(engine) == expected(other)
         assert frame_bytes(engine.views["counts"].read(epoch=2)) != held(engine)["counts"]
-        with pytest.raises(ec.EpochGoneError, match="computed in another way"):
+        with pytest.raises(ec.EpochGoneError, match="had another definition"):
             engine.views["totals"].read(epoch=2)
 
 

@@ -274,7 +274,9 @@ def test_a_crash_before_it_was_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(LocalStore(tmp_path).inputs_after(0)) == 2
     left = copied(tmp_path, tmp_path.with_name("left"))
     for _ in range(2):
-        with pytest.raises(ec.CheckpointError, match=r"epoch 2 was done, .* fails: .*thirteen"):
+        with pytest.raises(
+            ec.CheckpointError, match=r"epoch 2 was finished and not committed, .* failed: .*thirteen"
+        ):
             declared(left, "others").views["rows"].read()
     with declared(tmp_path) as again:
         assert again.epoch_number == 1
@@ -352,7 +354,7 @@ def test_others_are_told_to_open_it_first(tmp_path: Path) -> None:
     crash(engine)
     store = LocalStore(tmp_path)
     listed = CliRunner().invoke(app, ["checkpoint", "ls", str(tmp_path)])
-    assert "1 commit; then 3 epochs with the input only" in " ".join(listed.output.split())
+    assert "1 commit; then 3 epochs of which only the input is on disk" in " ".join(listed.output.split())
     for work in (lambda: compact(store, keep=1, grace=0), lambda: rebucket(store, 2)):
         with pytest.raises(
             ec.CheckpointError, match=r"3 epochs after epoch 0 .* Open the checkpoint with its application"
@@ -388,7 +390,7 @@ def test_an_edited_program(tmp_path: Path) -> None:
             assert held(engine) == expected(views)
             assert delta_epochs(engine.views["totals"].deltas()) == [1, 2, 3]
             assert delta_epochs(engine.views["counts"].deltas()) == [4]
-            with pytest.raises(ec.EpochGoneError, match="declared"):
+            with pytest.raises(ec.EpochGoneError, match="its present definition begins at epoch"):
                 engine.views["counts"].deltas(since=2)
 
 

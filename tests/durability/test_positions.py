@@ -115,7 +115,9 @@ def test_a_position_that_no_file_can_hold_is_refused_by_source(
     with ec.Engine(checkpoint=tmp_path) as engine:
         source = engine.source("one", {"x": pl.Int64}, position_order=order)
         engine.view("rows", source)
-        with pytest.raises(ec.InputError, match=r"source 'one': position=.* is none: .*half of a character"):
+        with pytest.raises(
+            ec.InputError, match=r"source 'one': position=.* is not a position: .*half of a character"
+        ):
             engine.push("one", {"x": [1]}, position=position)
         assert engine.epoch_number == 0
         assert engine.push("one", {"x": [1]}, position="x") == 1
@@ -175,8 +177,12 @@ def test_positions_of_any_form_outlive_the_process_and_count_once(kind: str, tmp
 
 
 BACK: dict[str, tuple[Any, Any, str]] = {
-    "in one partition": ({0: 5, 1: 7}, {0: 6, 1: 6}, "goes on in 0 and back in 1, which was taken up to 7"),
-    "a number behind a map": ({0: 5}, 6, "which is of another form"),
+    "in one partition": (
+        {0: 5, 1: 7},
+        {0: 6, 1: 6},
+        "advances in 0 and goes back in 1, which was taken up to 7",
+    ),
+    "a number behind a map": ({0: 5}, 6, "has another form"),
     "a text behind a number": (5, "6", "are of two types"),
     "texts of any length": ("9", "10", "texts of different lengths"),
     "lists of other parts": (["a", 1], [1, "a"], "are of two types"),
@@ -189,7 +195,9 @@ def test_a_position_that_goes_back_or_has_no_order_is_refused_by_name(case: str)
     engine = started()
     pushed(engine, before)
     for _ in range(2):
-        with pytest.raises(ec.InputError, match=f"source 'one': position=.*{words}.*it was taken up to"):
+        with pytest.raises(
+            ec.InputError, match=f"source 'one': position=.*{words}.*the source was taken up to"
+        ):
             pushed(engine, position)
     with pytest.raises(ec.InputError, match=words), engine.epoch():
         pushed(engine, position)
@@ -208,7 +216,7 @@ def test_a_source_says_how_its_positions_are_compared(tmp_path: Path) -> None:
 
     with of_postgres() as engine:
         assert pushed(engine, "0/9", "0/10", "0/F", "1/0") == [1, 2, 2, 3]
-        with pytest.raises(ec.InputError, match="position='zero' is none: invalid literal"):
+        with pytest.raises(ec.InputError, match="position='zero' is not a position: invalid literal"):
             pushed(engine, "zero")
     with of_postgres() as engine:
         assert pushed(engine, "0/FFFFFFFF", "1/1") == [3, 4]
@@ -242,7 +250,7 @@ def test_a_position_that_cannot_be_kept_as_it_is_is_refused(
 ) -> None:
     engine = ec.Engine(checkpoint=tmp_path)
     engine.view("rows", engine.source("one", {"x": pl.Int64}, position_order=order))
-    with pytest.raises(ec.InputError, match=f"source 'one': position=.* is none: .*{words}"):
+    with pytest.raises(ec.InputError, match=f"source 'one': position=.* is not a position: .*{words}"):
         engine.push("one", {"x": [1]}, position=position)
     engine.push("one", {"x": [1]}, position="a")
     engine.close()

@@ -196,9 +196,9 @@ def test_where_the_fate_of_an_epoch_cannot_be_told_nothing_more_is_taken(tmp_pat
     twin.engine.close()
     store.fail_at = [name.startswith("commits/000000000002") for _, name in probe.done].index(True)
     store.when, store.lasting = "after", True
-    with pytest.raises(ec.CheckpointError, match="not known whether epoch 2"):
+    with pytest.raises(ec.CheckpointError, match="unknown whether epoch 2"):
         running.push(SMALL.epochs[1], 2)
-    with pytest.raises(ec.CheckpointError, match="not known whether epoch 2"):
+    with pytest.raises(ec.CheckpointError, match="unknown whether epoch 2"):
         running.push(SMALL.epochs[1], 2)
     assert running.engine.epoch_number == 1
     running.engine.close()

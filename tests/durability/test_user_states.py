@@ -163,7 +163,7 @@ def test_a_serializer_that_is_none_is_refused(tmp_path: Path) -> None:
         opened.push("numbers", FIRST)
     with (
         engine(mean_of_pairs(serializer=json), tmp_path / "text") as opened,
-        pytest.raises(InputError, match=r"'mean'.*returned str for the state, and not bytes"),
+        pytest.raises(InputError, match=r"'mean'.*returned str for the state, not bytes"),
     ):
         opened.push("numbers", FIRST)
 

@@ -50,18 +50,18 @@ def test_measured_lengths_are_spelled_in_two_units_and_rounded_to_the_second(len
     [
         (
             10,
-            'here: 10 is no length of time; write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta',
+            'here: 10 is not a length of time; write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta',
         ),
-        (True, "here: True is no length of time"),
-        (1.5, "here: 1.5 is no length of time"),
-        (None, "here: None is no length of time"),
-        ("", "here: '' is no length of time"),
-        ("10", "here: '10' is no length of time"),
-        (" 5m", "here: ' 5m' is no length of time"),
-        ("1.5h", "here: '1.5h' is no length of time"),
-        ("1h-30m", "here: '1h-30m' is no length of time"),
-        ("3H", "here: '3H' is no length of time"),
-        ("3min", "here: '3min': there is no unit 'min'; there are w, d, h, m, s, ms, us"),
+        (True, "here: True is not a length of time"),
+        (1.5, "here: 1.5 is not a length of time"),
+        (None, "here: None is not a length of time"),
+        ("", "here: '' is not a length of time"),
+        ("10", "here: '10' is not a length of time"),
+        (" 5m", "here: ' 5m' is not a length of time"),
+        ("1.5h", "here: '1.5h' is not a length of time"),
+        ("1h-30m", "here: '1h-30m' is not a length of time"),
+        ("3H", "here: '3H' is not a length of time"),
+        ("3min", "here: '3min': unknown unit 'min'; the units are w, d, h, m, s, ms, us"),
         ("1mo", "here: '1mo' has no fixed length, as months and years differ; use days, as in '30d'"),
         ("1y2d", "here: '1y2d' has no fixed length"),
         ("1q", "here: '1q' has no fixed length"),
@@ -79,7 +79,7 @@ def test_what_is_no_length_of_time_is_refused(text, message):
 
 def test_zero_is_refused_where_it_has_no_meaning():
     assert microseconds("here", "0s") == 0
-    with pytest.raises(PlanError, match="here: '0s' is no time at all; give more than 0"):
+    with pytest.raises(PlanError, match="here: '0s' is zero; give a time of more than 0"):
         microseconds("here", "0s", zero=False)
     assert microseconds("here", "3000ns") == 3
 
@@ -111,10 +111,10 @@ def test_instants(moment, dtype, expected):
             r"here: datetime.datetime\(2026, 1, 1, 0, 0\) has no time zone, and the column of event time is in",
         ),
         (date(2026, 1, 1), "has no time zone, and the column of event time is in Europe/Vienna"),
-        (5, "here: the watermark 5 is no time; give a datetime, or END_OF_TIME if no more rows will come"),
-        ("now", "here: the watermark 'now' is no time"),
-        (None, "here: the watermark None is no time"),
-        (True, "here: the watermark True is no time"),
+        (5, "here: the watermark 5 is not a time; give a datetime, or END_OF_TIME if no more rows will come"),
+        ("now", "here: the watermark 'now' is not a time"),
+        (None, "here: the watermark None is not a time"),
+        (True, "here: the watermark True is not a time"),
     ],
 )
 def test_what_is_no_instant_is_refused(moment, message):

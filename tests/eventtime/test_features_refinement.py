@@ -64,7 +64,7 @@ def test_a145_one_value_replaces_several_when_windows_merge() -> None:
 
 
 def test_a146_what_is_kept_grows_from_discarding_to_retracting() -> None:
-    """Accumulating panes remember what they have said too, to be silent where nothing has changed."""
+    """Accumulating panes too keep what they have emitted, to emit nothing where nothing has changed."""
 
     def kept(mode: Any) -> int:
         run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.each_row()).accumulate(mode)))
@@ -144,7 +144,7 @@ def test_a149_state_is_gone_exactly_when_the_watermark_is_past_end_and_lateness(
 
 
 def test_a150_e7_no_lateness_closes_nothing_and_with_none_allowed_a_window_closes_on_time() -> None:
-    """Our ruling; the seeds take zero where nothing is said."""
+    """Our ruling; the founding texts take zero where no lateness is given."""
     run = Asked(
         lambda rows: total(rows.window(ec.fixed("1m"))),
         lambda rows: total(rows.window(ec.fixed("1m")).lateness("0s")),
@@ -177,7 +177,7 @@ def test_a151_a_total_over_few_keys_needs_no_horizon(recwarn: pytest.WarningsRec
     assert not list(recwarn)
 
 
-def test_a152_late_rows_speak_at_once_or_together() -> None:
+def test_a152_late_rows_fire_at_once_or_together() -> None:
     def said(late: Any) -> list[list[int]]:
         run = Asked(
             lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=late).accumulate("accumulating"))

@@ -102,7 +102,7 @@ def test_a003_bounded_input_whose_watermark_goes_to_the_end_is_classic_batch() -
     assert run.advance(ec.END_OF_TIME) == [("blue", 51, 1)]
 
 
-def test_a004_a_micro_batch_speaks_one_pane_per_window_that_it_changed() -> None:
+def test_a004_a_micro_batch_emits_one_pane_per_window_that_it_changed() -> None:
     """Figure 11 of the paper: batches of a minute over windows of two."""
     run = Asked(lambda rows: total(rows.window(ec.fixed("2m")).accumulate("accumulating")))
     said = []
@@ -172,7 +172,7 @@ def test_a014_group_by_key_and_window() -> None:
     ]
 
 
-def test_a015_the_optimised_way_and_the_generic_one_say_the_same() -> None:
+def test_a015_the_optimised_way_and_the_generic_one_emit_the_same() -> None:
     generic = ec.custom_windows(
         lambda rows: rows.select(window_start="t", window_end=pl.col("t") + timedelta(seconds=30)),
         merge=ec.merge_overlapping,
@@ -229,8 +229,8 @@ def test_a018_windows_subtract_where_there_is_an_inverse_and_recompute_where_not
     assert removed == [1]
 
 
-def test_a019_what_is_taken_back_is_what_was_said_and_not_what_would_be_said_now() -> None:
-    """A result that is another at every call; panes remember what they have said."""
+def test_a019_a_retraction_repeats_what_was_emitted_and_not_what_would_be_emitted_now() -> None:
+    """The function gives another result at every call; a pane keeps what it has emitted."""
     calls = iter(range(100))
     dice = ec.aggregate(
         create=lambda: 0, add=lambda s, v: s, merge=lambda s, t: s, extract=lambda s: next(calls), dtype=pl.Int64
@@ -438,7 +438,7 @@ def test_a052_one_slow_key_holds_all_back_and_an_early_trigger_relieves() -> Non
     assert ("a", 0, 60, 2, 1) in run.push(("slow", 1, 250), at=300)
 
 
-def test_a053_a_fast_watermark_speaks_too_soon_and_is_corrected() -> None:
+def test_a053_with_a_fast_watermark_a_pane_is_emitted_too_soon_and_corrected() -> None:
     """Figure 12 of the paper: 5 on time, then 14."""
     said = play(
         lambda rows: total(

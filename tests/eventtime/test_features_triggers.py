@@ -14,7 +14,7 @@ FLAG = {"flag": pl.Boolean}
 
 
 def triggered(trigger: Any, *, mode: Any = "accumulating", window: Any = None, **options: Any) -> Asked:
-    """Sums in windows of a minute that speak by this trigger."""
+    """Sums in windows of a minute that this trigger fires."""
     return Asked(
         lambda rows: total(rows.window(window or ec.fixed("1m")).trigger(trigger).accumulate(mode)), **options
     )
@@ -25,7 +25,7 @@ def values(said: list[Row]) -> list[int]:
     return [row[-2] for row in said]
 
 
-def test_a110_the_default_of_the_paper_speaks_on_time_and_then_for_late_rows() -> None:
+def test_a110_the_default_of_the_paper_fires_on_time_and_then_for_late_rows() -> None:
     """Figure 12 of the paper: repeat(after_watermark()) gives 5 on time and then 14."""
     said = play(
         lambda rows: total(
@@ -157,7 +157,7 @@ def test_a122_the_shorthand_equals_the_composed_form() -> None:
 
 
 def test_a123_a_trigger_of_ones_own() -> None:
-    """Four hooks: rows, watermark and processing time; here it speaks five seconds after the first row, or at its end."""
+    """Four hooks: rows, watermark and processing time; here it fires five seconds after the first row, or at its end."""
 
     def wake(frame: pl.DataFrame) -> pl.DataFrame:
         due = pl.col("processing_time") + 5_000_000
@@ -183,7 +183,7 @@ def test_a123_a_trigger_of_ones_own() -> None:
     assert values(composed.push(("a", 2, 0), at=1)) == [3]
 
 
-def test_a124_a_word_from_outside() -> None:
+def test_a124_firing_from_outside() -> None:
     run = triggered(ec.repeat(ec.signal()))
     run.push(("a", 1, 0), ("a", 2, 70), ("b", 4, 0))
     run.view.fire("a", when(0))
@@ -203,8 +203,8 @@ def unusually_many() -> Any:
     )
 
 
-def test_a125_anomalies_are_told_as_soon_as_there_is_confidence_and_differs_are_multiplexed() -> None:
-    """Unusually many rows speak, once; another differ, by a mark in the data, is heard beside it."""
+def test_a125_anomalies_are_reported_as_soon_as_there_is_confidence_and_differs_are_multiplexed() -> None:
+    """The trigger fires once when there are unusually many rows, and beside it by a mark in the data."""
     run = triggered(ec.repeat(ec.any_of(unusually_many(), ec.punctuation("flag"))), columns=FLAG)
     said = [values(run.push(("a", 1, 0, False))) for _ in range(6)]
     assert said[:4] == [[]] * 4
@@ -246,7 +246,7 @@ def test_a128_counts_are_per_window_or_per_key_and_window() -> None:
     assert values(run.push(("a", 8, 5))) == [9]
 
 
-def test_a129_a_window_that_has_not_changed_is_silent_unless_asked_to_speak_always() -> None:
+def test_a129_a_window_that_has_not_changed_emits_nothing_unless_its_trigger_fires_always() -> None:
     def ask(always: bool) -> Asked:
         return Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.every("1m"), always=always).accumulate("accumulating")))  # fmt: skip
 
@@ -275,14 +275,14 @@ def test_a130_time_triggers_go_by_the_recorded_time_of_batches() -> None:
     assert values(late.push(at=3600)) == [1]
 
 
-def test_a131_batches_wider_than_a_period_speak_once_each_and_lose_nothing() -> None:
+def test_a131_batches_wider_than_a_period_fire_once_each_and_lose_nothing() -> None:
     run = triggered(ec.every("1s"), mode="discarding")
     said = [values(run.push(("a", n, 0), at=10 * n)) for n in range(1, 5)]
     assert sum(sum(panes) for panes in said) + sum(values(run.tick(1000))) == 1 + 2 + 3 + 4
     assert max(map(len, said)) == 1
 
 
-def test_a132_a_window_that_has_spoken_for_the_last_time_is_forgotten() -> None:
+def test_a132_a_window_that_has_fired_for_the_last_time_is_purged() -> None:
     """The watermark trigger closes a window that is not allowed to be late, and its state goes."""
     run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s").with_pane_info()))  # fmt: skip
     run.push(*((f"key {n}", 1, n) for n in range(50)))

@@ -225,7 +225,7 @@ def test_a166_two_logs_are_joined_and_filled_from_the_past() -> None:
     assert cells(view.read()) == cells(filled.read()) == expected
 
 
-def test_a166_abuse_is_told_before_the_last_stragglers_are_in() -> None:
+def test_a166_abuse_is_reported_before_the_last_stragglers_are_in() -> None:
     """Failed logins by account and minute; the watermark is content with nine rows of ten."""
     draw = random.Random(14)
     failures: list[Row] = []
@@ -255,7 +255,7 @@ def test_a166_abuse_is_told_before_the_last_stragglers_are_in() -> None:
     assert cells(alarms.read()) == expected == [("victim", 120, 180, 60)]
 
 
-def test_a166_anomaly_differs_tell_where_a_spike_starts_and_stops() -> None:
+def test_a166_anomaly_differs_show_where_a_spike_starts_and_stops() -> None:
     """Queries by minute that are more than twice the average of their key, and what is no longer one."""
     draw = random.Random(15)
     queries = [(f"query {draw.randrange(3)}", draw.randrange(600)) for _ in range(200)]
@@ -279,7 +279,7 @@ def test_a166_anomaly_differs_tell_where_a_spike_starts_and_stops() -> None:
     assert -1 in told
 
 
-def test_a166_trees_of_sessions_are_told_by_processing_time() -> None:
+def test_a166_trees_of_sessions_are_emitted_by_processing_time() -> None:
     """What a user went on to from where, within a visit: fresh once a minute, whatever the watermark says."""
     draw = random.Random(16)
     steps = [

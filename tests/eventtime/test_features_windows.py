@@ -100,7 +100,7 @@ def test_a078_a_row_far_from_all_is_a_new_session() -> None:
 
 
 def test_a079_the_worked_run_of_sessions() -> None:
-    """5; 7; 10; 8 joins to 25; 9 joins to 39; then 12. Everything replaced is taken back."""
+    """5; 7; 10; 8 joins to 25; 9 joins to 39; then 12. Everything replaced is retracted."""
     said = play(lambda rows: total(rows.window(ec.sessions("1m"))), curve=None)
     values = [pane[-2] * pane[-1] for _, pane in said]
     assert sum(values) == 51
@@ -359,7 +359,7 @@ def test_a103_by_its_earliest_row() -> None:
     assert dated("earliest", *ROWS, watermark=75) == [(10, 11, 3)]
 
 
-def test_a104_by_the_watermark_when_it_is_spoken() -> None:
+def test_a104_by_the_watermark_when_it_is_emitted() -> None:
     assert dated("watermark", *ROWS, watermark=75) == [(75, 76, 3)]
 
 

@@ -20,7 +20,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.windows.kinds import LastRows
 from evercurrent.core.eventtime.windows.row_windows import layout_of, merge_overlapping
 from evercurrent.core.operators.arrange import Arrange
-from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_taken_back
+from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_retracted
 from evercurrent.views.dataframe.source import accepted
 from evercurrent.views.epochs.records import EpochInput
 from harness import frame_of_entries, hold_to_contract, summed
@@ -97,8 +97,8 @@ def shown(view: Any) -> list[tuple[Any, ...]]:
 Made = Callable[[Any, Any], Any]
 
 BELOW_ZERO: dict[str, tuple[Made, str]] = {
-    "minus": (lambda a, b: a.minus(b), "minus or negate takes off rows of source 'b'"),
-    "negate": (lambda a, b: a.negate(), "takes off rows of source 'a'"),
+    "minus": (lambda a, b: a.minus(b), "minus or negate subtracts rows of source 'b'"),
+    "negate": (lambda a, b: a.negate(), "subtracts rows of source 'a'"),
     "concat": (lambda a, b: a.concat(b.filter(pl.col("v") > 0).negate()), "of source 'b'"),
     "filter": (lambda a, b: a.minus(b).filter(pl.col("v") > 0), "rows of source 'b'"),
     "select": (lambda a, b: a.minus(b).with_columns(v=pl.col("v") + 1), "rows of source 'b'"),
@@ -136,14 +136,14 @@ def test_windows_that_are_made_of_rows_are_refused(window: Any, made: Made, reas
         total(made(*two()).window(window))
     said = str(refused.value)
     assert said.startswith("agg on (window: ")
-    assert "a row may stand less than zero times here" in said
+    assert "a row may have a count below zero here" in said
     assert "Put .unique() before .window(...)" in said
 
 
 def test_what_is_subtracted_behind_the_window_is_seen_too() -> None:
     a, b = two()
     windowed = a.window(ec.sessions("10s")).minus(b.window(ec.sessions("10s")))
-    with pytest.raises(ec.PlanError, match="less than zero times"):
+    with pytest.raises(ec.PlanError, match="count below zero"):
         total(windowed)
     total(windowed.unique())
 
@@ -439,7 +439,7 @@ def test_what_was_there_before_a_restart_may_be_taken_back(name: str, tmp_path: 
         engine.close()
     engine, _view = opened()
     engine.push("rows", frame((("x", 2, 5), -3)))
-    with pytest.raises(ec.RetractionError, match="would be there -1 times"):
+    with pytest.raises(ec.RetractionError, match="would have the count -1"):
         engine.push("rows", minus(("x", 2, 5)))
     engine.push("rows", frame((("x", 1, 0), -3)))
     engine.close()
@@ -493,7 +493,7 @@ def test_a_row_that_is_taken_back_is_searched_for_not_scanned_for(descending: bo
     twice = rows[[4_712]].with_columns(_diff=pl.lit(-2, pl.Int64))
     arrange.step(now, Delta(pl.concat([gone, twice])))
     before = arrange.spine.touched
-    found, counts = counts_of_taken_back(arrange.spine)
+    found, counts = counts_of_retracted(arrange.spine)
     assert arrange.spine.touched - before <= 4
     assert dict(zip(found["t"], counts.tolist(), strict=True)) == {
         at(0): 0,

@@ -343,7 +343,7 @@ def test_a092_a_row_with_a_huge_diff_is_cut_without_being_written_out() -> None:
     assert chain.contents == {("a", 5, "x", 5, 6): 2**30, ("a", 5, "x", 5, 7): 2**30 - 1}
 
 
-def test_a084_only_rows_that_move_over_the_boundary_and_bounds_that_change_are_said() -> None:
+def test_a084_only_rows_that_move_over_the_boundary_and_bounds_that_change_are_emitted() -> None:
     chain = Chain(LastRows(2))
     chain.push(plus(("a", 1, "x"), ("a", 2, "x"), ("b", 9, "x")))
     assert chain.contents == {("a", 1, "x", 1, 3): 1, ("a", 2, "x", 1, 3): 1, ("b", 9, "x", 9, 10): 1}

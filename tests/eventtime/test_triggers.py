@@ -181,16 +181,16 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ec.every("0s"), "no time at all"),
+        (lambda: ec.every("0s"), "is zero"),
         (lambda: ec.every("-1m"), "negative"),
         (lambda: ec.every("1mo"), "no fixed length"),
         (lambda: ec.at_period("1m", aligned_to=datetime(2026, 1, 1)), "with its zone"),
         (lambda: ec.after_count(0), "whole number from 1"),
         (lambda: ec.after_bytes(0, "x"), "whole number from 1"),
-        (lambda: ec.after_bytes(10, pl.col("x")), "no name of a column"),  # type: ignore[arg-type]
+        (lambda: ec.after_bytes(10, pl.col("x")), "not the name of a column"),  # type: ignore[arg-type]
         (lambda: ec.after_percentile(0), "between|above 0"),
         (lambda: ec.any_of(), "at least one trigger"),
-        (lambda: ec.repeat("1m"), "is no trigger"),  # type: ignore[arg-type]
+        (lambda: ec.repeat("1m"), "is not a trigger"),  # type: ignore[arg-type]
         (lambda: ec.sequence(ec.each_row(), ec.after_count(1)), "never finishes"),
         (
             lambda: ec.custom_trigger(state="n", on_rows=len, should_fire=len, on_fire=len),  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def test_after_bytes_adds_up_a_column_or_the_length_of_a_text() -> None:
     assert spoken(engine, [{"v": [4]}, {"v": [6]}, {"v": [10]}]) == [[], [10], [10]]
 
 
-def test_a_punctuation_row_speaks() -> None:
+def test_a_punctuation_row_fires() -> None:
     """A114: a flush record fires the pane."""
     engine, rows = opened(ec.repeat(ec.punctuation("flush")), flush=pl.Boolean())
     declare(engine, rows)
@@ -255,7 +255,7 @@ def test_a_punctuation_row_speaks() -> None:
     assert spoken(engine, batches) == [[], [], [6]]
 
 
-def test_a_pattern_speaks_when_stop_follows_start() -> None:
+def test_a_pattern_fires_when_stop_follows_start() -> None:
     """A115: a start/stop pattern, in order of arrival, within a batch and across batches."""
     engine, rows = opened(ec.repeat(ec.pattern("a", "b")), a=pl.Boolean(), b=pl.Boolean())
     declare(engine, rows)
@@ -361,7 +361,7 @@ def test_a_wake_up_of_ones_own() -> None:
     assert engine.views["sums"].read()["sum"].to_list() == [1]
 
 
-def test_a_word_from_outside() -> None:
+def test_firing_from_outside() -> None:
     """A124: an outside signal, for one key and window or for all."""
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.String, "t": pl.Datetime("us")}, event_time="t")

@@ -227,7 +227,7 @@ def test_a057_three_generators():
     ]
 
 
-def test_a058_behind_processing_time_whatever_the_rows_say():
+def test_a058_behind_processing_time_whatever_the_rows_are():
     feed = Feed(behind_processing_time("10s"))
     for now, batch in [(0, []), (1, [[99, 1]]), (5, [[-99, 1]]), (4, [])]:
         feed.push(batch, now)
@@ -397,7 +397,7 @@ def test_the_function_of_a_user_may_not_move_back_nor_leave_a_trace():
     feed.push([[8, 1], [7, 3]], 3, diffs=[1, -1])
     assert calls[-1] == ([1, 0], [(minute(8), 1)], NOON + timedelta(minutes=3))
     assert feed.at == 8
-    assert feed.described()[1:] == ["it is what function says, last 2026-01-31 12:08:00 UTC"]
+    assert feed.described()[1:] == ["it is what function returned last, 2026-01-31 12:08:00 UTC"]
     feed.push([[8, 1]] * 3, 3)
     assert feed.clock.now == END_OF_TIME
     with pytest.raises(
@@ -457,31 +457,31 @@ def test_equal_specifications_are_equal():
 
 
 REFUSED = [
-    (lambda: bounded_delay(10), 'bounded_delay(): 10 is no length of time; write it as "10s"'),  # type: ignore[arg-type]
+    (lambda: bounded_delay(10), 'bounded_delay(): 10 is not a length of time; write it as "10s"'),  # type: ignore[arg-type]
     (lambda: bounded_delay("-1s"), "bounded_delay(): '-1s' is negative; give a time of 0 or more"),
     (
         lambda: behind_processing_time("1mo"),
         "behind_processing_time(): '1mo' has no fixed length, as months and years differ",
     ),
-    (lambda: ascending(future_limit="x"), "ascending(): future_limit: 'x' is no length of time"),
+    (lambda: ascending(future_limit="x"), "ascending(): future_limit: 'x' is not a length of time"),
     (lambda: by_partition("p", perfect()), "by_partition(): inner= is Perfect("),
     (
         lambda: by_partition("p", ascending(future_limit="1s")),
         "by_partition(): give future_limit= to by_partition()",
     ),
-    (lambda: by_partition("p", idle_after="0s"), "by_partition(): idle_after: '0s' is no time at all"),
+    (lambda: by_partition("p", idle_after="0s"), "by_partition(): idle_after: '0s' is zero"),
     (lambda: by_partition("p", limit=0), "by_partition(): limit=0; give a whole number above 0"),
     (lambda: by_partition(3), "by_partition(): column= is 3; give the name of a column"),  # type: ignore[arg-type]
     (
         lambda: percentile_watermark(90),
-        "percentile_watermark(): 90 is no share of rows; give more than 0 and at most 1",
+        "percentile_watermark(): 90 is not a share of rows; give more than 0 and at most 1",
     ),
     (
         lambda: percentile_watermark(0.5, window=5, at_least=6),
         "percentile_watermark(): at_least=6 is more than the 5 rows of the window",
     ),
     (lambda: punctuated(None), "punctuated(): column= is None"),  # type: ignore[arg-type]
-    (lambda: custom_watermark(7), "custom_watermark(): 7 is no function"),  # type: ignore[arg-type]
+    (lambda: custom_watermark(7), "custom_watermark(): 7 is not a function"),  # type: ignore[arg-type]
 ]
 
 
@@ -497,7 +497,7 @@ def test_what_is_no_watermark_is_refused(make, message):
     [
         (
             "10m",
-            "source 's': watermark='10m' is no watermark; there are ascending(), bounded_delay('10m'), perfect()",
+            "source 's': watermark='10m' is not a watermark; there are ascending(), bounded_delay('10m'), perfect()",
         ),
         (
             punctuated("at"),

@@ -764,7 +764,9 @@ def test_a092_a_number_of_rows_is_a_whole_number_from_1(call: Any, rows: Any) ->
 
 @pytest.mark.parametrize("arguments", [(None,), ("assign",), (by_hour, 3)])
 def test_a088_functions_must_be_callable(arguments: Any) -> None:
-    with pytest.raises(PlanError, match=r"custom_windows: .* give a function from a frame to a frame"):
+    with pytest.raises(
+        PlanError, match=r"custom_windows: .* give a function that takes a frame and returns one"
+    ):
         made.custom_windows(*arguments)
 
 

@@ -128,7 +128,7 @@ TALLY = ec.aggregate(
 REFUSED: dict[str, tuple[Declare, Mapping[str, Any], dict[str, Any], str]] = {
     "computed from a wider column": (
         lambda a: {"v": a.filter(pl.col("x") / 3 > 0.1)}, {**OLD, "x": pl.Float64}, {},
-        "(?s)column 'x' is Float64, was Float32.*view 'v'.*source 'a' does not keep its rows",
+        "(?s)column 'x' is Float64, was Float32.*view 'v'.*source 'a' does not retain its rows",
     ),
     "hashes of rows": (
         counts, {**OLD, "y": pl.Int8}, {"kind": "diffs"}, "(?s)column 'y' is new.*source 'a'.*begin a new checkpoint",
@@ -261,7 +261,7 @@ def test_a_named_subscription_that_is_behind_is_told_so(tmp_path: Path) -> None:
         engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader").close()
         engine.push("a", ROWS)
     engine = engine_of(tmp_path, {**OLD, "note": pl.String}, views)
-    with pytest.raises(ec.EpochGoneError, match="declared anew, at epoch 2"):
+    with pytest.raises(ec.EpochGoneError, match="its present definition begins at epoch 2"):
         engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader")
     engine.close()
     assert heard == []

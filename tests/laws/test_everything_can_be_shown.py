@@ -46,7 +46,7 @@ EXAMPLES = [
 
 def is_json(row: str) -> Any:
     def refused(name: str) -> Any:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return json.loads(row, parse_constant=refused)
 
@@ -180,6 +180,6 @@ def test_what_json_has_not_is_told_from_null_and_from_text() -> None:
 
 def test_bytes_at_any_depth_are_refused_where_lines_are_to_be_read_again(tmp_path: Path) -> None:
     with pytest.raises(
-        EvercurrentError, match=r"column 'x' is List\(Binary\), for which JSON has no form; use .parquet"
+        EvercurrentError, match=r"column 'x' is List\(Binary\), which JSON cannot represent; use .parquet"
     ):
         DeltaFile(tmp_path / "deltas.jsonl", pl.Schema({"x": pl.List(pl.Binary())}))

@@ -208,7 +208,7 @@ def test_it_is_not_filled_from_panes_of_which_nobody_knows_the_order(tmp_path: P
     panes = rows.window(ec.fixed("1m")).accumulate("accumulating").group_by("k").agg(n=pl.len())
     again.view("panes", panes)
     again.view("now", panes.latest())
-    with pytest.raises(CheckpointError, match="'now' cannot be filled: it depends on when rows came"):
+    with pytest.raises(CheckpointError, match="'now' cannot be filled: it depends on when rows arrived"):
         again.push("rows", [("a", 2, second(1))])
 
 
@@ -246,5 +246,5 @@ def test_what_is_built_on_it_counts_once() -> None:
 )
 def test_what_is_no_pane_has_no_last_one(of: Any) -> None:
     rows = ec.Engine().source("rows", COLUMNS, event_time="at")
-    with pytest.raises(ec.PlanError, match=r"no panes here; call it right behind"):
+    with pytest.raises(ec.PlanError, match=r"no panes here; call it directly after"):
         of(rows).latest()

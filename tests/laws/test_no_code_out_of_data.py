@@ -291,7 +291,7 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
     batches = MicroBatches(Setup(b"", store.url, 1, 0), options)
     evil = pickle.dumps(Evil(tmp_path / MARK))
     store.put(f"{ASKED}/evil", [evil])
-    batches.ask(FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON)))
+    batches.request(FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON)))
     with (
         nothing_is_run(),
         pytest.warns(UserWarning, match=f"{ASKED}/evil is a pickle.*ignored: delete it.*fire"),

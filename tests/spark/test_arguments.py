@@ -63,8 +63,8 @@ class Sink:
     ("check", "given", "says"),
     [
         (require_engine, declared, "expected an engine with sources and views, got function; make it first"),
-        (require_declarations, ec.Engine(), "declares no source, so that .*; declare one with engine.source"),
-        (require_declarations, without_views(), "declares no view, so that .*; declare one with engine.view"),
+        (require_declarations, ec.Engine(), "declares no source, so there .*; declare one with engine.source"),
+        (require_declarations, without_views(), "declares no view, so there .*; declare one with engine.view"),
         (require_declarations, pushed_into(), "it has been pushed into"),
         (require_declarations, ec.Engine, "expected an engine"),
         *((as_checkpoint, given, "path=.*; give a folder, or a url") for given in (None, 5, b"x", ["x"], True)),
@@ -77,9 +77,9 @@ class Sink:
             (require_on_epoch, given, r"takes \(.*\); give a function of \(view, delta, epoch\)")
             for given in (of_two, Sink().of_none, lambda *, view: None)
         ),
-        *((require_trigger, given, "is no dictionary; give {'avail") for given in ("availableNow", 5, ["once"], True)),
+        *((require_trigger, given, "is not a dictionary; give {'avail") for given in ("availableNow", 5, ["once"], True)),
         *(
-            (require_trigger, given, "is no trigger of micro-batches; give {'avail")
+            (require_trigger, given, "is not a trigger of micro-batches; give {'avail")
             for given in (
                 {}, {"availablenow": True}, {"availableNow": False}, {"availableNow": 1}, {"processingTime": 5},
                 {"processingTime": None}, {"continuous": "5 seconds"}, {"realTime": "5 seconds"}, {1: 2},
@@ -148,7 +148,7 @@ def test_nothing_is_left_of_a_query_that_is_refused(spark: Any, feed: Any, check
         return str(refused.value)
 
     for call, good, bad in ((run, stream, batch), (run_batch, batch, stream)):
-        assert "is wanted; use spark.read" in said(call, {"words": bad})
+        assert "is needed; use spark.read" in said(call, {"words": bad})
         assert "has no DataFrame" in said(call, {})
         assert "source 'verbs' is not declared; there are 'words'" in said(
             call, {"words": good, "verbs": good}
@@ -167,12 +167,12 @@ def test_nothing_is_left_of_a_query_that_is_refused(spark: Any, feed: Any, check
     assert "is_all='no'" in said(run_batch, {"words": batch}, is_all="no")
     assert "path=None" in said(run, one, checkpoint=None)
     assert "every=5" in said(run, one, checkpoint=ec.Checkpoint(checkpoint, every=5))
-    assert "is no dictionary" in said(run, one, trigger="availableNow")
+    assert "is not a dictionary" in said(run, one, trigger="availableNow")
     assert "heartbeat_seconds='5'" in said(run, one, heartbeat_seconds="5")
     assert "name=''" in said(run, one, name="")
     for interval in ("5 secnds", "5s", "-5 seconds", "1 month"):
         assert f"'{interval}'" in (told := said(run, one, trigger={"processingTime": interval}))
-        assert told.endswith("or leave it out for one after the other")
+        assert told.endswith("or leave it out to run one after the other")
 
 
 def test_two_queries_have_two_names(spark: Any, feed: Any, checkpoint: Path) -> None:

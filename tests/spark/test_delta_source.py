@@ -16,7 +16,7 @@ import evercurrent as ec
 from evercurrent.core.columns.polars_versions import MAP
 from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputError
 from evercurrent.spark_bridge.output import delta_readers
-from evercurrent.spark_bridge.output.delta_options import asked
+from evercurrent.spark_bridge.output.delta_options import read_options
 from evercurrent.spark_bridge.output.delta_readers import in_partitions
 from evercurrent.spark_bridge.output.delta_source import ViewDeltas, register
 from evercurrent.spark_bridge.runtime.spark_types import rows_from_arrow
@@ -204,10 +204,10 @@ def test_what_is_wrong_is_said(spark, writer):
     assert "view 'depth' of checkpoint" in (nothing := said(spark, path=path, view="depth"))
     assert "nothing is committed there" in nothing
     writer.commit(delta(1, ("a", 1)), upto=1)
-    assert "there is no such view; there are 'depth'" in said(spark, path=path, view="width")
+    assert "there is no such view; the views are 'depth'" in said(spark, path=path, view="width")
     beyond = said(spark, spark.readStream, path=path, view="depth", since=2)
     assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
-    assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what is still to come")
+    assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what comes from now on")
     assert (
         "there is no option 'sinse'; there are 'path', 'view', 'since', 'until', 'maxEpochsPerTrigger'"
         in said(spark, path=path, view="depth", sinse=1)
@@ -220,7 +220,7 @@ def test_what_spark_adds_to_the_options(spark, writer):
     register(spark)
     reader = spark.read.format("evercurrent").option("VIEW", "depth").option("Since", 1)
     assert [row["key"] for row in reader.load(str(writer.path)).collect()] == ["b"]
-    with pytest.raises(Exception, match="reads one checkpoint; load each, and unite them"):
+    with pytest.raises(Exception, match="reads one checkpoint; load each one, and combine them"):
         reader.load([str(writer.path), str(writer.path)])
     options = f"using evercurrent options (path '{writer.path}', view 'depth', until '1')"
     spark.sql(f"create temporary view deltas {options}")
@@ -273,7 +273,8 @@ def test_a_checkpoint_that_has_begun_anew_is_not_waited_for(writer):
     stream = of_a_writer(writer).streamReader(None)
     assert stream.latestOffset({"epoch": 3}, ReadAllAvailable()) == {"epoch": 3}
     with pytest.raises(
-        CheckpointError, match=r"is at epoch 3, and this query has read it up to epoch 9: it is another"
+        CheckpointError,
+        match=r"is at epoch 3, but this query has read up to epoch 9: it is not the checkpoint",
     ):
         stream.latestOffset({"epoch": 9}, ReadAllAvailable())
 
@@ -299,7 +300,7 @@ def test_deltas_of_a_view_that_was_declared_anew_begin_with_it(checkpoint):
         lambda: ViewDeltas({**options, "since": "1"}).reader(None).partitions(),
         lambda: stream.partitions({"epoch": 1}, {"epoch": 3}),
     ):
-        with pytest.raises(EpochGoneError, match="declared anew, at epoch 2"):
+        with pytest.raises(EpochGoneError, match="its present definition begins at epoch 2"):
             read()
 
 
@@ -351,10 +352,10 @@ def test_small_files_are_read_together_in_order(monkeypatch):
         ({"maxEpochsPerTrigger": "0"}, "option 'maxEpochsPerTrigger' is '0'; give a whole number"),
         ({"since": "-1"}, "option 'since' is '-1'; give a whole number"),
         ({"until": "latest"}, "option 'until' is 'latest'; give a whole number"),
-        ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; exchange them"),
+        ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; swap them"),
         (
             {"provider": "evercurrent", "owner": "me"},
-            r"is for no table.*; make a view: CREATE TEMPORARY VIEW",
+            r"cannot be the format of a table.*; make a view: CREATE TEMPORARY VIEW",
         ),
         (
             {"untill": "2", "from": "1"},
@@ -365,7 +366,7 @@ def test_small_files_are_read_together_in_order(monkeypatch):
 def test_options_are_checked(options, says):
     given = {"path": "p", "view": "v"} | options
     with pytest.raises(InputError, match=f"format 'evercurrent':? {says}"):
-        asked({name: value for name, value in given.items() if value is not None})
+        read_options({name: value for name, value in given.items() if value is not None})
 
 
 @pytest.mark.parametrize(

@@ -181,11 +181,11 @@ def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
         engine, {**both, "hitz": hits}
     )
     assert "source 'hits': expected a Spark DataFrame, got polars.DataFrame" in said("hits", HITS)
-    assert "the DataFrame is a batch, and a stream is wanted; use spark.readStream" in said_of(
+    assert "the DataFrame is a batch, and a stream is needed; use spark.readStream" in said_of(
         engine, both, is_streaming=True
     )
     assert (
-        "source 'hits': column 'bytes' is string, declared is UInt32, which is bigint in Spark; cast it with"
+        "source 'hits': column 'bytes' is string, but UInt32 is declared, which is bigint in Spark; cast it with"
         in said("hits", hits.withColumn("bytes", hits.bytes.cast("string")))
     )
     assert "'IP': rename it with F.col('IP').alias('ip')" in said("hits", hits.withColumnRenamed("ip", "IP"))
@@ -193,14 +193,14 @@ def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
     assert "column 'more' is not declared; drop it with .drop('more')" in said(
         "hits", hits.withColumn("more", hits.ip)
     )
-    assert "column '_diff' is there, but the source is declared append" in said(
+    assert "there is a column '_diff', but the source is declared append" in said(
         "hits", hits.withColumn("_diff", hits.bytes)
     )
     assert "source 'users': column '_diff' is string" in said("users", users.withColumn("_diff", users.Name))
     assert 'declare it as pl.Datetime("us"), or cast it' in said(
         "users", users.withColumn("at", users["at"].cast("timestamp_ntz"))
     )
-    assert "column 'id' is there twice" in said("users", users.select("*", "id"))
+    assert "column 'id' appears twice" in said("users", users.select("*", "id"))
 
 
 def test_the_cast_that_is_named_mends(spark, engine):
@@ -217,7 +217,7 @@ def test_the_cast_that_is_named_mends(spark, engine):
 def test_a_value_that_does_not_fit_names_its_source(spark, engine):
     given = {"hits": spark.sql("select 'a' as ip, -1L as bytes"), "users": in_spark(spark, USERS)}
     check_sources(engine, given)
-    with pytest.raises(InputError, match="source 'hits': column 'bytes' has values that are no UInt32"):
+    with pytest.raises(InputError, match="source 'hits': column 'bytes' has values that are not UInt32"):
         untagged(tagged(given, engine.sources).toArrow(), arriving(engine.sources))
 
 
@@ -244,6 +244,6 @@ def test_what_a_declared_type_holds_is_taken_and_what_it_does_not_is_refused_by_
     too_large = {**given, "narrow": spark.sql("select 300L as n")}
     check_sources(engine, too_large)
     with pytest.raises(
-        InputError, match="source 'narrow': column 'n' has values that are no Int8: 300 in row 0"
+        InputError, match="source 'narrow': column 'n' has values that are not Int8: 300 in row 0"
     ):
         untagged(tagged(too_large, engine.sources).toArrow(), arriving(engine.sources))

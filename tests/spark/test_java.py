@@ -12,7 +12,7 @@ import pytest
 
 from evercurrent.core.data.release import install_command
 from evercurrent.spark_bridge.runtime import java
-from evercurrent.spark_bridge.runtime.java import Java, JavaMissingError, asked, ensure_java, shim
+from evercurrent.spark_bridge.runtime.java import Java, JavaMissingError, ensure_java, java_at, shim
 from evercurrent.spark_bridge.runtime.session import SparkMissingError, local_session, local_settings
 
 unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for Java")
@@ -143,8 +143,8 @@ def test_what_is_no_java_is_passed_over(machine):
     path.parent.mkdir(parents=True)
     path.write_text("#!/bin/sh\nexit 1\n")
     path.chmod(0o755)
-    assert asked(path) is None
-    assert asked(machine / "absent") is None
+    assert java_at(path) is None
+    assert java_at(machine / "absent") is None
 
 
 JOB = """

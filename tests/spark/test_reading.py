@@ -140,7 +140,7 @@ def test_what_is_no_epoch_is_refused(asked: str, given: Any, says: str, tmp_path
 
 def test_what_cannot_be_read_is_refused_when_it_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(
-        CheckpointError, match="nothing is committed there; start what keeps the views current first"
+        CheckpointError, match="nothing is committed there; first start the engine or query that writes it"
     ):
         spark_bridge.views(made(), tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
@@ -149,11 +149,11 @@ def test_what_cannot_be_read_is_refused_when_it_is_asked_for(tmp_path: Path) -> 
     with pytest.raises(PlanError, match="path=None"):
         spark_bridge.views(made(), None)  # type: ignore[arg-type]
     offered(tmp_path)
-    with pytest.raises(PlanError, match=r"spark='local\[2\]' is no Spark session"):
+    with pytest.raises(PlanError, match=r"spark='local\[2\]' is not a Spark session"):
         spark_bridge.views(made(), tmp_path, "local[2]")  # type: ignore[arg-type]
     view = spark_bridge.views(made(), tmp_path)["depth"]
     for asked in (view.to_spark, view.deltas_to_spark):
-        with pytest.raises(PlanError, match=r"there is no Spark session; give one to views\("):
+        with pytest.raises(PlanError, match=r"there is not a Spark session; give one to views\("):
             asked()
 
 
@@ -205,15 +205,15 @@ def test_who_follows_hears_that_the_plan_has_changed(tmp_path: Path) -> None:
         engine.push("rows", {"k": [3]})
     for asked in (view.read, view.deltas, view.snapshot, lambda: view.epoch, lambda: view.read(0)):
         with pytest.raises(
-            CheckpointError, match="view 'counts' is declared otherwise than in the checkpoint"
+            CheckpointError, match="view 'counts' is declared in another way than in the checkpoint"
         ):
             asked()
     again = spark_bridge.views(counting(None, ["counts"], 2), tmp_path)["counts"]
     assert sorted(again.read().rows()) == [(2, 1), (3, 1)]
     # What stands under its name in older commits is about the view of before.
-    with pytest.raises(EpochGoneError, match="computed in another way"):
+    with pytest.raises(EpochGoneError, match="had another definition"):
         again.read(epoch=1)
-    with pytest.raises(EpochGoneError, match="declared anew, at epoch 2"):
+    with pytest.raises(EpochGoneError, match="its present definition begins at epoch 2"):
         again.deltas(since=1)
     assert again.earliest == 1
     assert sum((counted([frame.drop("_epoch")]) for frame in again.deltas()), counted([])) == counted(
@@ -221,7 +221,7 @@ def test_who_follows_hears_that_the_plan_has_changed(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore:.*nobody claims")
+@pytest.mark.filterwarnings("ignore:.*nothing declared uses")
 def test_states_that_are_known_by_other_names_are_refused_in_buckets(tmp_path: Path) -> None:
     """An engine computes them from what is retained, and then they are there for all."""
     with counting(tmp_path, ["counts"]) as engine:
@@ -234,7 +234,7 @@ def test_states_that_are_known_by_other_names_are_refused_in_buckets(tmp_path: P
         ):
             with pytest.raises(
                 CheckpointError,
-                match=r"(?s)of view 'counts' is not among its states.*nobody claims it.*open it once with Engine",
+                match=r"(?s)of view 'counts' is not among its states.*nothing that is declared uses it.*open it once with Engine",
             ):
                 opened()
         with counting(tmp_path, ["counts"]) as engine:
@@ -328,7 +328,7 @@ def test_epochs_of_which_only_the_input_is_there_are_for_the_embedded_engine(tmp
         for frame in FRAMES[:3]:
             writer.push("hits", frame)
     writer._running.durability._lock.close()  # The process is gone.
-    with pytest.raises(CheckpointError, match="3 epochs after epoch 0 were done and not committed"):
+    with pytest.raises(CheckpointError, match="3 epochs after epoch 0 were finished and not committed"):
         offered(tmp_path, buckets=1)
     with made(checkpoint=tmp_path) as again:
         assert again.epoch_number == 3

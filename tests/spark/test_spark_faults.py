@@ -259,7 +259,7 @@ def test_a_driver_that_has_slept_through_what_was_swept_cannot_commit(
         other.epochs.log.sweep(keep=2, grace=0)
     for _ in range(2):
         # An epoch without rows: it needs nothing of what is gone.
-        with pytest.raises(CheckpointError, match="others have committed so much since epoch 1"):
+        with pytest.raises(CheckpointError, match="another writer has committed so many epochs after 1"):
             sleeper.offer(1, {"hits": MORE[1][:0]})
         assert memory(sleeper) == before
     last = len(MORE)

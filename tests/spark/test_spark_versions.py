@@ -80,7 +80,7 @@ def test_before_4_2_a_limit_of_epochs_is_refused(written: Path) -> None:
 def test_before_4_2_another_checkpoint_is_refused_where_epochs_are_read(written: Path) -> None:
     source = delta_source(written)
     reader = source.streamReader(source.schema())
-    with pytest.raises(ec.CheckpointError, match="is at epoch 3, and this query has read it up to epoch 9"):
+    with pytest.raises(ec.CheckpointError, match="is at epoch 3, but this query has read up to epoch 9"):
         reader.partitions({"epoch": 9}, {"epoch": 3})
 
 

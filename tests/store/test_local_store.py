@@ -374,7 +374,7 @@ def test_a_folder_of_somebody_else():
         store = LocalStore(folder)
         assert store.list("") == []
         for work in (lambda: store.put("pieces/a", [b"y"]), lambda: store.lock().__enter__()):
-            with pytest.raises(CheckpointError, match=r"this user may not.*permissions") as caught:
+            with pytest.raises(CheckpointError, match=r"this user lacks permission.*permissions") as caught:
                 work()
             assert str(folder) in str(caught.value)
 

@@ -254,7 +254,7 @@ def test_paths(tmp_path, where, path):
     [
         ("", "give a folder"),
         ("nosuch://x", "nosuch"),
-        (Path("s3://bucket/x"), "give urls as text"),
+        (Path("s3://bucket/x"), "give a url as text"),
     ],
 )
 def test_places_that_are_none(where, says):

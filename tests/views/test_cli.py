@@ -290,7 +290,7 @@ class TestErrors:
         return refused("run", path, *more)
 
     def test_no_engine(self, tmp_path):
-        assert "without an engine" in self.of_app(tmp_path, "x = 1\n")
+        assert "the application has no engine" in self.of_app(tmp_path, "x = 1\n")
 
     def test_an_engine_of_another_name(self, tmp_path):
         assert "'shop'" in self.of_app(tmp_path, "import evercurrent as ec\nshop = ec.Engine()\n")

@@ -228,7 +228,7 @@ def test_a_subscriber_that_waits_for_a_thread_that_pushes_is_no_deadlock(
     thread.join(LONG)
     assert not thread.is_alive()
     pool.shutdown()
-    assert "let the subscriber push itself" in str(raised[0])
+    assert "push from the subscriber itself" in str(raised[0])
     assert contents(view) == {"a": 1}
 
 
@@ -278,7 +278,7 @@ class TestFork:
 
         def run() -> None:
             assert contents(view) == {"a": 1}
-            with pytest.raises(ec.InputError, match="forked off while another thread"):
+            with pytest.raises(ec.InputError, match="forked while another thread"):
                 engine.push("words", {"word": ["b"]})
 
         in_child(run)
@@ -293,7 +293,7 @@ class TestFork:
 
         def run() -> None:
             assert contents(view) == {"a": 1}
-            with pytest.raises(ec.CheckpointError, match="of which this one was forked off"):
+            with pytest.raises(ec.CheckpointError, match="from which this one was forked"):
                 engine.push("words", {"word": ["b"]})
             engine.close()
 

@@ -252,13 +252,13 @@ class TestTornText:
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ('{"k": 3, "name": "to', "no complete JSON"),
-            ("[1, 2]", "no JSON object"),
-            ('{"k": 3, "colour": "red"}', "key 'colour' is no column"),
+            ('{"k": 3, "name": "to', "not complete JSON"),
+            ("[1, 2]", "not a JSON object"),
+            ('{"k": 3, "colour": "red"}', "key 'colour' is not a column"),
             ('{"k": "three"}', "column 'k': \"three\" is not a Int64"),
             ('{"k": 3.5}', "column 'k': 3.5 is not a Int64"),
             ('{"at": "yesterday"}', "column 'at': 'yesterday' is not a Datetime"),
-            ('{"k": 1, "k": 2}', "a key is twice"),
+            ('{"k": 1, "k": 2}', "a key appears twice"),
         ],
     )
     def test_json_line(self, tmp_path, line, words):

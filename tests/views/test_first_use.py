@@ -448,7 +448,7 @@ def test_an_application_that_declares_wrongly_is_named_with_the_line(
 APPS: dict[str, tuple[str, str, list[str]]] = {
     "a syntax error": ("wrong.py", "engine = (", ["wrong.py, line 1"]),
     "an engine that takes arguments": ("wrong.py", "def engine(x): ...", ["engine() missing"]),
-    "a file of another kind": ("./notes.txt", "words", ["no Python file", ".py"]),
+    "a file of another kind": ("./notes.txt", "words", ["not a Python file", ".py"]),
     "a file without its path": ("notes.txt", "words", ["no module", "Python file"]),
 }
 

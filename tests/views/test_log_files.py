@@ -185,7 +185,7 @@ BAD = {
     ],
     "no request in quotes": [GOOD.replace('"', ""), GOOD.replace('1.0"', "1.0"), GOOD.split(" HTTP")[0]],
     "no status and size": [GOOD.replace("200 2326", ""), GOOD.replace(" 200 ", " 20 "), GOOD.replace("2326", "many")],
-    "other things after the size than referer and agent in quotes": [
+    "something else than referer and agent in quotes after the size": [
         GOOD + "x",
         GOOD + " - -",
         GOOD + ' "-" "bot" "192.0.2.8"',

@@ -149,7 +149,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
         pl.Datetime("us", "UTC"), pd.DataFrame({"x": pd.to_datetime([NOON])}), r"frame\['x'\].dt.tz_localize\('UTC'\)",
     ),
     "Arrow: number": (
-        pl.Int8, pa.table({"x": [1, 300]}), r"'x' is int64, declared is Int8, and holds 300 in row 1.*mend the rows",
+        pl.Int8, pa.table({"x": [1, 300]}), r"'x' is int64, but Int8 is declared, and it holds 300 in row 1.*correct the rows",
     ),
     "Arrow: text": (pl.Int64, pa.table({"x": ["1"]}), r"table\['x'\].cast\(pa.int64\(\)\)"),
     "polars: finer time": (
@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "pandas: far durations": (pl.Duration("us"), pd.DataFrame({"x": np.array([FAR], "m8[s]")}), r"'x' is timedelta64\[s\], and"),
     "a column of pandas: far seconds": (pl.Datetime("us"), {"x": pd.Series(np.array([FAR], "M8[s]"))}, r"'x' is datetime64\[s\], and"),
     "pandas: far seconds of numpy among objects": (
-        pl.Datetime("us"), pd.DataFrame({"x": pd.Series([np.datetime64(FAR, "s")], dtype=object)}), "'x' is object, .* which is of numpy's",
+        pl.Datetime("us"), pd.DataFrame({"x": pd.Series([np.datetime64(FAR, "s")], dtype=object)}), "'x' is object, .* which is a scalar of numpy",
     ),
     "pandas: far seconds in lists of Arrow": (
         pl.List(pl.Datetime("us")),

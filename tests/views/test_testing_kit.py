@@ -78,14 +78,14 @@ def test_times_may_be_written_in_many_ways(said: Any, microseconds: int) -> None
 
 @pytest.mark.parametrize("said", ["noon", None, True, "25 o'clock", [1]])
 def test_what_is_no_time_is_refused(said: Any) -> None:
-    with pytest.raises(ec.InputError, match="is no time"):
+    with pytest.raises(ec.InputError, match="is not a time"):
         Times().instant(said)
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["ms", "s"]), st.booleans())
 def test_an_instant_is_read_as_it_is_shown(instant: int, unit: str, clock: bool) -> None:
     times = Times(unit, day=86_400_000_000, clock=clock)
-    shown = times.spoken(instant)
+    shown = times.written(instant)
     assert times.instant(shown if clock else float(shown)) == instant
 
 
@@ -223,8 +223,8 @@ def test_rows_that_fit_no_source_are_left_to_the_engine_to_refuse() -> None:
     [
         ({"page": 1}, "'page' is expected, and there are the columns"),
         ({"window": "all"}, "write \\[start, end\\]"),
-        ({"window_end": "noon"}, "is no time"),
-        (["a"], "is no row"),
+        ({"window_end": "noon"}, "is not a time"),
+        (["a"], "is not a row"),
     ],
 )
 def test_words_that_mean_nothing_are_refused(said: Any, message: str) -> None:
@@ -303,7 +303,7 @@ def test_a_report_says_what_is_wrong(tmp_path: Path) -> None:
         report.check()
     assert str(caught.value) == str(report)
     assert "step 3:\nUnmatched output" in str(report)
-    assert "All that was said:\n  window [0, 5), value [1, 2], timestamp 4" in str(report)
+    assert "All output:\n  window [0, 5), value [1, 2], timestamp 4" in str(report)
 
 
 YAML = """
@@ -340,7 +340,7 @@ def test_yaml_says_the_same_and_times_of_the_day_are_times(tmp_path: Path) -> No
     (case,) = testing.load_transcripts(
         written(tmp_path, YAML.replace("value: 7}", "value: 8}"), "merged.yml")
     )
-    assert "takes back (window [12:02:24, 12:03:24), key 'a', value 7" in str(testing.run_transcript(case))
+    assert "retracts (window [12:02:24, 12:03:24), key 'a', value 7" in str(testing.run_transcript(case))
 
 
 def test_yaml_without_pyyaml_is_an_error_that_says_what_to_install(
@@ -354,8 +354,8 @@ def test_yaml_without_pyyaml_is_an_error_that_says_what_to_install(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.json", "{", "no JSON"),
-        ("x.yaml", "a: [", "no YAML"),
+        ("x.json", "{", "not JSON"),
+        ("x.yaml", "a: [", "not YAML"),
         ("x.json", "[]", "no transcripts"),
         ("x.json", {"format": "window-transcript/2", "cases": []}, "format 'window-transcript/2'; there are"),
         ("x.json", {"format": "window-transcript/1", "cases": [{"steps": []}]}, "case 1 has no id"),
@@ -373,12 +373,12 @@ def test_files_that_are_none_are_refused(tmp_path: Path, name: str, content: Any
     [
         ({"window": {"type": "tumbling", "size": 10}}, "window 'tumbling'; there are fixed"),
         ({"window": "global"}, "write a mapping"),
-        ({"trigger": {"sometimes": {}}}, "no trigger 'sometimes'"),
+        ({"trigger": {"sometimes": {}}}, "unknown trigger 'sometimes'"),
         ({"trigger": "default"}, "write one"),
         ({"accumulation": "some"}, "accumulation 'some'; there are"),
         ({"aggregate": "median"}, "aggregate 'median'; there are"),
         ({"time_unit": "h "}, "time unit"),
-        ({"steps": [{"wait": 1}]}, "step 1 says 'wait'; there are"),
+        ({"steps": [{"wait": 1}]}, "step 1 has the unknown word 'wait'; there are"),
         ({"steps": [{"expect": [{"vale": 1}]}]}, "'vale' is expected"),
         ({"timestamp_combiner": "output_at_earliest_transformed"}, "goes with a window whose custom is"),
     ],
@@ -395,7 +395,7 @@ def test_a_retraction_that_no_pane_takes_with_it_is_output_too() -> None:
     with testing.play(engine) as play:
         play.rows("words", [("a",)]).expect("counts", [{}])
         play.rows("words", [("a", -1)])
-        with pytest.raises(AssertionError, match=r"\+ word 'a', n 1, taken back"):
+        with pytest.raises(AssertionError, match=r"\+ word 'a', n 1, retracted"):
             play.expect("counts", [])
 
 
@@ -467,7 +467,7 @@ def test_all_that_is_wrong_about_an_engine_is_said() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": [{"row": {}}]}, "step 1 says 'row'; there are"),
+        ({"steps": [{"row": {}}]}, "step 1 has the unknown word 'row'; there are"),
         ({"steps": [{"rows": {"hit": []}}]}, "no source 'hit'"),
         ({"application": "the_shop"}, "name a function"),
         ({"application": None}, "name a function"),
@@ -516,7 +516,7 @@ def test_failures_are_said_in_the_words_of_the_transcript(pytester: pytest.Pytes
     result.stdout.fnmatch_lines(
         ["*values is [[]1, 2[]] and not [[]1[]]*", "*the trigger finishes*put it into repeat*"]
     )
-    result.stdout.fnmatch_lines(["*test_broken.transcript.json: no JSON*"])
+    result.stdout.fnmatch_lines(["*test_broken.transcript.json: not JSON*"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
@@ -699,7 +699,7 @@ class Said:
 def test_deltas_that_do_not_add_up_are_found() -> None:
     check: Any = testing.assert_retractions_sum
     check(Said([("a", 1), ("a", -1), ("b", 2)], ["b", "b"]))
-    with pytest.raises(AssertionError, match=r"epoch 1 takes back \('b',\)"):
+    with pytest.raises(AssertionError, match=r"epoch 1 retracts \('b',\)"):
         check(Said([("a", 1), ("b", -1)], ["a"]))
     check(Said([("a", 1), ("b", -1)], ["a"]), signed=True)
     with pytest.raises(AssertionError, match="less than it holds"):

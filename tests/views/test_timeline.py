@@ -106,9 +106,9 @@ class TestRectangles:
         said = [each.text for each in label.iter("text")]
         assert said == ["39", f"{MINUS}5", f"{MINUS}25", "late"]
         assert len(list(label.iter("line"))) == 0
-        (gone,) = drawn.hinted("g", "25\n", "taken back")
+        (gone,) = drawn.hinted("g", "25\n", "retracted")
         assert len(list(gone.iter("line"))) == 1
-        assert {"retraction", "later taken back"} <= set(drawn.texts)
+        assert {"retraction", "later retracted"} <= set(drawn.texts)
 
     def test_what_is_only_taken_back_is_written_alone(self):
         drawn = Drawn(recorded([*RETRACTING[:1], ("12:00:00", "12:02:00", "5", -1, "12:07:00", "ON_TIME")]))
@@ -209,7 +209,7 @@ class TestDots:
     def test_a_row_that_is_taken_back_has_a_minus(self):
         drawn = Drawn(Recording(rows_of(TEN[:1], diff=-1), marks_of(CURVE), panes_frame([])))
         assert f"{MINUS}5" in drawn.texts
-        assert "row taken back" in drawn.texts
+        assert "row retracted" in drawn.texts
 
     def test_many_rows_have_no_values_but_hints(self):
         rows = rows_of([(str(n), f"12:0{n % 8}:{n % 60:02d}", f"12:09:{n % 60:02d}") for n in range(300)])
@@ -333,7 +333,7 @@ class TestDrawing:
         assert [text for text in drawn.texts if text in names] == ["ben", "eve"]
         assert len([each for each in drawn.root.iter("rect") if each.get("fill") == "none"]) == 2
         assert len(drawn.hinted("g", "9\nevent time", "key eve")) == 1
-        assert "Drawn are the 2 of 3 keys with most panes." in drawn.texts
+        assert "Of 3 keys, the 2 with most panes are drawn." in drawn.texts
 
     def test_rows_without_a_key_are_in_every_plot(self):
         frames = [panes_frame(RETRACTING[:1]).with_columns(key=pl.lit(name)) for name in ("ada", "ben")]
@@ -346,7 +346,7 @@ class TestDrawing:
         ]
         drawn = Drawn(recorded(spoken, unrecorded_rows=90), panes=50, rows=5)
         assert "Left out: 95 of 100 rows and 10 of 60 panes." in drawn.texts
-        assert any(re.match(r"The values of \d+ panes have no room", text) for text in drawn.texts)
+        assert any(re.match(r"There is no room for the values of \d+ panes", text) for text in drawn.texts)
 
     def test_nothing_at_all(self):
         drawn = Drawn(Recording(rows_of([]), marks_of([]), panes_frame([])))

@@ -380,7 +380,10 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
-            (["--show", "of_number", "--key", "x"], "--key 'x' is no Int64, as column 'value' is"),
+            (
+                ["--show", "of_number", "--key", "x"],
+                "--key 'x' is not a value of column 'value', which is Int64",
+            ),
             (["--key", "a", "--key", "b"], "--key is given 2 times; the key of view 'totals' is 'team'"),
             (["--value", "sum"], "timeline of view 'totals': unknown column 'sum'"),
             (["--show", "sums"], "there is no view 'sums'"),

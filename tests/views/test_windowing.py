@@ -39,14 +39,14 @@ def seconds(*after: float) -> list[datetime]:
 
 
 REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
-    "no window": (lambda rows: rows.window("1m"), "is no window; there are fixed"),  # type: ignore[arg-type]
+    "no window": (lambda rows: rows.window("1m"), "is not a window; there are fixed"),  # type: ignore[arg-type]
     "no such timestamp": (
         lambda rows: rows.window(ec.fixed("1m"), timestamp="middle"),  # type: ignore[arg-type]
         "unknown timestamp='middle'",
     ),
     "no bounds to inherit": (lambda rows: rows.window(), "'window_start', 'window_end' is missing"),
     "no event time": (lambda rows: rows.drop("t").window(ec.fixed("1m")), "there is no event time"),
-    "no trigger": (lambda rows: rows.window(ec.fixed("1m")).trigger("1m"), "is no trigger"),  # type: ignore[arg-type]
+    "no trigger": (lambda rows: rows.window(ec.fixed("1m")).trigger("1m"), "is not a trigger"),  # type: ignore[arg-type]
     "two triggers": (
         lambda rows: rows.window(ec.fixed("1m")).trigger(ec.every("1m"), early=ec.every("1m")),
         "not both",
@@ -91,7 +91,10 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
         lambda rows: total(rows.window(ec.count_window(2)).lateness("1m")),
         "depend on all rows of their key",
     ),
-    "cut windows": (lambda rows: rows.window(ec.fixed("1m")).top_k(1, by="v"), "rows of windows are not cut"),
+    "cut windows": (
+        lambda rows: rows.window(ec.fixed("1m")).top_k(1, by="v"),
+        "does not apply to rows in windows",
+    ),
     "names of bounds": (
         lambda rows: rows.window(ec.fixed("1m")).group_by("k").agg(window_end=pl.len()),
         "'window_end'",
@@ -116,7 +119,7 @@ def test_what_cannot_work_is_refused_where_it_is_declared(
 
 def test_discarding_sessions_of_rows_that_may_go_are_refused(engine: ec.Engine) -> None:
     rows = rows_of(engine, kind="diffs")
-    with pytest.raises(ec.PlanError, match="rows may be taken back here"):
+    with pytest.raises(ec.PlanError, match="rows may be retracted here"):
         total(rows.window(ec.sessions("1m")).accumulate("discarding"))
 
 
@@ -299,7 +302,7 @@ def test_why_of_one_window_over_all_time(engine: ec.Engine, rows: ec.Source) -> 
     view = engine.view("sums", total(rows.trigger(ec.repeat(ec.after_count(3)))))
     engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(1)})
     assert "for 2 more rows: 1 of 3 are there" in view.why("a")
-    with pytest.raises(ec.InputError, match="one window over all of time"):
+    with pytest.raises(ec.InputError, match="one window covers all of time"):
         view.why(window=NOON)
 
 
@@ -345,7 +348,7 @@ def test_a_window_is_asked_for_by_its_time(engine: ec.Engine, rows: ec.Source, w
         view.why(window=window)
 
 
-def test_a_plan_says_when_windows_speak_and_close(engine: ec.Engine, rows: ec.Source) -> None:
+def test_a_plan_shows_when_windows_fire_and_close(engine: ec.Engine, rows: ec.Source) -> None:
     """E7: the lateness, and what else decides when panes come, stands in the plan."""
     windowed = rows.window(ec.fixed("1m")).trigger(early=ec.every("10s"), late=ec.each_row())
     engine.view("sums", total(windowed.lateness("1h30m")))

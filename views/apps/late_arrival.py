@@ -1,4 +1,4 @@
-"""Rows that arrive with delays: each some time after it happened, so that they overtake each other."""
+"""Simulated delays: each row arrives some time after its event time, so that rows overtake each other."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,11 +22,11 @@ def arriving_late(
     slack: timedelta,
     seed: int,
 ) -> Iterator[tuple[pl.DataFrame, datetime]]:
-    """Yield the same rows in the order of their arrival, in frames of so many, each with the arrival of its last row.
+    """Yield the same rows in the order of their arrival, in frames of this many, each with the arrival of its last row.
 
-    A row arrives at its ``time`` plus a drawn part of ``within``. The draws go with the order in which the rows are
-    given: how they are cut into frames does not matter. Rows wait until no other can overtake them, for which the
-    given ones may be out of order by ``slack``; one that comes even later, or without a time, arrives when it is given.
+    A row arrives at its ``time`` plus a random part of ``within``. The random numbers follow the order of the given rows:
+    how these are cut into frames does not matter. Rows wait until no other can overtake them, where the given rows may be
+    out of order by ``slack``; a row that is even later, or has no time, arrives when it is given.
     """
     arrived = _in_order(frames, time, within, slack, np.random.default_rng(seed))
     for frame in cut(arrived, batch_rows):
@@ -53,11 +53,11 @@ def _in_order(
         last = happened.max()
         assert isinstance(last, datetime)
         latest = last if latest is None else max(latest, last)
-        given = pl.concat(waiting)
-        is_due = given[ARRIVAL] < latest - slack
-        waiting = [given.filter(~is_due)]
+        waiting_rows = pl.concat(waiting)
+        is_due = waiting_rows[ARRIVAL] < latest - slack
+        waiting = [waiting_rows.filter(~is_due)]
         if is_due.any():
-            due = given.filter(is_due).sort(ARRIVAL, maintain_order=True)
+            due = waiting_rows.filter(is_due).sort(ARRIVAL, maintain_order=True)
             past = due[ARRIVAL][-1]
             yield due
     if waiting:

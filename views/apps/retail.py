@@ -1,8 +1,8 @@
 """Orders of a shop as four chained views: invoices, customers, tiers, countries.
 
 The lines of orders come late, are cancelled (an invoice number with C and a negative quantity) and are corrected (the
-line with ``_diff`` -1, then the right one). So a customer's revenue goes up and down, and a customer moves from a tier
-to another, in every view at once.
+line with ``_diff`` -1, then the right one). So the revenue of a customer goes up and down, and the customer moves from one
+tier to another, in every view at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -72,12 +72,12 @@ def tier(revenue: pl.Expr) -> pl.Expr:
 
 
 def inputs(batch_rows: int) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield made-up orders, in batches of so many lines."""
+    """Yield generated orders, in batches of this many lines."""
     return (("orders", batch) for batch in orders_in_batches(batch_rows))
 
 
 def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Name the customers who moved from one tier to another; falls first, as only retractions cause them."""
+    """Name the customers who moved from one tier to another; moves down come first, as only retractions cause them."""
     if "customers" not in deltas:
         return []
     change = deltas["customers"].with_columns(tier=tier(pl.col("revenue")))
@@ -88,7 +88,7 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         .with_columns(gain=pl.col("revenue_after") - pl.col("revenue"))
         .sort("gain")
     )
-    said = pl.format(
+    sentences = pl.format(
         "customer {} ({}) {} to {}: {} -> {}",
         "CustomerID",
         "Country",
@@ -97,4 +97,4 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         pl.col("revenue").cast(CENTS),
         pl.col("revenue_after").cast(CENTS),
     )
-    return moved.select(said).to_series().to_list()
+    return moved.select(sentences).to_series().to_list()

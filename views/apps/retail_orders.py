@@ -1,4 +1,4 @@
-"""Made-up orders of a shop, the same for the same seed: sold, uploaded late, cancelled and corrected."""
+"""Generated orders of a shop, the same for the same seed: sold, uploaded late, cancelled and corrected."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -31,7 +31,7 @@ CANCELLED_LINES = 0.02
 CANCELLED_INVOICES = 0.03
 """Share of the invoices that are cancelled as a whole; large ones more often."""
 CORRECTED = 0.01
-"""Share of the lines that are taken back and written anew, with another quantity."""
+"""Share of the lines that are retracted and written again, with another quantity."""
 
 OPENS = datetime(2024, 1, 2, 8)
 DAYS = 360
@@ -61,14 +61,14 @@ COUNTRIES = {
 
 
 def orders_in_batches(batch_rows: int, *, lines: int = LINES, seed: int = 1) -> Iterator[pl.DataFrame]:
-    """Yield the made-up lines in the order of their upload, in frames of so many rows."""
+    """Yield the generated lines in the order of their upload, in frames of this many rows."""
     return orders(lines=lines, seed=seed).iter_slices(batch_rows)
 
 
 def orders(*, lines: int = LINES, seed: int = 1) -> pl.DataFrame:
-    """Return so many lines of orders, with ``_diff``, in the order of their upload.
+    """Return this many lines of orders, with ``_diff``, in the order of their upload.
 
-    A line with ``_diff`` -1 takes back a line uploaded before it; the corrected one follows at once.
+    A line with ``_diff`` -1 retracts a line uploaded before it; the corrected one follows at once.
     """
     random = np.random.default_rng(seed)
     added = 1 + CANCELLED_LINES + CANCELLED_INVOICES + 2 * CORRECTED
@@ -80,7 +80,7 @@ def orders(*, lines: int = LINES, seed: int = 1) -> pl.DataFrame:
 
 
 def _sold(random: np.random.Generator, lines: int) -> pl.DataFrame:
-    """Lines as they were first written, with ``upload``: when they arrive, in seconds from ``OPENS``."""
+    """Return lines as they were first written, with ``upload``: when they arrive, in seconds from ``OPENS``."""
     sizes = random.geometric(1 / 18, lines // 15 + 10)
     of = np.repeat(np.arange(sizes.size), sizes)[:lines]
     assert of.size == lines
@@ -99,7 +99,7 @@ def _sold(random: np.random.Generator, lines: int) -> pl.DataFrame:
 
 
 def _invoices(random: np.random.Generator, count: int) -> pl.DataFrame:
-    """Invoices in the order of their dates, each of a customer with a country and an appetite."""
+    """Return invoices in the order of their dates, each of a customer with a country and a factor for its quantities."""
     country = random.choice(list(COUNTRIES), CUSTOMERS, p=list(COUNTRIES.values()))
     customer = random.choice(CUSTOMERS, count, p=random.permutation(_falling(CUSTOMERS, 0.5)))
     appetite = random.lognormal(0.0, 0.7, CUSTOMERS)
@@ -118,7 +118,7 @@ def _invoices(random: np.random.Generator, count: int) -> pl.DataFrame:
 
 
 def _cancelled(random: np.random.Generator, sold: pl.DataFrame) -> pl.DataFrame:
-    """Lines that undo sold ones, some days later: of single lines, and of whole invoices."""
+    """Return lines that undo sold ones some days later: single lines, and whole invoices."""
     worth = sold.group_by("InvoiceNo", maintain_order=True).agg(
         worth=(pl.col("Quantity") * pl.col("UnitPrice")).sum().sqrt()
     )
@@ -126,7 +126,7 @@ def _cancelled(random: np.random.Generator, sold: pl.DataFrame) -> pl.DataFrame:
     whole = random.choice(worth.height, int(CANCELLED_INVOICES * worth.height), replace=False, p=chance)
     is_whole = sold["InvoiceNo"].is_in(worth["InvoiceNo"][whole].implode()).to_numpy()
     chosen = sold.filter(is_whole | (random.random(sold.height) < CANCELLED_LINES))
-    # One date per invoice: so many days after, from its number.
+    # One date per invoice: its number determines how many days later.
     days = random.integers(1, 20, worth.height)
     place = worth.select("InvoiceNo", days=pl.Series(days))
     wait = chosen.join(place, on="InvoiceNo", how="left", maintain_order="left")["days"]
@@ -139,7 +139,7 @@ def _cancelled(random: np.random.Generator, sold: pl.DataFrame) -> pl.DataFrame:
 
 
 def _corrected(random: np.random.Generator, sold: pl.DataFrame) -> pl.DataFrame:
-    """Sold lines taken back within some days, each followed by the line with the right quantity."""
+    """Return retractions of sold lines within some days, each followed by the line with the right quantity."""
     wrong = sold.filter(random.random(sold.height) < CORRECTED).with_columns(
         upload=pl.col("upload") + random.uniform(60, 5 * DAY)
     )
@@ -151,7 +151,7 @@ def _corrected(random: np.random.Generator, sold: pl.DataFrame) -> pl.DataFrame:
 
 
 def _products(random: np.random.Generator) -> pl.DataFrame:
-    """Every size of every look of every thing, with a code and a price."""
+    """Return every size, look and kind of product, with a code and a price."""
     names = [f"{size} {look} {thing}".upper() for size in SIZES for look in LOOKS for thing in THINGS]
     price = np.clip(np.exp(random.normal(1.0, 0.8, len(names))), 0.19, 60).round(2)
     codes = random.permutation(np.arange(20_000, 20_000 + len(names))).astype(str)
@@ -165,7 +165,7 @@ def _dates(seconds: npt.NDArray[np.int64]) -> pl.Series:
 
 
 def _falling(count: int, power: float) -> npt.NDArray[np.float64]:
-    """Chances that fall with rank, together 1: a few are chosen often, many seldom."""
+    """Return probabilities that fall with rank and add up to 1: a few are chosen often, many seldom."""
     weight = np.arange(1, count + 1, dtype=np.float64) ** -power
     weight /= weight.sum()
     return weight

@@ -1,7 +1,7 @@
-"""Requests of a web server as visits: sessions of an address, how deep they go, how many there are per hour.
+"""Requests of a web server as visits: sessions of an address, their numbers of pages, and visits per hour.
 
-Requests arrive in disorder, each up to an hour after it was made, so a visit grows, and one request can make one visit
-of two. The panes emitted before are then retracted in every view at once, also those of visits taken for complete.
+Requests arrive out of order, each up to an hour after it was made, so a visit grows, and a request can merge two visits
+into one. The panes emitted before are then retracted in every view at once, also those of visits that seemed complete.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -68,14 +68,14 @@ def engine() -> Engine:
 
 
 def inputs(batch_rows: int) -> Iterator[tuple[str, pl.DataFrame, datetime]]:
-    """Yield made-up requests, as they arrive."""
+    """Yield generated requests in the order of their arrival."""
     return arrivals([("hits", requests())], batch_rows)
 
 
 def arrivals(
     batches: Iterable[tuple[str, pl.DataFrame]], batch_rows: int, *, seed: int = 1
 ) -> Iterator[tuple[str, pl.DataFrame, datetime]]:
-    """Yield requests of a log as if they came from many servers: each up to an hour late, in batches of so many."""
+    """Yield requests of a log as if they came from many servers: each up to an hour late, in batches of this many."""
     arriving = arriving_late(
         (frame for _, frame in batches),
         batch_rows,
@@ -93,7 +93,7 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         return []
     change = deltas["visits"]
     gone, come = change.filter(pl.col("_diff") < 0), change.filter(pl.col("_diff") > 0)
-    # Complete were, at least, those that ended before the watermark as the requests of this epoch alone tell it.
+    # Visits that ended before the watermark of this epoch's requests had certainly been emitted as complete.
     watermark = pl.lit(come.select(pl.col("window_end").max() - (GAP + USUAL_DELAY)).item())
     corrected = (
         come.join(gone, on="ip", suffix="_gone")
@@ -107,11 +107,11 @@ def remarks(deltas: Mapping[str, pl.DataFrame]) -> list[str]:
         .sort(pl.col("parts") > 1, "pages", "ip", descending=[True, True, False])
     )
     start = pl.col("window_start").dt.to_string("%d %b %H:%M")
-    said = (
+    sentences = (
         pl.when(pl.col("parts") > 1)
         .then(pl.format("{} visits of {} are one, from {}, of {} pages", "parts", "ip", start, "pages"))
         .otherwise(
             pl.format("late: the visit of {} from {} has {} pages, not {}", "ip", start, "pages", "before")
         )
     )
-    return corrected.select(said).to_series().to_list()
+    return corrected.select(sentences).to_series().to_list()

@@ -1,4 +1,4 @@
-"""A made-up log of a web server, the same for the same seed: readers, a few crawlers, pages, files, errors."""
+"""A generated log of a web server, the same for the same seed: readers, a few crawlers, pages, files, errors."""
 
 from datetime import datetime
 
@@ -20,7 +20,7 @@ HITS = pl.Schema(
 
 REQUESTS = 100_000
 READERS = 12_000
-"""Addresses of people; a few come again and again, most once."""
+"""The number of readers' addresses; a few come again and again, most once."""
 CRAWLERS = 40
 CRAWLED = 0.04
 """Share of the visits that crawlers make, which are long: about a quarter of the requests."""
@@ -39,42 +39,42 @@ WORDS = (
     "lamps", "letters", "kites", "gardens", "ports", "stones",
 )  # fmt: skip
 PROBED = ("/wp-login.php", "/.env", "/admin/", "/xmlrpc.php", "/old/index.html")
-"""What is asked for and not there."""
+"""Paths that are requested and do not exist."""
 
 Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
 
 
 def requests(*, count: int = REQUESTS, seed: int = 1) -> pl.DataFrame:
-    """So many requests in the order of their time, which has whole seconds, as in a log."""
+    """Return this many requests in the order of their time, in whole seconds, as in a log."""
     random = np.random.default_rng(seed)
-    visits = count // 3 + 50  # twice as many requests as needed: the latest are left out
+    visits = count // 3 + 50  # This makes twice as many requests as needed, of which the latest are left out.
     is_crawler = random.random(visits) < CRAWLED
     length = np.where(is_crawler, 5 + random.geometric(1 / 40, visits), _read_pages(random, visits))
     visit = np.repeat(np.arange(visits), length)
-    # As many visits as needed fill all days, however few are asked for.
+    # However few requests there are to be, visits fill all days.
     filled = DAYS * min(1.0, count / REQUESTS) * length.sum() / count
     at = _starts(random, visits, filled)[visit] + _since_start(random, visit, is_crawler[visit])
-    found = pl.DataFrame(
+    log = pl.DataFrame(
         {
             "ip": _addresses(random, is_crawler)[visit],
             "seconds": at.astype(np.int64),
-            **_asked(random, np.flatnonzero(np.diff(visit, prepend=-1)), is_crawler[visit]),
+            **_requested(random, np.flatnonzero(np.diff(visit, prepend=-1)), is_crawler[visit]),
         }
     )
     time = pl.lit(OPENS, HITS["at"]) + pl.duration(seconds="seconds")
-    made = found.sort("seconds", maintain_order=True).with_columns(at=time).select(HITS.names())
+    made = log.sort("seconds", maintain_order=True).with_columns(at=time).select(HITS.names())
     assert made.height >= count
     return made.head(count).cast({"status": pl.Int64, "bytes": pl.Int64})
 
 
 def _read_pages(random: np.random.Generator, visits: int) -> Numbers:
-    """Requests of readers' visits: half of them look at one thing and go, a few stay for long."""
+    """Return the numbers of pages of readers' visits: half of them read one page, a few read many."""
     return np.where(random.random(visits) < 0.5, 1, 1 + random.geometric(1 / 5, visits))
 
 
 def _starts(random: np.random.Generator, visits: int, days: float) -> Seconds:
-    """When visits begin, in seconds: evenly, then moved towards the busiest hour of their day."""
+    """Return when visits begin, in seconds: evenly, then moved towards the busiest hour of their day."""
     even = random.uniform(0, days * DAY, visits)
     turn = 2 * np.pi / DAY
     busiest = BUSIEST * 3600
@@ -83,9 +83,9 @@ def _starts(random: np.random.Generator, visits: int, days: float) -> Seconds:
 
 
 def _since_start(random: np.random.Generator, visit: Numbers, crawls: npt.NDArray[np.bool_]) -> Seconds:
-    """Seconds from the begin of its visit to each request: files follow at once, pages when they were read.
+    """Return the seconds from the begin of a visit to each request: files follow at once, pages when they were read.
 
-    Pauses can be longer than half an hour: then one stay of a reader is two visits to whoever counts by gaps.
+    Pauses can be longer than half an hour: then one stay of a reader counts as two visits.
     """
     pause = np.where(random.random(visit.size) < 0.5, random.exponential(1.0, visit.size), 0)
     read = np.exp(random.normal(4.0, 1.3, visit.size))
@@ -98,7 +98,7 @@ def _since_start(random: np.random.Generator, visit: Numbers, crawls: npt.NDArra
 
 
 def _addresses(random: np.random.Generator, is_crawler: npt.NDArray[np.bool_]) -> pl.Series:
-    """The address of each visit, of the networks that are kept free for measurements (RFC 2544)."""
+    """Return the address of each visit, from the networks that are reserved for measurements (RFC 2544)."""
     chosen = random.choice(2**17, READERS + CRAWLERS, replace=False)
     reader = random.choice(READERS, is_crawler.size, p=_falling(READERS, 0.7))
     crawler = READERS + random.choice(CRAWLERS, is_crawler.size, p=_falling(CRAWLERS, 1.2))
@@ -107,10 +107,10 @@ def _addresses(random: np.random.Generator, is_crawler: npt.NDArray[np.bool_]) -
     return pl.select(pl.format("{}.{}.{}.{}", *map(pl.lit, parts))).to_series()
 
 
-def _asked(
+def _requested(
     random: np.random.Generator, first: Numbers, crawls: npt.NDArray[np.bool_]
 ) -> dict[str, pl.Series | npt.NDArray[np.generic]]:
-    """What each request asks for and gets: method, path, status, bytes. ``first``: where visits begin."""
+    """Return method, path, status and bytes of each request; ``first`` marks where visits begin."""
     count = crawls.size
     paths, sizes = _site(random)
     pages = random.choice(PAGES, count, p=_falling(PAGES, 0.8))
@@ -143,7 +143,7 @@ def _asked(
 
 
 def _site(random: np.random.Generator) -> tuple[list[str], Numbers]:
-    """All paths, and the size of what is there: pages, files, what is not there, the file for robots at the end."""
+    """Return all paths and their sizes: pages, files, missing ones, and at the end the file for robots."""
     pages = [
         f"{SECTIONS[i % len(SECTIONS)]}/{WORDS[i % len(WORDS)]}-and-{WORDS[i // len(WORDS) % len(WORDS)]}-{i}/"
         for i in range(PAGES)
@@ -156,7 +156,7 @@ def _site(random: np.random.Generator) -> tuple[list[str], Numbers]:
 
 
 def _falling(count: int, power: float) -> npt.NDArray[np.float64]:
-    """Chances that fall with rank, together 1: a few are chosen often, many seldom."""
+    """Return probabilities that fall with rank and add up to 1: a few are chosen often, many seldom."""
     weight = np.arange(1, count + 1, dtype=np.float64) ** -power
     weight /= weight.sum()
     return weight

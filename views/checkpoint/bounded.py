@@ -21,20 +21,20 @@ class Bounded:
         self.nbytes = 0
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of entries."""
         return len(self._held)
 
     def get(self, key: Any) -> Any:
         """Return the value, or None."""
         with self._lock:
-            found = self._held.get(key)
-            if found is None:
+            entry = self._held.get(key)
+            if entry is None:
                 return None
             self._held.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def put(self, key: Any, value: Any, nbytes: int = 0) -> None:
-        """Set a value; one that is larger than all that may be kept is not kept."""
+        """Set a value; one that is larger than the bound is not kept."""
         with self._lock:
             self._drop(key)
             if self._most_bytes is not None and nbytes > self._most_bytes:
@@ -46,14 +46,14 @@ class Bounded:
                 self.nbytes -= dropped
 
     def drop(self, key: Any) -> None:
-        """Drop a value, if it is there."""
+        """Remove a value, if it is there."""
         with self._lock:
             self._drop(key)
 
     def _drop(self, key: Any) -> None:
-        found = self._held.pop(key, None)
-        if found is not None:
-            self.nbytes -= found[1]
+        entry = self._held.pop(key, None)
+        if entry is not None:
+            self.nbytes -= entry[1]
 
     def _is_too_much(self) -> bool:
         if len(self._held) > self._most_entries:

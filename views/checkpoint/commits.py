@@ -46,9 +46,9 @@ class StateRecord:
         return [[ref.as_json() for ref in self.pieces], self.facts, self.route]
 
     @staticmethod
-    def from_json(said: list[Any]) -> StateRecord:
+    def from_json(fields: list[Any]) -> StateRecord:
         """Return the inverse of ``as_json``."""
-        refs, facts, route = said
+        refs, facts, route = fields
         return StateRecord(tuple(PieceRef(*ref) for ref in refs), facts, route)
 
 
@@ -113,20 +113,20 @@ class Commit:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Commit:
+    def from_json(body: Mapping[str, Any]) -> Commit:
         """Return the inverse of ``as_json``."""
         return Commit(
-            epoch=said["epoch"],
-            buckets=said["buckets"],
-            plan=said["plan"],
-            states={name: StateRecord.from_json(state) for name, state in said["states"].items()},
-            deltas=deltas_from_json(said["deltas"]),
-            positions=said["positions"],
-            readers=said["readers"],
-            epochs=epochs_from_json(said["epochs"]),
-            facts=said["facts"],
-            writer=said["writer"],
-            versions=said["versions"],
+            epoch=body["epoch"],
+            buckets=body["buckets"],
+            plan=body["plan"],
+            states={name: StateRecord.from_json(state) for name, state in body["states"].items()},
+            deltas=deltas_from_json(body["deltas"]),
+            positions=body["positions"],
+            readers=body["readers"],
+            epochs=epochs_from_json(body["epochs"]),
+            facts=body["facts"],
+            writer=body["writer"],
+            versions=body["versions"],
         )
 
 
@@ -146,17 +146,17 @@ def _pieces_of_deltas(refs: tuple[DeltaRef, ...]) -> list[JsonObject]:
     return pieces
 
 
-def deltas_from_json(said: Mapping[str, Any]) -> dict[str, tuple[DeltaRef, ...]]:
+def deltas_from_json(written: Mapping[str, Any]) -> dict[str, tuple[DeltaRef, ...]]:
     """Return the inverse of ``deltas_as_json``."""
-    return {view: tuple(delta_refs(parts)) for view, parts in said.items()}
+    return {view: tuple(delta_refs(parts)) for view, parts in written.items()}
 
 
-def delta_refs(said: Iterable[Any]) -> Iterator[DeltaRef]:
+def delta_refs(written: Iterable[Any]) -> Iterator[DeltaRef]:
     """Yield the deltas of a view in the order of their epochs, from its part of a record.
 
     Records of format 1 have a list for each epoch: the epoch, and its piece.
     """
-    for part in said:
+    for part in written:
         if isinstance(part, list):
             yield DeltaRef(part[0], PieceRef(*part[1:]))
             continue
@@ -176,9 +176,9 @@ def piece_of_deltas(part: Any) -> PieceRef:
     return PieceRef(part["file"], part["start"], part["size"], part["crc"], part["rows"])
 
 
-def epochs_from_json(said: list[Any]) -> tuple[Passed, ...]:
+def epochs_from_json(written: list[Any]) -> tuple[Passed, ...]:
     """Return the written epochs of a commit, with the instant and the watermarks of each."""
-    return tuple((epoch, instant, watermarks) for epoch, instant, watermarks in said)
+    return tuple((epoch, instant, watermarks) for epoch, instant, watermarks in written)
 
 
 def new_writer() -> str:

@@ -17,15 +17,15 @@ from .rebucket import following, to_go_on_from
 from .sweeping import Swept
 
 MOSTLY = 0.5
-"""The part of a file that must be needed for it to be kept as it is."""
+"""The share of a file that must be needed for it to be kept as it is."""
 
 
 def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     """Merge the runs of the last commit's states, copy pieces out of mostly unneeded files, and drop all but ``keep`` commits.
 
-    The result is one more commit, of an epoch in which nothing happens, which counts as one of those kept. Timers and rows
-    that wait for their time are not runs, and are only copied. Cost: the states that have several runs, of which some 256
-    MB are in memory at a time.
+    The result is one more commit, of an empty epoch, which counts as one of the kept ones. Timers and rows that wait for
+    their order are not runs, and are only copied. Cost: the states that have several runs, of which some 256 MB are in
+    memory at a time.
 
     Raises:
         CheckpointError: there is no commit, or a named reader has not received deltas that would be deleted; a file
@@ -62,14 +62,14 @@ def _require_received(log: CommitLog, last: Commit, keep: int) -> None:
 
 
 def _wasteful(store: Store, states: Mapping[str, StateRecord]) -> list[PieceRef]:
-    """Return the needed pieces of files that are mostly not needed."""
+    """Return the needed pieces of mostly unneeded files."""
     refs = {ref for record in states.values() for ref in record.pieces}
     needed: dict[str, int] = {}
     for ref in refs:
         needed[ref.file] = needed.get(ref.file, 0) + ref.size
     sizes = {each.name: each.size for each in store.list("pieces/")}
-    found = [ref for ref in refs if needed[ref.file] < MOSTLY * sizes.get(ref.file, 0)]
-    return sorted(found, key=lambda ref: (ref.file, ref.start))
+    wasteful = [ref for ref in refs if needed[ref.file] < MOSTLY * sizes.get(ref.file, 0)]
+    return sorted(wasteful, key=lambda ref: (ref.file, ref.start))
 
 
 def _copied(pieces: Pieces, refs: list[PieceRef]) -> dict[PieceRef, PieceRef]:

@@ -25,20 +25,20 @@ NUMBERS = ("positions", "readers")
 
 def difference(before: Commit, after: Commit) -> JsonObject:
     """Return the record of ``after`` as a difference from ``before``. Cost: the states, not their pieces."""
-    said: JsonObject = {"epoch": after.epoch, "writer": after.writer}
-    said |= {part: getattr(after, part) for part in WHOLE if getattr(after, part) != getattr(before, part)}
+    body: JsonObject = {"epoch": after.epoch, "writer": after.writer}
+    body |= {part: getattr(after, part) for part in WHOLE if getattr(after, part) != getattr(before, part)}
     for part in NUMBERS:
         old, new = getattr(before, part), getattr(after, part)
         if old != new:
             changed = {name: number for name, number in new.items() if old.get(name) != number}
-            said[part] = [changed, [name for name in old if name not in new]]
+            body[part] = [changed, [name for name in old if name not in new]]
     states = {
         name: _state_difference(before.states.get(name), state)
         for name, state in after.states.items()
         if (old_state := before.states.get(name)) is not state and old_state != state
     }
     gone = [name for name in before.states if name not in after.states]
-    return said | {
+    return body | {
         "states": states,
         "gone": gone,
         "deltas": deltas_as_json(after.deltas),
@@ -74,7 +74,7 @@ class Rebuilt:
         """Apply a difference.
 
         Raises:
-            KeyError, ValueError, IndexError: it is not one to what there is here.
+            KeyError, ValueError, IndexError: it does not apply to this commit.
         """
         self._parts |= {part: body[part] for part in ("epoch", "writer", *WHOLE) if part in body}
         for part in NUMBERS:
@@ -97,14 +97,14 @@ class Rebuilt:
         return StateRecord((*before[:kept], *(PieceRef(*ref) for ref in added)), facts, route)
 
 
-def _apply(entries: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str]) -> None:
+def _apply(entries: dict[str, Any], changed: Mapping[str, Any], removed: Iterable[str]) -> None:
     entries |= changed
-    for name in gone:
+    for name in removed:
         del entries[name]
 
 
 def refs_in(body: Mapping[str, Any]) -> set[PieceRef]:
     """Return the pieces that a record's body names, which in a difference are those that it adds."""
     at = 0 if body["whole"] else 1
-    found = {PieceRef(*ref) for state in body["states"].values() for ref in state[at]}
-    return found | {piece_of_deltas(part) for parts in body["deltas"].values() for part in parts}
+    pieces = {PieceRef(*ref) for state in body["states"].values() for ref in state[at]}
+    return pieces | {piece_of_deltas(part) for parts in body["deltas"].values() for part in parts}

@@ -116,8 +116,8 @@ class CommitLog:
         # A writer with items has the lock, so no other process has swept.
         if before is not None and not items and not self._is_there(before):
             raise CheckpointError(
-                f"{self.store.url}: others have committed so much since epoch {first - 1} that its record is swept; what "
-                "was to be committed now is not; open the engine anew to go on from there"
+                f"{self.store.url}: another writer has committed so many epochs after {first - 1} that its record is deleted; what "
+                "was to be committed now is not; make a new engine to go on from the last commit"
             )
         body = {"before": before, "whole": whole, **body}
         self._put(first, encoded_record(body), commit, items)
@@ -136,7 +136,7 @@ class CommitLog:
         """Return the commit of an epoch. Cost: the records back to the last whole one.
 
         Raises:
-            EpochGoneError: there is no commit of this epoch, or none any more; names those that there are.
+            EpochGoneError: this epoch has no commit, or its commit is no longer retained; names the epochs that have one.
         """
         last = self.last
         if last is not None and last.epoch == epoch:
@@ -171,8 +171,8 @@ class CommitLog:
                 f"{self._cut_short()}"
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
-        said = [known.deltas.get(view, ()) for known in self._records.known_in_order(covering)]
-        return [ref for parts in said for ref in delta_refs(parts) if ref.epoch > since]
+        refs_by_record = [facts.deltas.get(view, ()) for facts in self._records.facts_in_order(covering)]
+        return [ref for parts in refs_by_record for ref in delta_refs(parts) if ref.epoch > since]
 
     def passed(self) -> Iterator[Passed]:
         """Yield the epochs of all retained commits, each with its instant and watermarks, the latest first.
@@ -196,9 +196,9 @@ class CommitLog:
         records.look()
         retained = records.retained()
         latest = max(0, len(retained) - max(keep, 1))
-        start = next(at for at in range(latest, -1, -1) if records.known(retained[at]).whole)
+        start = next(at for at in range(latest, -1, -1) if records.facts(retained[at]).whole)
         kept = retained[start:]
-        named = set().union(*(known.files for known in records.known_in_order(kept)))
+        named = set().union(*(facts.files for facts in records.facts_in_order(kept)))
         dropped = [first for first in records.firsts if first < kept[0]]
         if dropped:
             self.store.retain_from(kept[0])
@@ -212,7 +212,7 @@ class CommitLog:
         """Delete these records, the oldest."""
         records = self._records
         files = {first: records.file_of(first) for first in dropped}
-        wholes = dict.fromkeys(files[first] for first in dropped if records.known(first).whole)
+        wholes = dict.fromkeys(files[first] for first in dropped if records.facts(first).whole)
         for file in (
             wholes
         ):  # One by one: wherever it is interrupted, the rest begins with a whole record and can be read.
@@ -224,31 +224,31 @@ class CommitLog:
     def _pack(self, kept: Sequence[int]) -> None:
         """Pack records, each from a whole one to before the next. Those after the last whole one stay apart."""
         records = self._records
-        wholes = [first for first in kept if records.known(first).whole]
+        wholes = [first for first in kept if records.facts(first).whole]
         for segment in closed_segments(kept, wholes):
             if all(records.file_of(first) == record_name(first) for first in segment):
                 records.pack(segment)
 
     def _cut_short(self) -> str:
-        """Return the addition to a message where older records cannot be read, as a record that they continue is missing."""
+        """Return an addition to a message if older records cannot be read because a record that they continue is missing."""
         if not self._records.firsts:
             return ""
         first = self._records.firsts[0]
         if lost := lost_oldest(self.store.acknowledged(), first):
             return f"; {lost}: restore them from a copy of the checkpoint"
-        before = self._records.known(first).before
-        if self._records.known(first).whole or before is None:
+        before = self._records.facts(first).before
+        if self._records.facts(first).whole or before is None:
             return ""
         return f"; {record_name(before)}, from which {record_name(first)} goes on, is missing: lost, or swept in part"
 
     def _look(self) -> None:
         self._last, self._differences = None, 0
-        said = self.store.acknowledged()  # Before looking: there may be more since.
+        acknowledged = self.store.acknowledged()  # Before looking: there may be more since.
         if is_checkpoint(self.store):
             self._records.look()
             if self._records.firsts:
                 self._last, self._differences = self._records.commit(self._records.firsts[-1])
-        require_acknowledged(self.store, said, None if self._last is None else self._last.epoch)
+        require_acknowledged(self.store, acknowledged, None if self._last is None else self._last.epoch)
         self._is_read = True
 
     def _put(self, first: int, data: bytes, commit: Commit, items: Sequence[Item]) -> None:
@@ -261,17 +261,19 @@ class CommitLog:
                 self.store.put(name, [data])
             return
         except NameTakenError:
-            failure = None  # It may be our own record, if the store lost the answer and tried again.
+            failure = None  # It may be our own record, if the store lost the response and tried again.
         except CheckpointError as error:
             failure = error
         try:
             there = self.store.read(name).to_pybytes()
         except MissingFileError:
-            raise failure or CheckpointError(f"{self.store.url}: {name} was there and is gone") from failure
+            raise failure or CheckpointError(
+                f"{self.store.url}: {name} was there and has disappeared"
+            ) from failure
         except CheckpointError as error:
             raise CheckpointError(
-                f"{self.store.url}: whether epoch {commit.epoch} is committed is not known: {failure or error}; open "
-                "the engine anew when the store can be read again"
+                f"{self.store.url}: it is unknown whether epoch {commit.epoch} is committed: {failure or error}; make "
+                "a new engine when the store can be read again"
             ) from error
         if there != data:
             raise self._taken(name, there, commit)
@@ -280,8 +282,8 @@ class CommitLog:
         body = decoded(f"{self.store.url}: {name}", there)
         who = "an earlier attempt of this writer" if body["writer"] == commit.writer else "another writer"
         return CheckpointError(
-            f"{who} has committed epoch {body['epoch']} of {self.store.url}; what was to be committed now is not; open "
-            "the engine anew to go on from there"
+            f"{who} has committed epoch {body['epoch']} of {self.store.url}; what was to be committed now is not; make "
+            "a new engine to go on from there"
         )
 
     def _is_there(self, first: int) -> bool:
@@ -301,4 +303,4 @@ def _what_there_is(epoch: int, epochs: list[int], before: int) -> str:
         return f"{gone}; keep more commits with Checkpoint(keep=...)"
     if before == len(epochs) - 1:
         return f"there is no commit of epoch {epoch} yet, the last is epoch {epochs[-1]}"
-    return f"there is no commit of epoch {epoch}, but of {epochs[before]} and {epochs[before + 1]}"
+    return f"there is no commit of epoch {epoch}; the nearest are those of {epochs[before]} and {epochs[before + 1]}"

@@ -74,29 +74,31 @@ def _require_room(store: Store) -> None:
     if others:
         shown = listed(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         raise CheckpointError(
-            f"{store.url}: is no checkpoint and not empty: it holds {shown}; name the folder of one, or a new one"
+            f"{store.url}: the folder is neither empty nor a checkpoint: it holds {shown}; give the folder of a checkpoint, or a new one"
         )
 
 
 def _body(where: str, data: bytes) -> tuple[int, JsonObject]:
     """Return the format and the body of a marker."""
     try:
-        said = json.loads(data)
+        marker = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{where} is no JSON: it is damaged, or another program's") from error
-    if not isinstance(said, dict) or "format" not in said or "body" not in said:
-        raise CheckpointError(f"{where} was written by another program; name a new folder")
+        raise CorruptFileError(
+            f"{where} is not JSON: it is damaged, or was written by another program"
+        ) from error
+    if not isinstance(marker, dict) or "format" not in marker or "body" not in marker:
+        raise CheckpointError(f"{where} was written by another program; give a new folder")
     if not is_intact(data):
         raise CorruptFileError(
             f"{where} is not what was written: its checksum differs; restore it from a copy"
         )
-    if not isinstance(said["body"], dict) or "evercurrent" not in said["body"]:
+    if not isinstance(marker["body"], dict) or "evercurrent" not in marker["body"]:
         raise CorruptFileError(
             f"{where} is not what was written: another file of a checkpoint is in its place; restore it from a copy"
         )
-    if not 1 <= said["format"] <= FORMAT:
+    if not 1 <= marker["format"] <= FORMAT:
         raise CheckpointError(
-            f"{where} says format {said['format']}, and this version of evercurrent reads formats up to {FORMAT}: "
-            f"it was written by evercurrent {said['body'].get('evercurrent')}; open it with that version or a newer one"
+            f"{where} has format {marker['format']}, and this version of evercurrent reads formats up to {FORMAT}: "
+            f"it was written by evercurrent {marker['body'].get('evercurrent')}; open it with that version or a newer one"
         )
-    return said["format"], said["body"]
+    return marker["format"], marker["body"]

@@ -64,7 +64,7 @@ class Residence:
         return self._limit
 
     def keep_within(self) -> None:
-        """Map the states that hold most, until the held bytes are within the limit; call it right after a commit."""
+        """Map the largest states until the bytes in memory are within the limit; call it directly after a commit."""
         if self._limit is None:
             return
         held = {name: self._held(name, state) for name, state in self._states.items()}
@@ -87,7 +87,7 @@ class Residence:
         self._bound_merges()
 
     def _held(self, name: str, state: State) -> int:
-        """Return bytes of the pieces of a state that are not mapped."""
+        """Return the bytes of a state's pieces that are not mapped."""
         record, pieces = self._records.get(name), state.saved().pieces
         if record is None:
             return 0
@@ -97,7 +97,7 @@ class Residence:
         return sum(_size(piece, ref) for piece, ref in pairs if id(piece) not in mapped)
 
     def _held_of_mapped(self) -> int:
-        """Return bytes of the directories of runs that are mapped."""
+        """Return the bytes of the directories of mapped runs."""
         return sum(
             run.directory.nbytes
             for mapped in self._mapped.values()

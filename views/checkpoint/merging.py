@@ -20,7 +20,7 @@ MOST_MERGED = 1 << 28
 """The most bytes of runs that are merged at a time, as a state may be larger than memory."""
 
 WASTED = "wasted"
-"""Fact of a spine: how many entries were read in vain since all of its runs were merged."""
+"""Fact of a spine: the number of entries that were read in vain since all of its runs were merged."""
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ T = TypeVar("T")
 def with_merged_runs(pieces: Pieces, commit: Commit) -> dict[str, StateRecord]:
     """Return the states of a commit with as few runs as possible; new runs are written, to be named by a commit.
 
-    The files hold all that a merge needs but the order of a key's rows, which is in the plan's ``spines``. States that are
-    not among them stay as they are: those that are no spines, and all of a checkpoint of an earlier version. Cost: the
+    The files hold all that a merge needs except the order of a key's rows, which is in the plan's ``spines``. Other states
+    stay as they are: those that are not spines, and all those of earlier versions. Cost: the
     states that have several runs, ``MOST_MERGED`` bytes at a time.
 
     Raises:

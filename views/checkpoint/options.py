@@ -20,23 +20,23 @@ class Checkpoint:
     """The place of an engine's checkpoint, and its options.
 
     Args:
-        path: a folder, or any url that fsspec knows, such as ``s3://bucket/folder``.
+        path: a folder, or any url that fsspec can open, such as ``s3://bucket/folder``.
         every: with 1 every epoch survives a crash from the moment ``push`` returns. With n there is a commit after n
             epochs; rows pushed after the last one have to be pushed again.
-        keep: commits that stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), and some more.
+        keep: how many commits stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), at the least.
         grace: the age at which files that no commit needs are deleted, as other processes may still be reading them.
-        resident_bytes: about how much memory of the process's own (on Linux ``RssAnon``) states take, with what it
-            takes to merge them: beyond that they are mapped from their files. Not in it: pages of these files, which the
-            system takes back when memory is short (``RssFile``); the rows of an epoch while it runs, deltas that are
-            retained (``Retain``), and what is read. ``engine.explain()`` says how much is held. None: there is memory enough.
+        resident_bytes: about how much of the process's own memory (on Linux ``RssAnon``) states and their merges take;
+            beyond that, states are mapped from their files. It does not include pages of these files, which the system
+            reclaims when memory is short (``RssFile``), the rows of a running epoch, retained deltas (``Retain``), and
+            rows that are read. ``engine.explain()`` shows how much is in memory. None: no limit.
         drop: views and sources of the checkpoint that are no longer declared, whose state is dropped.
-        allow_pickle: states of ``aggregate(...)`` that are no plain values, and that no serializer makes bytes of, are kept
-            as pickles, and kept pickles are loaded, which runs any code in them: set it only if everybody who can write
-            there may run code as you. Pickles of earlier versions are converted when the checkpoint is opened with this
-            once, as far as they are plain values or have a serializer. See SECURITY.md.
+        allow_pickle: keep states of ``aggregate(...)`` that are neither plain values nor have a serializer as pickles, and
+            load such pickles, which runs any code in them. Set it only if everybody who can write there may run code as
+            you. Opening a checkpoint with it once converts pickles of earlier versions, if they are plain values or have
+            a serializer. See SECURITY.md.
 
     Raises:
-        PlanError: no path, a number below 1, no length of time, or no Boolean.
+        PlanError: an option is not a path, a number from 1, a length of time, or a Boolean, as it should be.
 
     >>> Checkpoint("orders.checkpoint", every=10, grace="1h").grace_seconds
     3600.0
@@ -51,7 +51,7 @@ class Checkpoint:
     allow_pickle: bool = field(default=False, metadata=added_later())
 
     def __post_init__(self) -> None:
-        # A store is one too, as it is for ``store_at``.
+        # A store is accepted in place of a path, as by ``store_at``.
         if not isinstance(self.path, str | PathLike) and not hasattr(self.path, "url"):
             raise PlanError(
                 f"Checkpoint: path={self.path!r}; give a folder, or a url such as s3://bucket/folder"

@@ -15,7 +15,7 @@ def require_acknowledged(store: Store, acknowledged: Acknowledged | None, last: 
     """Check that the last commit, of epoch ``last``, is not before the last acknowledged one.
 
     Raises:
-        MissingFileError: it is; names the record that is lost.
+        MissingFileError: it is; names the lost record.
     """
     if acknowledged is not None and (last is None or last < acknowledged.committed):
         there = "there is no commit" if last is None else f"the last commit that is there is of epoch {last}"
@@ -66,7 +66,7 @@ def _is_there(store: Store, name: str) -> bool:
 
 
 def require_committed(store: Store, last: Commit | None) -> None:
-    """Check that there is no epoch after the last commit of which only the input is there.
+    """Check that there is no epoch after the last commit of which only the input is on disk.
 
     Raises:
         CheckpointError: there are such epochs, as their process was killed; the message has the remedy.
@@ -74,7 +74,7 @@ def require_committed(store: Store, last: Commit | None) -> None:
     count = len(pending_inputs(store, None if last is None else last.epoch))
     if count:
         raise CheckpointError(
-            f"{store.url}: {count} epochs after epoch {last.epoch if last else 0} were done and not committed, as their "
-            "process was killed; their input is there. Open the checkpoint with its application first (evercurrent run "
+            f"{store.url}: {count} epochs after epoch {last.epoch if last else 0} were finished and not committed, because their "
+            "process was killed; their input is on disk. Open the checkpoint with its application first (evercurrent run "
             f"APP --checkpoint {store.url}, or an engine with the same views, read once and closed): that commits them"
         )

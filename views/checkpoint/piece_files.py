@@ -20,7 +20,7 @@ from ..store import Buffer
 NAME = b"evercurrent"
 
 SLACK = 1 << 16
-"""Unused bytes that a text column may carry from the frame that it was cut out of."""
+"""Unused bytes that a text column may carry from the frame from which it was cut."""
 
 SMALL = 1 << 12
 """Up to this many bytes are copied, which costs less than keeping them as a part of their own."""
@@ -72,7 +72,7 @@ def as_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
         CheckpointError: a column of a type that Arrow does not have.
     """
     content = _written(_as_arrow(frame, NEWEST), key_hash)
-    # A text column refers to all texts of the frame that it was cut out of, and the file would hold them.
+    # A text column refers to all texts of the frame from which it was cut, and the file would hold them.
     if content.size > SLACK and content.size > 2 * (frame.estimated_size() + 16 * frame.height) + SLACK:
         content = _written(_as_arrow(frame, OLDEST), key_hash)
     return content.finished()
@@ -93,7 +93,7 @@ def from_bytes(where: str, buffer: pa.Buffer, key_hash: KeyHash | None = None) -
     ``key_hash`` is the required hash of its keys; None accepts any, where keys are not used.
 
     Raises:
-        CorruptFileError: the bytes are no such file.
+        CorruptFileError: the bytes are not such a file.
         CheckpointError: the keys are of another hash, or the format is newer.
     """
     try:
@@ -112,19 +112,19 @@ def _own_words(key_hash: KeyHash) -> bytes:
     return json.dumps({"format": key_hash.format, "hash": key_hash.mark}).encode()
 
 
-def _require_ours(where: str, found: bytes, key_hash: KeyHash | None) -> None:
-    if key_hash is not None and found == _own_words(key_hash):
+def _require_ours(where: str, content: bytes, key_hash: KeyHash | None) -> None:
+    if key_hash is not None and content == _own_words(key_hash):
         return
-    said = json.loads(found)
-    if not isinstance(said, dict) or "hash" not in said or "format" not in said:
-        raise CorruptFileError(f"{where} does not say what it is: it was not written by evercurrent")
-    if said["format"] > OURS.format:
+    metadata = json.loads(content)
+    if not isinstance(metadata, dict) or "hash" not in metadata or "format" not in metadata:
+        raise CorruptFileError(f"{where} has no metadata of evercurrent: another program wrote it")
+    if metadata["format"] > OURS.format:
         raise CheckpointError(
-            f"{where} is of format {said['format']}, and this version of evercurrent reads formats up to {OURS.format}; "
+            f"{where} is of format {metadata['format']}, and this version of evercurrent reads formats up to {OURS.format}; "
             "open it with the version that wrote it"
         )
     if key_hash is not None:
-        raise CheckpointError(unlike(where, str(said["hash"]), key_hash))
+        raise CheckpointError(unlike(where, str(metadata["hash"]), key_hash))
 
 
 def unlike(where: str, mark: str, key_hash: KeyHash) -> str:
@@ -136,7 +136,7 @@ def unlike(where: str, mark: str, key_hash: KeyHash) -> str:
             "can open, and replay the input"
         )
     return (
-        f"{where} has keys that are hashed otherwise ({mark}) than they are here ({key_hash.mark}); restore the file from a "
+        f"{where} has keys with another hash ({mark}) than those here ({key_hash.mark}); restore the file from a "
         "copy of this checkpoint"
     )
 
@@ -153,17 +153,19 @@ def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
 
 
 def require_arrow(column: str, dtype: pl.DataType) -> None:
-    """Refuse a column of a type that Arrow does not have, as files cannot hold it.
+    """Check that Arrow has the type of a column, as files could not hold it otherwise.
 
     Raises:
         CheckpointError: names the column and what to use instead.
     """
-    found = _not_in_arrow(dtype)
-    if found is None:
+    unsupported = _not_in_arrow(dtype)
+    if unsupported is None:
         return
     name = column.removeprefix("payload ")
-    way_out = "cast it to Int64 or Decimal(38, 0)" if found.is_integer() else "use a type of Arrow"
-    raise CheckpointError(f"column {name!r} is {dtype}, and {found} cannot be kept in Arrow files; {way_out}")
+    way_out = "cast it to Int64 or Decimal(38, 0)" if unsupported.is_integer() else "use a type of Arrow"
+    raise CheckpointError(
+        f"column {name!r} is {dtype}, and {unsupported} cannot be kept in Arrow files; {way_out}"
+    )
 
 
 def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
@@ -174,9 +176,9 @@ def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
     else:
         inner = [dtype.inner] if isinstance(dtype, pl.List | pl.Array) else []
     for each in inner:
-        found = _not_in_arrow(each() if isinstance(each, type) else each)
-        if found is not None:
-            return found
+        unsupported = _not_in_arrow(each() if isinstance(each, type) else each)
+        if unsupported is not None:
+            return unsupported
     return None
 
 

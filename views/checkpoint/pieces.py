@@ -118,7 +118,7 @@ class Pieces:
         if frame is None:
             frame = self._read(ref.piece, None)
             self._shared.deltas.put(ref.piece, frame)
-        # Copied, as rows are few: a slice would keep the whole piece, and its bits may begin in the middle of a byte.
+        # The few rows are copied: a slice would keep the whole piece, and its bits may begin in the middle of a byte.
         rows = pl.Series(np.arange(ref.first, ref.first + ref.rows, dtype=np.uint32))
         return pl.DataFrame([column.gather(rows) for column in frame.get_columns()])
 
@@ -256,7 +256,7 @@ class Batch:
             self._pieces.store.put_all(files)
 
     def put_ahead(self) -> Sequence[Item]:
-        """Write all files but those that are better written with the commit that names them, and return these.
+        """Write all files except those that are better written with the commit that names them, and return these.
 
         Raises:
             CheckpointError: as ``put``.
@@ -277,7 +277,7 @@ class Batch:
 
 @dataclass(slots=True)
 class _SharedFile:
-    """A file of several pieces, one behind the other."""
+    """A file of several pieces, one after the other."""
 
     name: str
     parts: list[Buffer] = field(default_factory=list)

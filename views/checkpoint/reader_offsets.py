@@ -18,15 +18,15 @@ from . import new_writer
 FOLDER = "readers/"
 
 
-def write_note(store: Store, epoch: int, heard: Mapping[str, int]) -> None:
+def write_note(store: Store, epoch: int, offsets: Mapping[str, int]) -> None:
     """Write the offsets of readers after the commit of this epoch, in place of earlier notes.
 
     Raises:
         CheckpointError: the store fails.
     """
     earlier = [listed.name for listed in store.list(FOLDER)]
-    said = json.dumps(dict(heard), sort_keys=True)
-    note = json.dumps({"readers": said, "crc": zlib.crc32(said.encode())})
+    text = json.dumps(dict(offsets), sort_keys=True)
+    note = json.dumps({"readers": text, "crc": zlib.crc32(text.encode())})
     # The latest note has the greatest name.
     store.put(f"{FOLDER}{epoch:012d}-{len(earlier):06d}-{new_writer()}.json", [note.encode()])
     store.delete_all(earlier)
@@ -44,12 +44,12 @@ def read_note(store: Store, epoch: int) -> dict[str, int] | None:
     name = notes[-1].name
     try:
         note = json.loads(bytes(store.read(name)))
-        said = note["readers"]
-        if zlib.crc32(said.encode()) != note["crc"]:
+        text = note["readers"]
+        if zlib.crc32(text.encode()) != note["crc"]:
             raise ValueError("its checksum does not fit")
-        heard: dict[str, int] = json.loads(said)
+        offsets: dict[str, int] = json.loads(text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(
-            f"{store.url}: {name} is damaged ({error}); delete it: readers with a name are then told the last epoch again"
+            f"{store.url}: {name} is damaged ({error}); delete it: named subscriptions then receive the last epoch again"
         ) from error
-    return heard
+    return offsets

@@ -1,4 +1,4 @@
-"""The states of a checkpoint are cut into another number of buckets without the application."""
+"""The states of a checkpoint are split into another number of buckets without the application."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HELD_AT = "held_at"
 
 
 def rebucket(store: Store, buckets: int) -> Commit:
-    """Cut every state into ``buckets`` buckets and commit that, as an epoch in which nothing else happens.
+    """Split every state into ``buckets`` buckets and commit that, as an epoch in which nothing else happens.
 
-    Nothing is written if the last commit has so many already. Commits before stay as they are. Cost: all states, one after
-    the other, one of them in memory at a time.
+    Nothing is written if the last commit has this number already. Earlier commits stay as they are. Cost: all states, one
+    after the other, one of them in memory at a time.
 
     Raises:
-        CheckpointError: there is no commit, no such number of buckets, or a state without a route;
+        CheckpointError: there is no commit, the number of buckets is not valid, or a state has no route;
             a file is missing or damaged.
     """
     if not 1 <= buckets <= MOST_BUCKETS:
@@ -60,9 +60,9 @@ def to_go_on_from(log: CommitLog) -> Commit:
     """
     last = log.last
     if last is None:
-        raise CheckpointError(f"{log.store.url}: holds no checkpoint, or one without a commit")
-    heard = read_note(log.store, last.epoch)
-    return last if heard is None else replace(last, readers=heard)
+        raise CheckpointError(f"{log.store.url}: there is no checkpoint, or one without a commit")
+    offsets = read_note(log.store, last.epoch)
+    return last if offsets is None else replace(last, readers=offsets)
 
 
 def following(last: Commit, **changed: Any) -> Commit:
@@ -81,11 +81,11 @@ def following(last: Commit, **changed: Any) -> Commit:
 
 def _by_state(commit: Commit) -> dict[str, list[StateRecord | None]]:
     """Return the records of each state, one per bucket."""
-    found: dict[str, list[StateRecord | None]] = {}
+    records: dict[str, list[StateRecord | None]] = {}
     for name, record in commit.states.items():
         state, _, bucket = name.rpartition("/")
-        found.setdefault(state, [None] * commit.buckets)[int(bucket)] = record
-    return found
+        records.setdefault(state, [None] * commit.buckets)[int(bucket)] = record
+    return records
 
 
 def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | None]]) -> None:
@@ -96,7 +96,7 @@ def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | 
     ]
     if silent:
         raise CheckpointError(
-            f"{store.url}: state {listed(silent[:3])} does not say in which bucket its entries belong; begin a new "
+            f"{store.url}: state {listed(silent[:3])} does not record to which bucket its entries belong; begin a new "
             "checkpoint with this number of buckets and replay the input"
         )
 
@@ -125,6 +125,6 @@ def _written(
 
 
 def _held(records: Sequence[StateRecord]) -> StateRecord:
-    """Return the record of a held watermark for every bucket, as it is not known which bucket the holding windows go to."""
+    """Return the record of a held watermark for every bucket, as it is unknown to which bucket the holding windows go."""
     held_at = min(record.facts[HELD_AT] for record in records)
     return replace(records[0], facts={**records[0].facts, HELD_AT: held_at})

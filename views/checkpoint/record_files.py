@@ -27,7 +27,7 @@ def encoded_record(body: JsonObject) -> bytes:
     """Return the bytes of a commit's record, or of a file of records.
 
     Raises:
-        CheckpointError: something in it is no JSON.
+        CheckpointError: something in it is not JSON.
     """
     return encoded(body, RECORD_FORMAT)
 
@@ -36,7 +36,7 @@ def encoded(body: JsonObject, form: int = 1) -> bytes:
     """Return a file with this body.
 
     Raises:
-        CheckpointError: something in it is no JSON.
+        CheckpointError: something in it is not JSON.
     """
     try:
         text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
@@ -69,21 +69,21 @@ def decoded(name: str, data: bytes) -> JsonObject:
             f"{name}: these {len(data)} bytes are not what was written, the checksum differs; restore the file from a "
             "copy of the checkpoint"
         )
-    said = json.loads(data)
-    if not 1 <= said["format"] <= RECORD_FORMAT:
+    record = json.loads(data)
+    if not 1 <= record["format"] <= RECORD_FORMAT:
         raise CheckpointError(
-            f"{name}: is of format {said['format']}, and this version of evercurrent reads formats up to {RECORD_FORMAT}; "
+            f"{name}: is of format {record['format']}, and this version of evercurrent reads formats up to {RECORD_FORMAT}; "
             "open it with the version that wrote it"
         )
-    body: JsonObject = said["body"]
+    body: JsonObject = record["body"]
     return body
 
 
 def _culprit(body: JsonObject) -> str:
-    """Return which part of the body is no JSON."""
+    """Return which part of the body is not JSON."""
     states: JsonObject = body.get("states", {})
-    found: list[tuple[str, Any]] = [(f"state {name!r}", state) for name, state in states.items()]
-    for name, part in [*found, *body.items()]:
+    parts: list[tuple[str, Any]] = [(f"state {name!r}", state) for name, state in states.items()]
+    for name, part in [*parts, *body.items()]:
         try:
             json.dumps(part)
         except (TypeError, ValueError):

@@ -54,8 +54,8 @@ def pack_name(firsts: Sequence[int]) -> str:
 
 def content_of(records: Sequence[tuple[int, bytes]]) -> list[bytes]:
     """Return the bytes of a pack."""
-    said = {"records": [[first, len(data)] for first, data in records]}
-    return [encoded_record(said), *(data for _, data in records)]
+    head = {"records": [[first, len(data)] for first, data in records]}
+    return [encoded_record(head), *(data for _, data in records)]
 
 
 def open_pack(store: Store, name: str) -> Pack:
@@ -72,7 +72,7 @@ def open_pack(store: Store, name: str) -> Pack:
     held = pack_name(firsts) if firsts else "no records"
     if starts[-1] != len(content) or held != name:
         raise CorruptFileError(
-            f"{store.url}: {name} is not what was written: it has {len(content)} bytes, and says {starts[-1]} for "
+            f"{store.url}: {name} is not what was written: it has {len(content)} bytes, and its header gives {starts[-1]} for "
             f"{held}; restore it from a copy of the checkpoint"
         )
     return Pack(name, {first: (start, size) for (first, size), start in zip(records, starts, strict=False)})
@@ -107,7 +107,7 @@ def write_pack(store: Store, firsts: Sequence[int], names: Sequence[str]) -> Pac
     name, content = pack_name(firsts), content_of(records)
     try:
         store.put(name, content)
-    except NameTakenError:  # The store lost the answer and tried again; or the pack is damaged.
+    except NameTakenError:  # The store lost the response and tried again; or the pack is damaged.
         if store.read(name).to_pybytes() != b"".join(content):
             return None
     pack = open_pack(store, name)

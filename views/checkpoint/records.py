@@ -32,7 +32,7 @@ def record_name(first: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RecordFacts:
     """The cached facts of a record: its commit's epoch, the record before it, the files that it names."""
 
     epoch: int
@@ -42,10 +42,10 @@ class Known:
     deltas: JsonObject
 
     @staticmethod
-    def of(body: JsonObject) -> Known:
+    def of(body: JsonObject) -> RecordFacts:
         """Return the facts of a record with this body."""
         files = frozenset(ref.file for ref in refs_in(body))
-        return Known(body["epoch"], body["before"], body["whole"], files, body["deltas"])
+        return RecordFacts(body["epoch"], body["before"], body["whole"], files, body["deltas"])
 
 
 def covers(body: JsonObject, first: int) -> bool:
@@ -65,7 +65,7 @@ class Records:
         self.firsts: list[int] = []
         self.leftovers: list[int] = []
         """Records that are in a pack and also still in files of their own."""
-        self._known: dict[int, Known] = {}
+        self._facts: dict[int, RecordFacts] = {}
         self._packs: dict[int, Pack] = {}
 
     def look(self) -> None:
@@ -79,24 +79,24 @@ class Records:
 
     def survey(self) -> dict[str, CheckpointError]:
         """List the records in the store, and return the faults of packs by their names."""
-        found = [RECORD.fullmatch(each.name) for each in self.store.list(COMMITS)]
-        loose = {int(match[1]) for match in found if match}
+        matches = [RECORD.fullmatch(each.name) for each in self.store.list(COMMITS)]
+        loose = {int(match[1]) for match in matches if match}
         faults = (
             self._find_packs()
         )  # After the list, so that records packed in between are in one of the two.
         self.leftovers = sorted(loose & self._packs.keys())
         self.firsts = sorted(loose | self._packs.keys())
         there = set(self.firsts)
-        self._known = {first: known for first, known in self._known.items() if first in there}
+        self._facts = {first: facts for first, facts in self._facts.items() if first in there}
         return faults
 
     def _find_packs(self) -> dict[str, CheckpointError]:
-        known = {pack.name: pack for pack in self._packs.values()}
+        packs_by_name = {pack.name: pack for pack in self._packs.values()}
         faults: dict[str, CheckpointError] = {}
         packs: dict[int, Pack] = {}
         for name in [each.name for each in self.store.list(COMMITS) if PACK.fullmatch(each.name)]:
             try:
-                pack = known.get(name) or open_pack(self.store, name)
+                pack = packs_by_name.get(name) or open_pack(self.store, name)
             except MissingFileError:
                 continue  # Swept just now.
             except CheckpointError as error:
@@ -107,7 +107,7 @@ class Records:
         return faults
 
     def file_of(self, first: int) -> str:
-        """Return the file that a record is in."""
+        """Return the file that holds a record."""
         pack = self._packs.get(first)
         return record_name(first) if pack is None else pack.name
 
@@ -124,21 +124,21 @@ class Records:
     def add(self, first: int, body: JsonObject) -> None:
         """Note a record that was written after all others."""
         self.firsts.append(first)
-        self._known[first] = Known.of(body)
+        self._facts[first] = RecordFacts.of(body)
 
     def forget(self, firsts: Sequence[int]) -> None:
         """Remove records that were deleted."""
         gone = set(firsts)
         self.firsts = [first for first in self.firsts if first not in gone]
         for first in firsts:
-            self._known.pop(first, None)
+            self._facts.pop(first, None)
         self._packs = {first: pack for first, pack in self._packs.items() if first not in gone}
 
-    def known(self, first: int) -> Known:
+    def facts(self, first: int) -> RecordFacts:
         """Return the facts of a record, which is read once."""
-        if first not in self._known:
+        if first not in self._facts:
             self.read(first)
-        return self._known[first]
+        return self._facts[first]
 
     def read(self, first: int, *, is_next: bool = False) -> JsonObject:
         """Return the body of a record; ``is_next``: it follows all known ones, if it is there, and is in no pack.
@@ -151,19 +151,19 @@ class Records:
         body = decoded(f"{self.store.url}: {name}", data)
         if not body.keys() >= FIELDS:
             raise CorruptFileError(
-                f"{self.store.url}: {name} is no record of a commit, another file of a checkpoint is in its place; restore it "
+                f"{self.store.url}: {name} is not the record of a commit: another file of a checkpoint is in its place; restore it "
                 "from a copy of the checkpoint"
             )
         if not covers(body, first):
             raise CorruptFileError(
-                f"{self.store.url}: {name} is another record, that of epoch {body['epoch']}, in the place of that of epoch "
+                f"{self.store.url}: {name} holds the record of epoch {body['epoch']} in the place of that of epoch "
                 f"{first}; restore it from a copy of the checkpoint"
             )
-        self._known[first] = Known.of(body)
+        self._facts[first] = RecordFacts.of(body)
         return body
 
     def is_latest_form(self, first: int) -> bool:
-        """Return whether an earlier version of evercurrent refuses a record, by its form."""
+        """Return whether earlier versions of evercurrent refuse a record because of its format."""
         return is_latest_form(self._content(first, is_next=False))
 
     def _content(self, first: int, is_next: bool) -> bytes:
@@ -184,25 +184,25 @@ class Records:
         """Return the records of all commits that can be read: from the first whole record on.
 
         Raises:
-            MissingFileError: there are records, and none is whole.
+            MissingFileError: there are records, but none is whole.
         """
-        start = next((at for at, first in enumerate(self.firsts) if self.known(first).whole), None)
+        start = next((at for at, first in enumerate(self.firsts) if self.facts(first).whole), None)
         if start is None and self.firsts:
-            before = self.known(self.firsts[0]).before
+            before = self.facts(self.firsts[0]).before
             raise self._lost(before if before is not None else 0, self.firsts[0])
         return self.firsts[start:]
 
-    def known_in_order(self, firsts: Sequence[int]) -> list[Known]:
+    def facts_in_order(self, firsts: Sequence[int]) -> list[RecordFacts]:
         """Return the facts of consecutive records.
 
         Raises:
             MissingFileError: a record between two of them is missing.
         """
-        known = [self.known(first) for first in firsts]
-        for one, after in zip(known, firsts[1:], strict=False):
+        all_facts = [self.facts(first) for first in firsts]
+        for one, after in zip(all_facts, firsts[1:], strict=False):
             if one.epoch + 1 != after:
                 raise self._lost(one.epoch + 1, after)
-        return known
+        return all_facts
 
     def commit(self, first: int) -> tuple[Commit, int]:
         """Return the commit of a record, and how many differences lead to it from a whole one.

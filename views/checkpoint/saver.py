@@ -33,7 +33,7 @@ class _WrittenState:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """States and deltas on their way to the disk, as a commit is to name them."""
+    """States and deltas that are being written, as a commit is to name them."""
 
     records: Mapping[str, StateRecord]
     deltas: list[DeltaRef]
@@ -46,8 +46,7 @@ class Begun:
 class Saver:
     """The saver writes and restores states, by ``"<state id>/<bucket>"``.
 
-    Where a piece was written is remembered for as long as it is part of the last record of its state, so that a piece is
-    written once. Pieces are cached by ``Pieces``, within bounds: restoring the same ones again costs microseconds.
+    The place of a piece is remembered while it is part of the last record of its state, so that a piece is written once. Pieces are cached by ``Pieces``, within bounds: restoring the same ones again costs microseconds.
     """
 
     def __init__(self, pieces: Pieces) -> None:
@@ -116,7 +115,7 @@ class Saver:
             self._kept[name] = _WrittenState(pieces, record, type(state))
 
     def close(self) -> None:
-        """Forget all states and drop their cached pieces, as none is to be restored soon."""
+        """Drop all states and their cached pieces, as none will be restored soon."""
         for name, kept in self._kept.items():
             for ref in kept.record.pieces:
                 self._pieces.decoded.drop(self._key(name, kept.kind, ref))

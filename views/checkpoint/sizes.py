@@ -59,7 +59,7 @@ def state_sizes(commit: Commit) -> list[StateSize]:
         state = name.rpartition("/")[0]
         pieces.setdefault(state, []).extend(record.pieces)
         buckets[state] = buckets.get(state, 0) + bool(record.pieces)
-    found = [
+    sizes = [
         StateSize(
             state,
             buckets[state],
@@ -70,7 +70,7 @@ def state_sizes(commit: Commit) -> list[StateSize]:
         )
         for state, refs in pieces.items()
     ]
-    return sorted(found, key=lambda size: (-size.bytes, size.state))
+    return sorted(sizes, key=lambda size: (-size.bytes, size.state))
 
 
 def _pieces(commit: Commit) -> Iterable[PieceRef]:

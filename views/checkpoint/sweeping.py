@@ -22,12 +22,12 @@ class Swept:
 def sweep_files(store: Store, named: Set[str], grace: float, commits: int) -> Swept:
     """Delete files of pieces, deltas and exchanges that are not named and older than ``grace`` seconds."""
     latest = time.time() - grace
-    gone = [
+    unneeded = [
         each
         for folder in (PIECES, DELTAS, EXCHANGE)
         for each in store.list(folder)
         if each.name not in named and each.modified <= latest
     ]
-    if gone:
-        store.delete_all([each.name for each in gone])
-    return Swept(commits, len(gone), sum(each.size for each in gone))
+    if unneeded:
+        store.delete_all([each.name for each in unneeded])
+    return Swept(commits, len(unneeded), sum(each.size for each in unneeded))

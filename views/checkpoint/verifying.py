@@ -45,10 +45,10 @@ def verify(store: Store) -> Verified:
     Raises:
         CheckpointError: there is no checkpoint at all.
     """
-    said, faults = _acknowledged(store), []
+    acknowledged, faults = _acknowledged(store), []
     try:
         if not is_checkpoint(store):
-            if said is None:
+            if acknowledged is None:
                 raise CheckpointError(f"{store.url}: holds no checkpoint")
             faults.append(Fault(MARKER, "is missing"))
     except (MissingFileError, CorruptFileError) as error:
@@ -57,14 +57,14 @@ def verify(store: Store) -> Verified:
     faults += [Fault(name, _without_name(error, name)) for name, error in records.survey().items()]
     refs, broken = _named(records)
     faults += broken
-    if records.firsts and (lost := lost_oldest(said, records.firsts[0])):
+    if records.firsts and (lost := lost_oldest(acknowledged, records.firsts[0])):
         faults.append(Fault(*lost.split(" ", 1)))
     by_file: dict[str, list[PieceRef]] = {}
     for ref in sorted(refs, key=lambda ref: (ref.file, ref.start)):
         by_file.setdefault(ref.file, []).append(ref)
     for file, parts in by_file.items():
         faults += [Fault(file, what) for what in _of_file(store, file, parts)]
-    faults += _of_the_end(store, records, said)
+    faults += _of_the_end(store, records, acknowledged)
     faults += [Fault(name, what) for name, what in store.own_faults()]
     read = sum(ref.size for ref in refs)
     return Verified(len(records.firsts), len(by_file), len(refs), read, tuple(faults))
@@ -78,14 +78,14 @@ def _acknowledged(store: Store) -> Acknowledged | None:
         return None
 
 
-def _of_the_end(store: Store, records: Records, said: Acknowledged | None) -> Iterator[Fault]:
+def _of_the_end(store: Store, records: Records, acknowledged: Acknowledged | None) -> Iterator[Fault]:
     """Yield the faults of the newest files: the last commit itself, uncommitted input, notes of readers."""
     try:
-        last = records.known(records.firsts[-1]).epoch if records.firsts else None
+        last = records.facts(records.firsts[-1]).epoch if records.firsts else None
     except CheckpointError:
-        return  # It is among the faults, and from where to go on is not known.
+        return  # It is among the faults, and without it the place to continue from is unknown.
     try:
-        require_acknowledged(store, said, last)
+        require_acknowledged(store, acknowledged, last)
         pending_inputs(store, last)
         if last is not None:
             read_note(store, last)
@@ -115,7 +115,7 @@ def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
             expected, begun = None, True
     if records.firsts and not begun:
         first = records.firsts[0]
-        before = records.known(first).before
+        before = records.facts(first).before
         lost = record_name(0 if before is None else before)
         faults.append(Fault(lost, f"is missing, and {record_name(first)} goes on from it"))
     return refs, faults

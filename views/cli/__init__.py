@@ -123,7 +123,7 @@ def run(
             finally:
                 notes = [*job.notes, *feed.notes]
                 _print(console, summary(job.tally, driver, [shown, *beside], written, feed.refused, notes))
-        if stop.asked and not follow:
+        if stop.is_requested and not follow:
             raise typer.Exit(130)
 
 
@@ -158,13 +158,13 @@ def apps(debug: Debug = False) -> None:
 
 
 def _console() -> Console:
-    """Return the console; where it is no terminal, it is wide enough for any table and path, unless COLUMNS is set."""
+    """Return the console; if it is not a terminal, it is wide enough for any table and path, unless COLUMNS is set."""
     plain = Console()
     return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=240)
 
 
 def _print(console: Console, output: RenderableType) -> None:
-    """Print something; where the console is no terminal, without the spaces that fill up lines."""
+    """Print something; if the console is not a terminal, without the spaces that fill up lines."""
     if console.is_terminal:
         console.print(output)
         return

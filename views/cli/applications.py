@@ -1,27 +1,27 @@
-"""What ``evercurrent run APP`` runs: a module that declares an engine, found by file, by name or among the bundled.
+"""The applications of ``evercurrent run APP``: modules that declare an engine, found by file, by name or among the bundled.
 
-A module is an application when it has a name ``engine``: an ``Engine``, or a function without arguments that makes
-one. All else is optional, by these names in the same module:
+A module is an application if it has a name ``engine``: an ``Engine``, or a function without arguments that makes
+one. These names in the same module are optional:
 
 ``show``
-    The name of the view to show, or several: the first one with its changes, the others beside it where there is
-    room. Without it the view that was declared last.
+    The name of the view to show, or several: the first one with its changes, the others beside it if there is room. By
+    default the view that was declared last.
 ``order``
-    A dictionary from names of views to the columns that their rows are listed by, ``"-revenue"`` from the largest.
+    A dictionary from names of views to the columns by which their rows are sorted, ``"-revenue"`` in descending order.
 ``bars``
-    A dictionary from names of views to the column that is drawn as a bar, too.
+    A dictionary from names of views to the column that is also drawn as a bar.
 ``inputs(batch_rows)``
-    A function that yields pairs of a source's name and a frame of at most so many rows: what the application runs
-    on when no ``--input`` is given. With the processing time of a batch as a third they are recorded, instead of read
-    from the clock. ``input_rows``, where the module has it, says how many rows that will be.
+    A function that yields pairs of a source's name and a frame of at most this many rows: the input when no ``--input``
+    is given. A third item is the processing time of the batch, which is otherwise that of the clock. ``input_rows`` is
+    the number of rows in all, if the module has it.
 ``arrivals(batches, batch_rows)``
-    A function through which the rows of ``--input`` go, if their end is not waited for (``--follow``): it is given
-    pairs of a source's name and a frame in the order of the files, and yields what ``inputs`` does.
+    A function through which the rows of ``--input`` go, except with ``--follow``: it gets pairs of a source's name and a
+    frame in the order of the files, and yields what ``inputs`` does.
 ``remarks(deltas)``
     A function that is called after each epoch with the deltas of the views that changed, by name, and returns
     sentences about them; the command line shows the newest.
 
-What has one of these names and is no text, dictionary or function is left alone.
+Objects of these names that are not a text, dictionary or function are ignored.
 
 The first line of the module's docstring describes the application in ``evercurrent apps``.
 """
@@ -74,7 +74,7 @@ class Application:
     remarks: Remarks | None = None
 
     def showing(self, view: str | None) -> str:
-        """Return the view to show: the one named, or else the application's own choice.
+        """Return the view to show: the named one, or else the one that the application chooses.
 
         Raises:
             ApplicationError: there is no such view.
@@ -91,7 +91,7 @@ def load(name: str) -> Application:
     """Load the application of a Python file, a bundled application's name, or a module's name, tried in this order.
 
     Raises:
-        ApplicationError: there is none of this name, or the module failed while it was loaded.
+        ApplicationError: there is none of this name, or loading the module failed.
     """
     module = _module(name)
     declared = getattr(module, "engine", None)
@@ -99,7 +99,7 @@ def load(name: str) -> Application:
         named = [key for key, value in vars(module).items() if isinstance(value, Engine)]
         hint = f" (there is one named {named[0]!r})" if named else ""
         raise ApplicationError(
-            f"{name}: an application without an engine{hint}; name the engine, or a function without arguments "
+            f"{name}: the application has no engine{hint}; name the engine, or a function without arguments "
             "that returns it, 'engine'"
         )
     engine = _guarded(name, declared) if callable(declared) else declared
@@ -115,7 +115,7 @@ def load(name: str) -> Application:
     order, bars, rows = (vars(module).get(key) for key in ("order", "bars", "input_rows"))
     inputs, arrivals, remarks = (vars(module).get(key) for key in ("inputs", "arrivals", "remarks"))
     show, *beside = _shown_views(vars(module).get("show")) or [list(engine.views)[-1]]
-    found = Application(
+    loaded = Application(
         name=Path(name).stem,
         engine=engine,
         show=show,
@@ -127,8 +127,8 @@ def load(name: str) -> Application:
         arrivals=arrivals if callable(arrivals) else None,
         remarks=remarks if callable(remarks) else None,
     )
-    _check_columns(found)
-    return found
+    _check_columns(loaded)
+    return loaded
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def durable(application: Application, checkpoint: str | None) -> Iterator[None]:
     """Give the application's engine a checkpoint, if one is named, and close it at the end.
 
     Raises:
-        ApplicationError: the engine has one already, or rows that no checkpoint would know of.
+        ApplicationError: the engine has one already, or rows that would not be in the checkpoint.
     """
     engine = application.engine
     if checkpoint is not None:
@@ -146,7 +146,7 @@ def durable(application: Application, checkpoint: str | None) -> Iterator[None]:
             )
         if engine.epoch_number:
             raise ApplicationError(
-                f"{application.name}: it pushes rows when it is loaded, which would come again at every start; let "
+                f"{application.name}: it pushes rows when it is loaded, which would be pushed again at every start; let "
                 "inputs(batch_rows) yield them, or leave out --checkpoint"
             )
         engine.use_checkpoint(checkpoint)
@@ -166,15 +166,15 @@ def _check_columns(application: Application) -> None:
     for view in application.beside:
         application.showing(view)
     for view, columns in application.order.items():
-        known = application.engine.views[application.showing(view)].schema
-        if unknown := [column for column in columns if column.removeprefix("-") not in known]:
+        schema = application.engine.views[application.showing(view)].schema
+        if unknown := [column for column in columns if column.removeprefix("-") not in schema]:
             raise ApplicationError(
-                f"{application.name}: 'order' lists view {view!r} by {listed(unknown)}; it has {listed(known)}"
+                f"{application.name}: 'order' lists view {view!r} by {listed(unknown)}; it has {listed(schema)}"
             )
     for view, column in application.bars.items():
-        known = application.engine.views[application.showing(view)].schema
-        if not known.get(column, pl.Null()).is_numeric():
-            numbers = [name for name, dtype in known.items() if dtype.is_numeric()]
+        schema = application.engine.views[application.showing(view)].schema
+        if not schema.get(column, pl.Null()).is_numeric():
+            numbers = [name for name, dtype in schema.items() if dtype.is_numeric()]
             raise ApplicationError(
                 f"{application.name}: 'bars' draws {column!r} of view {view!r}; its columns of numbers are "
                 f"{listed(numbers)}"
@@ -183,10 +183,10 @@ def _check_columns(application: Application) -> None:
 
 def bundled() -> Iterator[tuple[str, str]]:
     """Yield the name and the one-line description of each application in ``evercurrent.views.apps``."""
-    for found in pkgutil.iter_modules(apps.__path__):
-        module = importlib.import_module(f"{apps.__name__}.{found.name}")
+    for module_info in pkgutil.iter_modules(apps.__path__):
+        module = importlib.import_module(f"{apps.__name__}.{module_info.name}")
         if hasattr(module, "engine"):
-            yield found.name, (module.__doc__ or "").strip().partition("\n")[0]
+            yield module_info.name, (module.__doc__ or "").strip().partition("\n")[0]
 
 
 def _module(name: str) -> ModuleType:
@@ -195,16 +195,18 @@ def _module(name: str) -> ModuleType:
         if not path.is_file():
             raise ApplicationError(f"{name}: there is no such file; check the path")
         if path.suffix != ".py":
-            raise ApplicationError(f"{name}: this is no Python file; give the path of one that ends in .py")
+            raise ApplicationError(
+                f"{name}: this is not a Python file; give the path of one that ends in .py"
+            )
         return _guarded(name, lambda: _of_file(path))
     if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
         return importlib.import_module(f"{apps.__name__}.{name}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     if not _guarded(name, lambda: _is_module(name)):
-        known = listed(bundled_name for bundled_name, _ in bundled())
+        names = listed(bundled_name for bundled_name, _ in bundled())
         raise ApplicationError(
-            f"{name}: no bundled application ({known}) and no module of this name; give one of these, or the path of "
+            f"{name}: no bundled application ({names}) and no module of this name; give one of these, or the path of "
             "a Python file"
         )
     return _guarded(name, lambda: importlib.import_module(name))
@@ -217,7 +219,7 @@ def _is_module(name: str) -> bool:
     except ModuleNotFoundError as error:
         if error.name is not None and name.startswith(error.name):
             return False
-        raise  # a package was found, and it imports what is not there
+        raise  # A package was found, and an import of its own failed.
 
 
 def _of_file(path: Path) -> ModuleType:

@@ -1,4 +1,4 @@
-"""``evercurrent checkpoint``: look at a checkpoint, check its files, make it small, cut it into buckets."""
+"""``evercurrent checkpoint``: inspect a checkpoint, verify its files, compact it, or change its buckets."""
 
 import json
 import os
@@ -30,30 +30,33 @@ MOST_NAMES = 3
 """The most views, and the most sources, that are named for a state."""
 
 app = typer.Typer(
-    help="Look at a checkpoint, check its files, make it small, cut it into buckets. No application is needed.",
+    help="Inspect a checkpoint, verify its files, compact it, or change its buckets. No application is needed.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
 Where = Annotated[
-    str, typer.Argument(metavar="PATH", help="The folder of the checkpoint, or a URL that fsspec knows.")
+    str, typer.Argument(metavar="PATH", help="The folder of the checkpoint, or a URL that fsspec can open.")
 ]
-Most = Annotated[int, typer.Option("--last", min=1, metavar="N", help="So many commits, the newest ones.")]
+Most = Annotated[int, typer.Option("--last", min=1, metavar="N", help="List the newest N commits.")]
 AtEpoch = Annotated[
     int | None,
-    typer.Option("--epoch", metavar="N", help="The commit of this epoch; the last one without it."),
+    typer.Option("--epoch", metavar="N", help="Show the commit of this epoch; by default the last one."),
 ]
-MostStates = Annotated[int, typer.Option("--states", min=1, metavar="N", help="So many states, the largest.")]
-Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="So many commits stay readable.")]
+MostStates = Annotated[int, typer.Option("--states", min=1, metavar="N", help="List the largest N states.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Keep the newest N commits readable.")]
 Grace = Annotated[
-    str, typer.Option("--grace", metavar="TIME", help="Files younger than this stay: somebody may read them.")
+    str,
+    typer.Option(
+        "--grace", metavar="TIME", help="Keep files younger than this: someone may be reading them."
+    ),
 ]
-Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="Into so many.")]
+Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="The new number of buckets.")]
 
 
 @app.command("ls")
 def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
-    """List the commits that can be read, the newest first, with the size of their states and of what each has added."""
+    """List the readable commits, the newest first, with the size of their states and of what each has added."""
     with errors_as_sentences(debug):
         log, last = _last(store_at(path))
         table = _table(
@@ -73,7 +76,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
         more = f"; the other {count - most:,} with --last {count}" if count > most else ""
         since = len(pending_inputs(log.store, last.epoch))
         input_only = (
-            f"; then {_counted(since, 'epoch')} with the input only: the application goes on from there"
+            f"; then {_counted(since, 'epoch')} of which only the input is on disk: the application evaluates them when it starts"
             if since
             else ""
         )
@@ -82,7 +85,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
 
 @app.command()
 def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: Debug = False) -> None:
-    """Show what a commit holds: states by size, views, sources with position and watermark, readers."""
+    """Show the content of a commit: states by size, views, sources with position and watermark, readers."""
     with errors_as_sentences(debug):
         log, _ = _last(store_at(path))
         commit = to_go_on_from(log) if epoch is None else log.at(epoch)
@@ -99,28 +102,28 @@ def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: De
 def verify(path: Where, debug: Debug = False) -> None:
     """Read every file that a readable commit needs, and compare it with its checksum. With faults the exit code is 1."""
     with errors_as_sentences(debug):
-        found = verified(store_at(path))
+        verified_files = verified(store_at(path))
         checked = (
-            f"{_counted(found.commits, 'commit')}, {_counted(found.files, 'file')} with "
-            f"{_counted(found.pieces, 'piece')}, {in_bytes(found.bytes)}"
+            f"{_counted(verified_files.commits, 'commit')}, {_counted(verified_files.files, 'file')} with "
+            f"{_counted(verified_files.pieces, 'piece')}, {in_bytes(verified_files.bytes)}"
         )
-        if not found.faults:
-            _print(f"{checked}: all as it was written")
+        if not verified_files.faults:
+            _print(f"{checked}: everything is as it was written")
             return
-        for fault in found.faults:
+        for fault in verified_files.faults:
             _print(Text.assemble((fault.file, "bold red"), f" {fault.what}"))
         raise CheckpointError(
-            f"{path}: {_counted(len(found.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
+            f"{path}: {_counted(len(verified_files.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
         )
 
 
 @app.command()
 def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = False) -> None:
-    """Delete what only old commits need, merge the runs of each state, and copy the rest out of files that are mostly not needed.
+    """Delete files that only old commits need, merge the runs of each state, and copy what is needed out of mostly unused files.
 
-    Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+    No other process may write to the checkpoint meanwhile. An empty epoch is added.
 
-    Merged are the states of views, joins, groups and windows; timers, rows that wait for their time and refused rows are not.
+    The states of views, joins, groups and windows are merged; timers, rows that wait for their order and refused rows are not.
 
     States written by an earlier version are merged only after this version has committed to the checkpoint.
     """
@@ -142,9 +145,9 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
 
 @app.command()
 def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
-    """Cut all states into another number of buckets: 1 for an engine in one process, any number for Spark.
+    """Split all states into another number of buckets: 1 for an engine in one process, any number for Spark.
 
-    Nobody else may be writing to the checkpoint. An epoch is added in which nothing happens.
+    No other process may write to the checkpoint meanwhile. An empty epoch is added.
     """
     with errors_as_sentences(debug):
         store = store_at(path)
@@ -179,13 +182,13 @@ def _last(store: Store) -> tuple[CommitLog, Commit]:
     last = log.last
     if last is None:
         raise CheckpointError(
-            f"{store.url}: there is no checkpoint here; give the folder that an engine or a run was given"
+            f"{store.url}: there is no checkpoint here; give the folder that was given to an engine or a run"
         )
     return log, last
 
 
 def _time(commit: Commit) -> str:
-    """Return when the last epoch of a commit was processed, to the second; epoch 0 has no time of its own."""
+    """Return when the last epoch of a commit was processed, to the second; epoch 0 has no time."""
     if commit.epoch == 0:
         return "before any input"
     return shown(commit.epochs[-1][1]).removesuffix(" UTC")[:19] if commit.epochs else "-"
@@ -289,7 +292,7 @@ def _short(state: str) -> str:
 
 
 def _columns(names: Iterable[str]) -> str:
-    """Name what a piece holds beside keys: columns of rows, and sums."""
+    """List what a piece holds besides keys: columns of rows, and sums."""
     columns = [name.removeprefix(PAYLOAD) for name in names if name.startswith(PAYLOAD)]
     return ", ".join(
         [*columns, *(f"sum of {name.removeprefix(SUM)}" for name in names if name.startswith(SUM))]
@@ -309,7 +312,7 @@ def _table(*columns: str, right: Sequence[int] = ()) -> Table:
 
 
 def _print(*parts: RenderableType) -> None:
-    """Print tables; where the output is no terminal, as wide as needed and without the spaces that fill up lines."""
+    """Print tables; if the output is not a terminal, as wide as needed and without the spaces that fill up lines."""
     console = Console()
     if console.is_terminal:
         console.print(Group(*parts))

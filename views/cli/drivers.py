@@ -1,7 +1,7 @@
 """Drivers, which run the views of an application: the engine in this process, or one that another package provides.
 
-A driver is found by its name, as an entry point of the group ``evercurrent.drivers``: a function that is given the
-engine and how it is to be run, and is a context in which the views are kept current.
+A driver is found by its name, as an entry point of the group ``evercurrent.drivers``: a function that takes the engine
+and the options of the run, and returns a context in which the views are kept current.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CurrentView(Protocol):
 
 
 class Driver(Protocol):
-    """What a run pushes into: an ``Engine``, or its counterpart elsewhere."""
+    """The object into which a run pushes: an ``Engine``, or its counterpart elsewhere."""
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -90,15 +90,15 @@ class Driver(Protocol):
     def push(
         self, source: str, data: pl.DataFrame, *, at: datetime | None = None, position: Any = None
     ) -> int:
-        """One batch of changes, which is one epoch."""
+        """Take one batch of changes, which is one epoch."""
         ...
 
     def tick(self) -> int:
-        """An epoch without rows: processing time moves on."""
+        """Run an epoch without rows, which advances processing time."""
         ...
 
     def epoch(self, *, at: datetime | None = None) -> AbstractContextManager[object]:
-        """What is advanced inside is one epoch."""
+        """Return a context whose calls of ``advance`` are one epoch."""
         ...
 
     def advance(self, source: str, watermark: int) -> int:
@@ -106,7 +106,7 @@ class Driver(Protocol):
         ...
 
     def ledger(self) -> pl.DataFrame:
-        """Every refused row and why."""
+        """Return every refused row and why."""
         ...
 
 
@@ -124,8 +124,8 @@ class Place:
 
     Args:
         on: the name of a driver; None: in this process.
-        master: which cluster; None: as the driver likes.
-        buckets: into how many parts states are cut; None: as the driver likes.
+        master: the cluster; None for the driver's default.
+        buckets: the number of parts of states; None for the driver's default.
     """
 
     on: str | None = None
@@ -158,11 +158,11 @@ def _driver_named(name: str) -> StartDriver:
     Raises:
         ApplicationError: there is none, or it cannot be imported.
     """
-    known = entry_points(group=GROUP)
-    if name not in known.names:
-        others = f"there are {listed(sorted(known.names))}" if known.names else "none is installed"
+    drivers = entry_points(group=GROUP)
+    if name not in drivers.names:
+        others = f"there are {listed(sorted(drivers.names))}" if drivers.names else "none is installed"
         raise ApplicationError(
             f"--on {name}: there is no driver of this name; {others}; leave out --on to run in this process"
         )
-    start: StartDriver = known[name].load()
+    start: StartDriver = drivers[name].load()
     return start

@@ -25,42 +25,42 @@ class Chunk:
     source: str
     frame: pl.DataFrame
     where: str
-    """Where the rows stand, for messages."""
+    """The place of the rows, for messages."""
     at: datetime | None = None
     """The recorded processing time; None: the time when they are pushed."""
     file: Path | None = None
     """The file whose consecutive rows they are; None where they are not of one file."""
     is_only_file: bool = False
-    """Whether the source was given this file and nothing else."""
+    """Whether this file is the source's only input."""
     mixed_files: tuple[tuple[str, int], ...] = ()
-    """Names and sizes of the files of which an application has put the rows in an order of its own."""
+    """Names and sizes of the files whose rows an application has put in an order of its own."""
 
 
 class Feed(Protocol):
     """Chunks, in the order in which they become epochs."""
 
     def chunks(self) -> Iterator[Chunk | None]:
-        """The chunks; None where there is nothing to read now but may be later."""
+        """Yield the chunks; None if there is nothing to read now but may be later."""
         ...
 
     @property
     def share(self) -> float | None:
-        """How much of all has been handed out, from 0 to 1; None where that is not known."""
+        """The share of the input that has been read, from 0 to 1; None if unknown."""
         ...
 
     @property
     def refused(self) -> list[str]:
-        """What could not be read, by reason."""
+        """Rows that could not be read, by reason."""
         ...
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know at the end."""
+        """Remarks for the user at the end of the run."""
         ...
 
 
 class FileFeed:
-    """Batches of files: of one source after the other in turn, one each, until all are read.
+    """Batches of files, one of each source in turn, until all are read.
 
     With ``follow`` it then waits for new files and lines until ``stop`` is set.
     """
@@ -72,7 +72,7 @@ class FileFeed:
 
     def chunks(self) -> Iterator[Chunk | None]:
         yield from self._round()
-        while self._follow and not self._stop.asked:
+        while self._follow and not self._stop.is_requested:
             yield None
             time.sleep(LOOK_SECONDS)
             yield from self._round()
@@ -107,7 +107,7 @@ class FileFeed:
 
     @property
     def refused(self) -> list[str]:
-        """Lines of logs."""
+        """Refused lines of logs."""
         return [line for reader in self._readers.values() for log in reader.logs for line in _refused(log)]
 
     @property
@@ -125,7 +125,7 @@ class FileFeed:
 
 
 class ArrivingFeed:
-    """Batches of files as an application lets them arrive: in its order, at its processing times."""
+    """Batches of files, in the order and at the processing times that an application gives them."""
 
     def __init__(self, files: FileFeed, arrivals: Arrivals, batch_rows: int) -> None:
         self._files = files
@@ -149,7 +149,7 @@ class ArrivingFeed:
 
     @property
     def share(self) -> float | None:
-        """Rows that were read wait for their time to arrive."""
+        """The share that has been read; rows may still wait for their time to arrive."""
         read = self._files.share
         return read * min(self._rows / self._rows_read, 1.0) if read and self._rows_read else read
 

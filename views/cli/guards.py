@@ -21,9 +21,9 @@ LISTED = re.compile(r"\n(?=- )")
 
 @dataclass
 class Stop:
-    """A request to end a run. It is no ``threading.Event``, as a signal during its ``wait`` could deadlock."""
+    """A request to end a run. It is not a ``threading.Event``, as a signal during its ``wait`` could deadlock."""
 
-    asked: bool = False
+    is_requested: bool = False
 
 
 @contextmanager
@@ -54,12 +54,12 @@ def stoppable() -> Iterator[Stop]:
         yield stop
         return
 
-    def ask(number: int, _frame: FrameType | None) -> None:
-        if stop.asked and number == signal.SIGINT:
+    def request_stop(number: int, _frame: FrameType | None) -> None:
+        if stop.is_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.is_requested = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -1,9 +1,9 @@
 """How far the input of a run was taken, as positions of its sources.
 
-The position of files is a map of their names to the rows that were taken of each. New rows of one of them and files with new
-names are then taken once, wherever the name stands among the others. Where an application puts the rows of several files in
-an order of its own, they are counted together, under a name of these files and their sizes: with another file among them, or
-more rows in one, no count says which rows are new. The position of a source that was given one file, or whose rows come from elsewhere, is the number of rows.
+The position of files maps their names to the number of rows that were taken from each, so new rows and files with new names
+are taken once, wherever a name is in the order. If an application puts the rows of several files in an order of its own, they
+are counted together, under a name made of these files and their sizes: with another file or more rows, a count would not show
+which rows are new. For a single file, or rows from elsewhere, the position is the number of rows.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from ..connectors.positions import Position
 from .feeds import Chunk
 
 Stretch = tuple[str, str | None]
-"""A source, and one of its files, or all together, as they are named in the position; None where there is one count."""
+"""A source, and one of its files, or all of them together, as named in the position; None if there is one count."""
 
 
 class InputPlaces:
-    """Where the chunks of a run stand in their sources, whose rows are handed out from the first on in each run.
+    """The positions of the chunks of a run, which reads its sources from the first row on.
 
-    Positions count rows, so that it does not matter if the batches of an earlier run were larger.
+    Positions count rows, so the sizes of batches in earlier runs do not matter.
     """
 
     def __init__(self, taken: Mapping[str, Position]) -> None:
@@ -46,21 +46,21 @@ class InputPlaces:
             self._require_one_of_a_name(stretch, chunk.file)
         start = self._read.get(stretch, 0)
         end = self._read[stretch] = start + chunk.frame.height
-        known = min(max(_rows_taken(taken, file) - start, 0), chunk.frame.height)
-        return (end if file is None else {file: end}), known
+        rows_taken = min(max(_rows_taken(taken, file) - start, 0), chunk.frame.height)
+        return (end if file is None else {file: end}), rows_taken
 
     def require_all_taken(self) -> None:
         """Check, when files were read to their ends, that they have the rows that earlier runs have taken of them.
 
         Raises:
-            InputError: one has fewer rows, so that it is another file by now; names it.
+            InputError: one has fewer rows, so it is another file now; names it.
         """
         for (source, file), path in self._files.items():
             rows, taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
             if rows < taken:
                 raise InputError(
-                    f"{path}: has {rows:,} rows, and {taken:,} were taken of it before for source {source!r}: it is another "
-                    "file by now, and which of its rows are new cannot be known; write new rows behind those that were "
+                    f"{path}: has {rows:,} rows, but {taken:,} were taken from it before for source {source!r}: it is another "
+                    "file now, and its new rows cannot be told from the old ones; write new rows after those that were "
                     "there, or to a file with a new name"
                 )
 
@@ -68,21 +68,21 @@ class InputPlaces:
         other = self._files.setdefault(stretch, path)
         if other != path:
             raise InputError(
-                f"source {stretch[0]!r}: {other} and {path} have one name, by which a checkpoint knows how far each was "
+                f"source {stretch[0]!r}: {other} and {path} have the same name, under which a checkpoint records how far each was "
                 "read; give one of them another name"
             )
 
 
 def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
-    """The name of a chunk's file in the position, None where all rows of the source are counted together."""
+    """Return the name of a chunk's file in the position, or None if all rows of the source are counted together."""
     is_one_input = len(chunk.mixed_files) < 2 if chunk.file is None else chunk.is_only_file
     counts_rows = isinstance(taken, int) or (taken is None and not chunk.mixed_files)
     if is_one_input and counts_rows:
         return None
     if taken is not None and not isinstance(taken, Mapping):
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken {taken:,} rows of one input, and which of the files now these "
-            f"are cannot be known ({chunk.file or chunk.where} is of several); give the file that was given then, or begin "
+            f"source {chunk.source!r}: an earlier run has taken {taken:,} rows of a single input, and it is unknown in which of the files now these "
+            f"rows are ({chunk.file or chunk.where} is one of several); give the file that was given then, or begin "
             "another checkpoint"
         )
     if chunk.file is None:
@@ -91,14 +91,14 @@ def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
 
 
 def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
-    """The name of the files of which the rows were put in one order."""
+    """Return the name of the files whose rows were put in one order."""
     files = sorted(b"%b/%d" % (os.fsencode(file), size) for file, size in chunk.mixed_files)
     name = f"{len(files)} files in order of arrival, {hashlib.sha256(b'/'.join(files)).hexdigest()[:16]}"
     if taken and name not in taken:
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one has "
-            "another size since, and the application puts the rows of all of them in an order of its own: which of them are "
-            "new cannot be known; give the files of the earlier run as they were, follow them (--follow), which takes rows as "
+            f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one had "
+            "another size then. The application puts the rows of all files in an order of its own, so that new rows "
+            "cannot be told from old ones; give the files of the earlier run as they were, follow them (--follow), which takes rows as "
             "they come, or begin another checkpoint"
         )
     return name

@@ -15,10 +15,10 @@ READ_ROWS = 10_000
 """The rows read at once for an application that lets them arrive in another order."""
 
 
-def pairs(option: str, form: str, given: list[str]) -> dict[str, list[Path]]:
+def pairs(option: str, form: str, arguments: list[str]) -> dict[str, list[Path]]:
     """Split ``NAME=PATH`` into names and paths; anything else is wrong usage."""
     pairs: dict[str, list[Path]] = {}
-    for text in given:
+    for text in arguments:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)

@@ -29,8 +29,8 @@ Inputs = Annotated[
         "--input",
         metavar="SOURCE=PATH",
         help="Read a source from a file, or from all files of a folder in the order of their names: CSV, JSON lines, "
-        "Parquet, Arrow IPC, a web server's .log. Can be given again, for the same source too. The batches of several sources are "
-        "interleaved: one of each in turn, one epoch per batch. Without it, the application's own input.",
+        "Parquet, Arrow IPC, a web server's .log. Can be repeated, for the same source too. The batches of several sources are "
+        "interleaved: one of each in turn, one epoch per batch. By default, the application's own input is read.",
     ),
 ]
 
@@ -51,7 +51,7 @@ Deltas = Annotated[
     typer.Option(
         "--deltas",
         metavar="VIEW=PATH",
-        help="Write the deltas of a view, with _epoch and _diff, as .parquet or .jsonl. Can be given again.",
+        help="Write the deltas of a view, with _epoch and _diff, as .parquet or .jsonl. Can be repeated.",
     ),
 ]
 
@@ -60,7 +60,7 @@ CheckpointAt = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help="Keep everything in this folder (or at a URL that fsspec knows), epoch by epoch. A run that was stopped "
+        help="Keep all state in this folder (or at a URL that fsspec can open), epoch by epoch. A run that was stopped "
         "or killed goes on from there the next time, and skips the rows of the same input that it has taken. The end of the "
         "input closes all windows, unless [bold]--follow[/] is given.",
     ),
@@ -72,7 +72,7 @@ On = Annotated[
         "--on",
         metavar="DRIVER",
         help="Run elsewhere: [bold]spark[/] runs the views as a Structured Streaming query, an epoch as a micro-batch. "
-        "Without it, in this process.",
+        "By default they run in this process.",
     ),
 ]
 
@@ -88,13 +88,18 @@ Master = Annotated[
 Buckets = Annotated[
     int | None,
     typer.Option(
-        "--buckets", min=1, metavar="N", help="With --on: into how many parts states are cut; by default 16."
+        "--buckets",
+        min=1,
+        metavar="N",
+        help="With --on: the number of buckets into which states are split; by default 16.",
     ),
 ]
 
 Show = Annotated[
     str | None,
-    typer.Option("--show", metavar="VIEW", help="The view to show; the application has its own choice."),
+    typer.Option(
+        "--show", metavar="VIEW", help="The view to show; by default, the one that the application chooses."
+    ),
 ]
 
 Output = Annotated[

@@ -29,7 +29,7 @@ TICK_SECONDS = 1.0
 class Run:
     """Pushes the chunks of a feed, one epoch each, until the feed ends or ``stop`` is set.
 
-    An epoch is never cut: ``stop`` is checked between epochs.
+    No epoch is interrupted: ``stop`` is checked between epochs.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Run:
         self._files = files
         self._stop = stop
         self._deltas: dict[str, pl.DataFrame] = {}
-        """Those of the newest epoch."""
+        """The deltas of the newest epoch."""
         self._at: datetime | None = None
         """The recorded processing time of the newest epoch."""
         self._start = 0.0
@@ -65,8 +65,8 @@ class Run:
         """Run to the end.
 
         Raises:
-            InputError: a chunk was refused, or a file can no longer be read, or has fewer rows than were taken of it before.
-                The epochs before it stay.
+            InputError: a chunk was refused, or a file can no longer be read, or has fewer rows than were taken from it before.
+                Earlier epochs are kept.
         """
         with ExitStack() as open_now:
             open_now.callback(self._screen.close)
@@ -84,9 +84,9 @@ class Run:
                     self._wait()
                 else:
                     self._epoch(chunk)
-                if self._stop.asked:
+                if self._stop.is_requested:
                     return
-            if not self._stop.asked:
+            if not self._stop.is_requested:
                 self._places.require_all_taken()
                 self._end()
 
@@ -99,12 +99,12 @@ class Run:
         self.tally.epoch = self.tally.resumed_at = epoch
         if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
             self.notes.append(
-                f"an earlier run has read {listed(ended)} to the end: windows have emitted their last panes, and rows that "
+                f"an earlier run has read {listed(ended)} to the end, where windows emitted their last panes, so rows that "
                 "come now are late for them (with --follow a run leaves windows open)"
             )
 
     def _wait(self) -> None:
-        """Run an epoch for processing time while there is nothing to read, as windows may wait for it."""
+        """Run an epoch that advances processing time while there is nothing to read, as triggers may wait for it."""
         now = time.monotonic()
         self._idle_since = self._idle_since or now
         if self._timed and now - self._ticked_at >= TICK_SECONDS:
@@ -132,7 +132,7 @@ class Run:
         return {self._shown.name, *self._files}
 
     def _epoch(self, chunk: Chunk) -> None:
-        if self._idle_since is not None:  # Waiting does not count as time of work.
+        if self._idle_since is not None:  # Waiting does not count as working time.
             self._start += time.monotonic() - self._idle_since
             self._idle_since = None
         position, new = self._new_rows(chunk)
@@ -153,14 +153,14 @@ class Run:
         if not self._driver.is_durable:
             return None, chunk
         rows = chunk.frame.height
-        position, known = self._places.pass_over(chunk)
-        if not known:
+        position, rows_taken = self._places.pass_over(chunk)
+        if not rows_taken:
             return (position if rows else None), chunk
-        self.tally.skipped += known
-        return position, replace(chunk, frame=chunk.frame[known:]) if known < rows else None
+        self.tally.skipped += rows_taken
+        return position, replace(chunk, frame=chunk.frame[rows_taken:]) if rows_taken < rows else None
 
     def _end(self) -> None:
-        """Move all watermarks to the end of time after the last row, so that each window emits what it holds."""
+        """Move all watermarks to the end of time after the last row, so that all windows emit their last panes."""
         waiting = [name for name in self._timed if self._driver.watermarks[name] != END_OF_TIME]
         if not waiting:
             return

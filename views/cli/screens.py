@@ -37,7 +37,7 @@ Remarks = Callable[[], Sequence[str]]
 
 @dataclass
 class Tally:
-    """What a run has done so far."""
+    """The progress of a run."""
 
     rows: int = 0
     epochs: int = 0
@@ -129,7 +129,7 @@ class PlainScreen:
         self._print_progress()
 
     def _print_progress(self) -> None:
-        """Print where the run is and what is new, unless it was printed already."""
+        """Print the progress and the news, unless they were printed already."""
         if self._unsaid is None:
             return
         tally, changes, remarks = self._unsaid
@@ -149,7 +149,7 @@ class PlainScreen:
 class LiveScreen:
     """A progress bar, the view, its last changes, other views and the application's remarks, in place.
 
-    It is drawn at most ten times a second, and so that reading the view for it takes at most a tenth of the time.
+    It is drawn at most ten times a second, and less often if reading the view takes more than a tenth of the time.
     """
 
     def __init__(self, console: Console, shown: Shown, beside: Sequence[Shown] = ()) -> None:
@@ -232,7 +232,7 @@ def _view_panel(shown: Shown, height: int) -> RenderableType:
 
 
 def _in_a_row(panels: Sequence[RenderableType]) -> RenderableType:
-    """Panels side by side, equally wide."""
+    """Return panels side by side, equally wide."""
     grid = Table.grid(expand=True)
     for _ in panels:
         grid.add_column(ratio=1)
@@ -253,7 +253,7 @@ def _progress(tally: Tally, *, waiting: bool) -> RenderableType:
 
 
 def _facts(tally: Tally) -> list[str]:
-    """Describe where the run is: epoch, rows, rate, time left, event times."""
+    """Describe the progress: epoch, rows, rate, time left, event times."""
     facts = [f"epoch {tally.epoch:,}", counted(tally.rows), rate(tally.rows, tally.seconds)]
     if tally.share is not None and tally.left is not None and tally.share < 0.995:
         facts += [f"{tally.share:.0%}", f"{duration(tally.left)} left"]
@@ -263,7 +263,7 @@ def _facts(tally: Tally) -> list[str]:
 
 
 def _lines(shown: Shown, changes: pl.DataFrame) -> list[str]:
-    """Delta rows as lines."""
+    """Return delta rows as lines."""
     rows = ordered(changes, shown.order)
     values = texts(rows.drop(EPOCH, DIFF)).iter_rows()
     return [f"{diff:+d}  {'  '.join(line)}" for diff, line in zip(rows[DIFF], values, strict=True)]

@@ -13,9 +13,9 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 
 
 def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Sort rows by these columns, ``-name`` from the largest, and then by all others that can be compared.
+    """Sort rows by these columns, ``-name`` in descending order, and then by all others that can be compared.
 
-    So their order does not depend on how they were computed.
+    Their order is then independent of how they were computed.
     """
     names = [name.removeprefix("-") for name in by]
     falling = [name.startswith("-") for name in by]
@@ -74,7 +74,7 @@ def changes_table(deltas: pl.DataFrame, limit: int) -> Table:
 
 
 def _add_column(table: Table, name: str, dtype: pl.DataType) -> None:
-    """Add a column that may be cut where there is no room if it holds texts; a number is never cut."""
+    """Add a column; texts are cut if there is no room, numbers never."""
     is_number = dtype.is_numeric()
     table.add_column(_cell(name), justify="right" if is_number else "left", no_wrap=is_number)
 
@@ -84,7 +84,7 @@ def _cell(value: str, style: str = "") -> Text:
 
 
 def texts(rows: pl.DataFrame) -> pl.DataFrame:
-    """The values as strings: floats with two decimals and thousands apart, times without empty fractions."""
+    """Return the values as strings: floats with two decimals and separated thousands, times without empty fractions."""
     return pl.DataFrame([_text(column) for column in rows.get_columns()])
 
 
@@ -99,7 +99,7 @@ def _text(column: pl.Series) -> pl.Series:
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
         try:
             return pl.Series(column.name, [str(value) for value in column], dtype=pl.String)
-        except (OverflowError, ValueError):  # What Python's calendar does not reach.
+        except (OverflowError, ValueError):  # The time is beyond Python's calendar.
             return as_text(column).fill_null("null")
     return column.cast(pl.String).fill_null("null")
 

@@ -26,7 +26,9 @@ Drawing = Annotated[
 ]
 OfView = Annotated[
     str | None,
-    typer.Option("--show", metavar="VIEW", help="The view to draw; the application has its own choice."),
+    typer.Option(
+        "--show", metavar="VIEW", help="The view to draw; by default, the one that the application chooses."
+    ),
 ]
 Value = Annotated[
     str | None,
@@ -41,13 +43,13 @@ Keys = Annotated[
     typer.Option(
         "--key",
         metavar="VALUE",
-        help="Draw this key of the view alone. For a key of several columns give it again, in their order.",
+        help="Draw only this key of the view. For a key of several columns, repeat it in their order.",
     ),
 ]
-Title = Annotated[str | None, typer.Option("--title", help="What stands above the drawing.")]
-Wide = Annotated[int, typer.Option("--width", min=200, metavar="PIXELS", help="How wide the drawing is.")]
-Rows = Annotated[int, typer.Option("--rows", min=0, metavar="N", help="The most rows that are drawn.")]
-Panes = Annotated[int, typer.Option("--panes", min=0, metavar="N", help="The most panes that are drawn.")]
+Title = Annotated[str | None, typer.Option("--title", help="The text above the drawing.")]
+Wide = Annotated[int, typer.Option("--width", min=200, metavar="PIXELS", help="The width of the drawing.")]
+Rows = Annotated[int, typer.Option("--rows", min=0, metavar="N", help="Draw at most N rows.")]
+Panes = Annotated[int, typer.Option("--panes", min=0, metavar="N", help="Draw at most N panes.")]
 
 
 def draw_timeline(
@@ -67,7 +69,7 @@ def draw_timeline(
 ) -> None:
     """Run APP over its input, and draw a view of it: event time across, processing time up, panes as rectangles.
 
-    Ctrl-C ends the run after the current epoch; what has happened until then is drawn.
+    Ctrl-C ends the run after the current epoch; what happened until then is drawn.
     """
     if output.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(
@@ -91,22 +93,22 @@ def draw_timeline(
         typer.echo(str(drawn.save(output)))
 
 
-def _key(application: Application, view: str, given: list[str] | None) -> tuple[object, ...] | None:
+def _key(application: Application, view: str, values: list[str] | None) -> tuple[object, ...] | None:
     """Return the chosen key, each value in the type of its column.
 
     Raises:
-        ApplicationError: the number of values is not that of the key's columns, or a value is not of the type.
+        ApplicationError: the number of values is not that of the key's columns, or a value has another type.
     """
-    if not given:
+    if not values:
         return None
-    found = application.engine.views[view]
-    names = pane_keys(found._plan, found._place)
-    if len(given) != len(names):
+    shown_view = application.engine.views[view]
+    names = pane_keys(shown_view._plan, shown_view._place)
+    if len(values) != len(names):
         raise ApplicationError(
-            f"{application.name}: --key is given {len(given)} times; the key of view {view!r} is {listed(names)}"
+            f"{application.name}: --key is given {len(values)} times; the key of view {view!r} is {listed(names)}"
         )
     return tuple(
-        _typed(view, name, found.schema[name], text) for name, text in zip(names, given, strict=True)
+        _typed(view, name, shown_view.schema[name], text) for name, text in zip(names, values, strict=True)
     )
 
 
@@ -115,5 +117,5 @@ def _typed(view: str, name: str, dtype: pl.DataType, text: str) -> object:
         return pl.Series([text]).cast(dtype).item()
     except pl.exceptions.PolarsError as error:
         raise ApplicationError(
-            f"view {view!r}: --key {text!r} is no {dtype}, as column {name!r} is"
+            f"view {view!r}: --key {text!r} is not a value of column {name!r}, which is {dtype}"
         ) from error

@@ -1,4 +1,4 @@
-"""What circuits are built of: arrangements, projections and aggregates that several operators share."""
+"""The builder of circuits: arrangements, projections and aggregates that several operators share."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from .retained import RetainedRows
 
 @dataclass(slots=True)
 class Compiled:
-    """A circuit with the way back to the plan.
+    """A circuit, with the mapping from the plan to its nodes.
 
     ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
     ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
@@ -94,14 +94,14 @@ class Compiled:
     """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
     allow_pickle: bool = False
     cut: Cut = field(init=False)
-    """How it runs in buckets."""
+    """The cut into stages for buckets."""
 
     def named(self, place: NodeId) -> list[str]:
-        """The views whose delta is that of a node."""
+        """Return the views whose delta is that of a node."""
         return [name for _, name in self.views.get(place, ())]
 
     def of_views(self, deltas: Deltas) -> list[tuple[str, Delta]]:
-        """The deltas of the views that an epoch touches, in the order in which they were declared."""
+        """Return the deltas of the views that an epoch touches, in the order of their declarations."""
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
@@ -111,20 +111,20 @@ class Compiled:
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
 
     def arrivals_in(self, visited: Deltas) -> Iterator[str]:
-        """The sources with event time whose rows or clocks an epoch touches."""
+        """Yield the sources with event time whose rows or clocks an epoch touches."""
         return (name for node, name in self.arrivals.items() if node in visited)
 
     def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
-        """What an epoch brings of the sources with event time that it touches."""
+        """Return the rows that an epoch brings to sources with event time."""
         return {name: deltas[node].frame for node, name in self.arrivals.items() if node in deltas}
 
     def views_at(self, nodes: Iterable[NodeId]) -> Iterator[str]:
-        """The names of the views that these nodes are."""
+        """Yield the names of the views at these nodes."""
         return (name for node in nodes for _, name in self.views.get(node, ()))
 
 
 class Builder:
-    """A circuit under construction: what operators of several kinds of plan nodes are made of, each made once."""
+    """A circuit under construction, with the parts that operators of several plan nodes share, each made once."""
 
     def __init__(self, plan: Plan, ledger: Ledger, *, allow_pickle: bool) -> None:
         self.plan = plan
@@ -161,13 +161,13 @@ class Builder:
             self.compiled.asked.setdefault(self.place, []).append(made)
 
     def schema_of(self, node: NodeId) -> pl.Schema:
-        """The data columns that a circuit node gives."""
+        """Return the data columns of a circuit node."""
         return self.compiled.circuit.nodes[node].operator.schema
 
     def once(
         self, role: str, source: NodeId, what: tuple[Hashable, ...], make: Callable[[], tuple[NodeId, Any]]
     ) -> tuple[NodeId, Any]:
-        """What was made behind this node in this role before, or else now: arrangements are shared."""
+        """Return what was made after this node in this role, and make it if it is missing, so that arrangements are shared."""
         key = (role, source, what)
         if key in self._shared:
             self._note_asked(self._shared[key][0])
@@ -180,14 +180,14 @@ class Builder:
         return self._shared[key]
 
     def clock_of(self, place: PlanId) -> Clock:
-        """How far the event time of a collection is complete: the least of its sources' watermarks, as far as held."""
+        """Return the clock of a collection: the least of its sources' watermarks, held back by windows."""
         if place not in self._clocks:
             self._clocks[place] = self._found_clocks(place)
         found = self._clocks[place]
         return Earliest(found) if len(found) > 1 else found[0] if found else UnknownClock()
 
     def _found_clocks(self, place: PlanId) -> tuple[Clock, ...]:
-        """The clocks of the sources and of the nearest groupings over windows that a node is over, each once."""
+        """Return the clocks of the sources and of the nearest windowed groupings upstream of a node, each once."""
         found: dict[Clock, None] = {}
         seen, wanted = {place}, [place]
         while wanted:
@@ -207,7 +207,7 @@ class Builder:
         return tuple(found)
 
     def distinct(self, source: NodeId, schema: pl.Schema, by: tuple[str, ...] | None = None) -> NodeId:
-        """Each row once; rows that are equal in ``by`` are kept together, without it those that are equal."""
+        """Add a node that has each row once; rows that are equal in ``by``, by default in all columns, are in one bucket."""
 
         def make() -> tuple[NodeId, DistinctRows]:
             distinct = DistinctRows(schema, by)
@@ -254,7 +254,7 @@ class Builder:
         return node, arrange.spine
 
     def projected(self, source: NodeId, where: str, schema: pl.Schema, columns: Sequence[Column]) -> NodeId:
-        """These columns of a node, made once for all that ask for the same."""
+        """Add a node with these columns of another one, made once for all that use the same."""
         if [column.copies for column in columns] == schema.names() and all(
             c.copies == c.name for c in columns
         ):
@@ -282,7 +282,7 @@ class Builder:
         by: tuple[str, ...] | None = None,
         retracts: bool = True,
     ) -> tuple[NodeId, AggregateState]:
-        """What keeps one aggregate, and the last node that was made for it.
+        """Return the state of one aggregate, and the last node that was made for it.
 
         ``of_nothing``: groups of no rows are needed too. ``retracts``: rows may be retracted. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
         a user's aggregate is computed from them.
@@ -345,7 +345,7 @@ class Builder:
         *,
         holds_rows: bool = True,
     ) -> tuple[NodeId, Spine]:
-        """An arrangement of these columns by group, in this order and then by the columns themselves."""
+        """Return an arrangement of these columns by group, in this order and then by the columns themselves."""
         payload = {name: types[name] for name in (*(part.column for part in order), *names)}
         implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
         layout = Layout(pl.Schema(payload), by_row=True, order=implied)
@@ -355,12 +355,12 @@ class Builder:
 
 
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
-    """Those that stand in the output as they do in the input."""
+    """Return the columns that are the same in the output as in the input."""
     return frozenset(column.name for column in columns if column.copies == column.name)
 
 
 def selecting(columns: Sequence[Column]) -> FrameFunction:
-    """A function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
+    """Return a function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
     exprs = [elementwise(column.expr).alias(column.name) for column in columns if column.copies is None]
     computed = RowExpressions([*exprs, pl.col(DIFF)]) if exprs else None
 

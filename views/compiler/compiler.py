@@ -1,4 +1,4 @@
-"""From plan to circuit: each declared node becomes operators, states that can be shared are shared."""
+"""The compiler from plan to circuit: each declared node becomes operators, and states are shared where possible."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ from .windowed_groups import windows_over_time
 
 
 def compile_plan(plan: Plan, ledger: Ledger, *, allow_pickle: bool = False) -> Compiled:
-    """The circuit that keeps the views of a plan current.
+    """Return the circuit that keeps the views of a plan current.
 
-    ``allow_pickle``: states of users' aggregates may be pickles, as nobody else can write where they are.
+    ``allow_pickle``: states of users' aggregates may be pickles, as nobody else can write to them.
     """
     compiler = Compiler(plan, ledger, allow_pickle=allow_pickle)
     for place in plan.needed():
@@ -94,7 +94,7 @@ class Compiler(Builder):
         self.compiled.contents[name], self.compiled.kept_at[name] = readable, kept_at
 
     def _kept(self, name: str, output: NodeId, schema: pl.Schema) -> tuple[NodeId, Materialize]:
-        """The rows of a node as state, once for all that want to read them."""
+        """Return the rows of a node as state, made once for all readers."""
 
         def make() -> tuple[NodeId, Materialize]:
             keep = Materialize(schema)
@@ -173,7 +173,7 @@ class Compiler(Builder):
         return added
 
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
-        # In a bucket rows come in the order in which they came, but buckets stand side by side.
+        # Rows of a bucket are in their original order, but there is none between buckets.
         in_order = source.watermark is not None and source.watermark.heeds_order
         if source.kind == "upsert":
             upsert, states = self._by_key(node.schema, source)
@@ -195,7 +195,7 @@ class Compiler(Builder):
         return self.add(source.name, Append(node.schema))
 
     def _by_key(self, schema: pl.Schema, source: Input) -> tuple[Upsert | SequencedUpsert, Sequence[State]]:
-        """What replaces the rows of keys, by their sequence or in the order in which they come, and its states."""
+        """Return the operator that replaces rows by key, by sequence or in the order in which they come, and its states."""
         if source.sequence:
             sequenced = SequencedUpsert(schema, source.keys, source.sequence)
             self.compiled.sequenced[source.name] = sequenced
@@ -242,7 +242,7 @@ class Compiler(Builder):
             skip = not join.nulls_equal and bool(keys)
             rows = counts = None
             counted = number in keeps_unmatched.get(join.kind, ())
-            # The right rows of a semi or anti join are never shown: only whether a key is there.
+            # The right rows of a semi or anti join are never emitted: only whether a key exists matters.
             if not (join.kind in ("semi", "anti") and number == 1):
                 layout = Layout(schema, by_row=True)
                 place, rows = self.arranged(source, schema, keys, layout, skip_null_keys=skip)
@@ -252,7 +252,7 @@ class Compiler(Builder):
                 behind.append(place)
             sides.append(JoinSide(rows or Spine(Layout(by_row=True)), counts))
         operator = JoinOperator(node.schema, join.kind, sides[0], sides[1], join.columns)
-        # Of the rows that have no partner on the left, the keys are those of the right.
+        # Rows without a partner on the left have the keys of the right side.
         keeps_left = join.kind in ("inner", "left", "semi", "anti")
         copied = {column.name for column in join.columns if column.name == column.left}
         meets_by = join.left_keys if keeps_left and copied.issuperset(join.left_keys) else None
@@ -271,7 +271,7 @@ class Compiler(Builder):
 
 
 def _passing(node: PlanNode) -> Placement:
-    """Of a node whose rows come as they go."""
+    """Return the placement of a node that keeps the columns of its input."""
     return Placement(passes=frozenset(node.schema))
 
 

@@ -1,4 +1,4 @@
-"""The rows of a source as far as they are state: what views that are declared later can be filled from."""
+"""The rows of a source that are kept as state, from which views that are declared later can be filled."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evercurrent.core.state.spine import Spine
 
 
 class RetainedRows:
-    """All rows that a source has handed on so far: those that it keeps by key, or that are kept behind it.
+    """All rows that a source has emitted so far: those that it keeps by key, or those of a retained source.
 
-    With ``event_time`` rows whose time cannot be counted with are left out, as they went to the ledger.
+    With ``event_time``, rows whose time cannot be computed with are left out, as they went to the ledger.
     """
 
     def __init__(self, schema: pl.Schema, spine: Spine, event_time: str | None = None) -> None:
@@ -24,7 +24,7 @@ class RetainedRows:
         self._event_time = event_time
 
     def changes(self) -> Delta:
-        """The rows with their diffs, which may be negative where the source is trusted. Cost: the state."""
+        """Return the rows with their diffs, which may be negative if the source is trusted. Cost: the state."""
         run = self.spine.merged()
         if not len(run):
             return Delta.empty(self.schema)
@@ -36,6 +36,6 @@ class RetainedRows:
         return Delta(frame)
 
     def contents(self) -> pl.DataFrame:
-        """The rows, each as often as its diffs add up to. Cost: the state."""
+        """Return the rows, each as often as its diffs add up to. Cost: the state."""
         changes = self.changes()
         return gather(changes.rows, np.repeat(np.arange(len(changes)), np.maximum(changes.diffs, 0)))

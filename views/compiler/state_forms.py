@@ -1,7 +1,7 @@
-"""What the entries of states are: two states of one identity and of different forms are not the same state.
+"""The forms of states' entries: two states with the same identity and different forms are not the same state.
 
-Identities say what a node computes. How it keeps that follows from the compiler, and one that keeps a sum otherwise must
-not read the state of another one as if nothing had been added up.
+An identity says what a node computes. How it keeps that depends on the compiler: a version that keeps a sum in another form
+must not read the state of an earlier one as if it were empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..plan.digests import digest_of
 from .builder import Compiled
 
 DIGITS = 8
-"""So much of a digest is kept of a form: the identity of the state stands beside it."""
+"""The hexadecimal digits of a form's digest that are kept, beside the identity of the state."""
 
 OR = "|"
 """Between the form that a state is written in and those of earlier versions that are read as well."""

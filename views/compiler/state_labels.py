@@ -1,4 +1,4 @@
-"""What the states of a circuit are, in words for people: what keeps them, and which views and sources they serve.
+"""Labels of the states of a circuit for people: what keeps each, and which views and sources it serves.
 
 Labels are for reading: whether two states are the same follows from ``node_identities`` alone.
 """
@@ -17,10 +17,10 @@ from .builder import Compiled
 
 
 def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) -> dict[str, list[Any]]:
-    """Of each of these states but the ledger: what keeps it, and the views and the sources that it serves.
+    """Return, for each of these states except the ledger, what keeps it, and the views and sources that it serves.
 
-    A view is served by what is kept on the way from the views and sources that it is computed from. The labels are JSON
-    values; names of columns are part of them, and no expression is.
+    A state serves a view if it is kept between the view and the views and sources from which that is computed. The labels
+    are JSON values with names of columns, and without expressions.
     """
     served = _views_served(plan, compiled)
     names = {id(state): name for name, state in states.items() if state is not compiled.ledger}
@@ -35,7 +35,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
             elif place in plan.inputs:
                 whom = [[], [plan.inputs[place].name]]
             else:
-                # A clock that a trigger reads is no input of anything: it serves what it was made for.
+                # A clock that a trigger reads is not an input of a node: it serves the node for which it was made.
                 whom = [sorted(served[number] or served[compiled.outputs[place]]), []]
             for ordinal, state in enumerate(node.states):
                 if id(state) in names:
@@ -44,7 +44,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
 
 
 def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
-    """The views that each circuit node serves."""
+    """Return the views that each circuit node serves."""
     nodes = compiled.circuit.nodes
     found: list[set[str]] = [set() for _ in nodes]
     outputs = {compiled.outputs[place] for place in plan.views.values()}

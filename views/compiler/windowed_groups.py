@@ -1,4 +1,4 @@
-"""From windowed groupings of the plan to operators: late rows, sessions, triggers, aggregates, panes."""
+"""The compilation of windowed groupings to operators: late rows, sessions, triggers, aggregates, panes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from .builder import Builder
 
 
 def windows_over_time(builder: Builder, where: str, node: PlanNode, source: NodeId) -> NodeId:
-    """The operators of a plan node that has to do with event time."""
+    """Add the operators of a plan node that concerns event time."""
     (upstream,) = node.inputs
     match node.operation:
         case Assign(window, event_time):
@@ -93,7 +93,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
 
 
 def _passing(builder: Builder, source: NodeId) -> Placement:
-    """Of a node whose rows come as they go, with columns added at most."""
+    """Return the placement of a node that keeps the columns of its input, and may add some."""
     return Placement(passes=frozenset(builder.schema_of(source)))
 
 
@@ -118,7 +118,7 @@ def _lateness(
 
 
 class _WindowedGroup:
-    """One windowed grouping on its way into the circuit."""
+    """The compilation of one windowed grouping."""
 
     def __init__(self, builder: Builder, where: str, node: PlanNode, grouped: WindowedGroup) -> None:
         self._builder = builder
@@ -133,7 +133,7 @@ class _WindowedGroup:
         self._are_sessions = isinstance(self._known.window, SessionWindows)
 
     def compile(self, source: NodeId) -> NodeId:
-        """All operators, from rows with their first windows to panes."""
+        """Add all operators, from rows with their first windows to panes."""
         rows, ends = self._in_sessions(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
         is_tracked = not self._known.is_refined_only or self._known.lateness is not None
         if not is_tracked:
@@ -143,13 +143,13 @@ class _WindowedGroup:
         return self._in_panes(*self._tracker(rows, ends), ends)
 
     def _with_keys(self, source: NodeId) -> NodeId:
-        """The rows with the columns of their keys, where windows can only be assigned once the key is known."""
+        """Add the key columns to the rows, if windows can only be assigned once the key is known."""
         schema, keys = self._builder.schema_of(source), self._grouped.key_columns
         own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
         return self._builder.projected(source, self._where, schema, [*own, *keys])
 
     def _shifted(self, source: NodeId) -> NodeId:
-        """The rows in windows that are shifted by key."""
+        """Assign rows to windows that are shifted by key."""
         window, time = self._known.window, self._grouped.event_time
         if not shifted_by_key(window):
             return source
@@ -160,7 +160,7 @@ class _WindowedGroup:
         return self._builder.add("shift windows by key", assign, keyed, placement=placement)
 
     def _in_time(self, source: NodeId) -> NodeId:
-        """The rows that do not come too late, and where they hold the watermark if that is declared."""
+        """Keep the rows that do not come too late, with the instants at which they hold the watermark if that is declared."""
         known, builder = self._known, self._builder
         if known.lateness is not None and not self._is_global:
             lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
@@ -173,14 +173,14 @@ class _WindowedGroup:
             schema = builder.schema_of(source)
             held = pl.Schema({**schema, HELD: schema["window_end"]})
             time = self._grouped.event_time
-            # What may be taken back must look the same then: it is dated by itself, whenever it came.
+            # A row and its retraction must be the same, so its date must not depend on when it came.
             takes_back = builder.plan.may_retract(self._upstream)
             hold = HoldAt(held, HELD, time.column, time.shift, None if takes_back else self._clock)
             source = builder.add("hold the watermark", hold, source, placement=_passing(builder, source))
         return source
 
     def _by_key(self, source: NodeId) -> NodeId:
-        """The rows in windows that depend on the other rows of their key."""
+        """Assign rows to windows that depend on the other rows of their key."""
         builder, window, keys = self._builder, self._known.window, self._grouped.keys
         if not depends_on_key(window):
             return source
@@ -193,7 +193,7 @@ class _WindowedGroup:
         return builder.add(self._node.label, operator, place, placement=placement)
 
     def _prepared(self, source: NodeId) -> NodeId:
-        """What keys, aggregates and triggers need of the rows."""
+        """Compute the columns that keys, aggregates and triggers need."""
         grouped, schema = self._grouped, self._builder.schema_of(source)
         columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
         keys = grouped.key_columns
@@ -203,7 +203,7 @@ class _WindowedGroup:
         return self._builder.projected(source, self._where, schema, columns)
 
     def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
-        """The rows in their sessions, and the ends of these; rows of other windows as they are."""
+        """Assign rows to their sessions, and add the ends of these; rows of other windows are passed on."""
         builder, window = self._builder, self._known.window
         if not isinstance(window, SessionWindows):
             return prepared, None
@@ -223,7 +223,7 @@ class _WindowedGroup:
 
     @property
     def _never_below_zero(self) -> NeverBelowZero | None:
-        """What refuses rows that would stand less than zero times, where it is not known that there are none."""
+        """Return the check that refuses rows with negative counts, unless there cannot be any."""
         plan = self._builder.plan
         sources = tuple(
             plan.inputs[at].name for at in plan.below_zero_by(self._upstream) if at in plan.inputs
@@ -233,14 +233,14 @@ class _WindowedGroup:
 
     @property
     def _window_keys(self) -> tuple[str, ...]:
-        """The columns that tell one (key, window) from another."""
+        """Return the columns that identify a (key, window)."""
         if self._is_global:
             return self._grouped.keys
         return (*self._grouped.keys, *(BOUNDS[:1] if self._are_sessions else BOUNDS))
 
     @property
     def _meets_by(self) -> tuple[str, ...]:
-        """The columns by which rows have to meet: all sessions of a key, as they may become one."""
+        """Return the columns by which rows have to meet: all sessions of a key do, as they may merge."""
         return self._grouped.keys if self._are_sessions else self._window_keys
 
     def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
@@ -272,7 +272,7 @@ class _WindowedGroup:
         return tracked, tracker
 
     def _percentiles(self) -> dict[float, Clock]:
-        """A watermark for each share of the rows that the trigger waits for."""
+        """Return a watermark for each share of the rows for which the trigger waits."""
         shares = [part.share for part in every_part(self._known.trigger) if isinstance(part, AfterPercentile)]
         return {share: self._percentile(share) for share in shares}
 
@@ -293,13 +293,13 @@ class _WindowedGroup:
                     placement=Placement(passes=frozenset(node.schema)),
                 )
                 clocks.append(clock)
-        # A share of the rows cannot be behind all of them.
+        # The watermark for a share of the rows cannot be behind that for all of them.
         return Latest([Earliest(clocks), self._clock])
 
     def _aggregated(
         self, rows: NodeId, ends: NodeId | None, tracker: TrackWindows | None
     ) -> tuple[NodeId, GroupBy]:
-        """The grouping by key and window; it emits by itself where nothing but refinement is declared."""
+        """Add the grouping by key and window; it emits by itself if only refinement is declared."""
         builder, grouped, known = self._builder, self._grouped, self._known
         types, keys = builder.schema_of(rows), self._window_keys
         purges = known.lateness is not None or (known.mode == "discarding" and not self._are_sessions)
@@ -333,7 +333,7 @@ class _WindowedGroup:
         return grouping, operator
 
     def _pending(self, tracked: NodeId, tracker: TrackWindows) -> NodeId:
-        """Of the rows those that were not emitted yet: sessions take theirs along when they merge."""
+        """Keep the rows that were not emitted yet, which move with their sessions when these merge."""
         schema = self._builder.schema_of(tracked)
         pending = PendingRows(
             schema, self._window_keys, BOUNDS[0], tracker.firing, self._sessions.merging, self._meets_by
@@ -345,7 +345,7 @@ class _WindowedGroup:
 
     @property
     def _rows_schema(self) -> pl.Schema:
-        """The columns of the grouping itself, without what panes add."""
+        """Return the columns of the grouping itself, without those that panes add."""
         stamp = self._watermark_column
         return pl.Schema(
             {

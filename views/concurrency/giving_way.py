@@ -49,7 +49,7 @@ class GivingWay:
 
     @contextmanager
     def reading(self, view: str) -> Iterator[None]:
-        """Read the view within the context; a thread that polls it while others write sleeps until the next period first."""
+        """Yield for a read of the view; a thread that polls it while others write first sleeps until the next period."""
         now, ended = time.monotonic(), self._last_reads.ended
         if view in ended and self._others_write(now):
             last, worked = ended[view]

@@ -36,9 +36,9 @@ class Deferred:
         """
         global _current
         _current = None
-        known = signal.signal(signal.SIGINT, self.handler)
-        if known is not self and callable(known):
-            signal.signal(signal.SIGINT, known)  # A subscriber has set it.
+        handler_meanwhile = signal.signal(signal.SIGINT, self.handler)
+        if handler_meanwhile is not self and callable(handler_meanwhile):
+            signal.signal(signal.SIGINT, handler_meanwhile)  # A subscriber has set it.
         if self.came:
             self.handler(*self.came[0])
 
@@ -100,7 +100,7 @@ class interrupts_deferred:  # noqa: N801 - read as a function
 class interruptible:  # noqa: N801 - read as a function
     """A context in which new interrupts take effect at once although they are deferred; earlier ones still wait.
 
-    It is no generator, as one that an interrupt left half done would be finished at any time, when it is collected.
+    It is not a generator: one that an interrupt leaves half done would be finished whenever it is collected.
     """
 
     __slots__ = ("_deferred",)

@@ -35,7 +35,7 @@ class Guard:
 
     @property
     def lock(self) -> threading.Lock:
-        """Return the lock itself: an interrupt cannot come between taking it and the block that gives it back."""
+        """Return the lock itself: an interrupt cannot come between acquiring it and the block that releases it."""
         if self._forks != _forks:
             self._lock, self._forks = threading.Lock(), _forks
         return self._lock
@@ -46,7 +46,7 @@ class Turn:
 
     Its holder is not interrupted by Ctrl-C, except where it allows that (``interruptible``), so that it is always released.
 
-    ``is_lost``: this process was forked off while another thread had the turn, whose work is left half done here.
+    ``is_lost``: this process was forked while another thread had the turn, whose work is left half done here.
     """
 
     def __init__(self) -> None:
@@ -85,8 +85,8 @@ class Turn:
             )
         if self.is_lost:
             raise InputError(
-                "this process was forked off while another thread was in the middle of an epoch of this engine, which "
-                "can only be read here; push where it was made, or make an engine in this process"
+                "this process was forked while another thread was in the middle of an epoch of this engine, which "
+                "can only be read here; push in the process that made it, or make a new engine in this one"
             )
         with self._guard:
             if self._owner is None:
@@ -134,8 +134,8 @@ class Turn:
                     owner = self._owner
                     if owner is not None and _waits_for(owner, me):
                         raise InputError(
-                            "a subscriber waits for this thread, and this thread for the end of the epoch that the "
-                            "subscriber is called for: let the subscriber push itself, or hand the rows to a queue and "
+                            "a subscriber waits for this thread, while this thread waits for the end of the epoch that the "
+                            "subscriber is called for: push from the subscriber itself, or let it put the rows into a queue and "
                             "return"
                         )
         except BaseException:
@@ -171,7 +171,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _waits_for(one: int, other: int) -> bool:
-    """Return whether a thread waits without a limit for the end of another one, or for the result of its work."""
+    """Return whether a thread waits without a timeout for the end of another one, or for the result of its work."""
     frames = sys._current_frames()
     waited = _objects(frames.get(one), ("join", "result"))
     run = {id(value) for value in _objects(frames.get(other), ("run",))}
@@ -182,14 +182,14 @@ def _waits_for(one: int, other: int) -> bool:
 
 
 def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
-    """Return the threads, futures and work items whose methods of these names are on a stack, without waits with a limit."""
-    found = []
+    """Return the threads, futures and work items whose methods of these names are on a stack, except waits with a timeout."""
+    objects = []
     while frame is not None:
         if frame.f_code.co_name in names:
-            known = frame.f_locals
-            value = known.get("self")
+            variables = frame.f_locals
+            value = variables.get("self")
             is_one = isinstance(value, threading.Thread | Future) or hasattr(value, "future")
-            if is_one and known.get("timeout") is None:
-                found.append(value)
+            if is_one and variables.get("timeout") is None:
+                objects.append(value)
         frame = frame.f_back
-    return found
+    return objects

@@ -29,7 +29,7 @@ class DeltaFile:
     An older file of the name is replaced.
 
     Raises:
-        FileError: the suffix is of no format for deltas, a column's type cannot be written in it, or the file
+        FileError: the suffix is not that of a format for deltas, a column's type cannot be written in it, or the file
             cannot be made.
     """
 
@@ -43,7 +43,7 @@ class DeltaFile:
         for name, dtype in schema.items():
             if not self._is_parquet and _has_bytes(dtype):
                 raise FileError(
-                    f"{path}: column {name!r} is {dtype}, for which JSON has no form; use .parquet"
+                    f"{path}: column {name!r} is {dtype}, which JSON cannot represent; use .parquet"
                 )
         self._unfinished = path.with_name(f".{path.name}.part") if self._is_parquet else path
         self._kept = schema.to_frame()

@@ -52,17 +52,17 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
         )
     if len(set(names)) < len(names):
         repeated = {name for name in names if names.count(name) > 1}
-        raise FileError(f"{path}: column {listed(sorted(repeated))} is twice in the header; rename one")
+        raise FileError(f"{path}: column {listed(sorted(repeated))} appears twice in the header; rename one")
 
 
-def check_schema(path: Path, found: pa.Schema, target: Target) -> None:
+def check_schema(path: Path, file_schema: pa.Schema, target: Target) -> None:
     """Check names, and that values of the file's types may fit the declared ones.
 
     Raises:
         FileError: naming the column and both types.
     """
-    check_names(path, found.names, target)
-    here = pl.Schema(pl.DataFrame(found.empty_table()).schema)
+    check_names(path, file_schema.names, target)
+    here = pl.Schema(pl.DataFrame(file_schema.empty_table()).schema)
     for name, dtype in here.items():
         declared = target.wide[name]
         if not _is_kin(dtype, declared):
@@ -72,18 +72,20 @@ def check_schema(path: Path, found: pa.Schema, target: Target) -> None:
             )
 
 
-def _is_kin(found: pl.DataType, declared: pl.DataType) -> bool:
+def _is_kin(in_file: pl.DataType, declared: pl.DataType) -> bool:
     """Return whether both types can hold the same values."""
-    if found == declared or found == pl.Null or (found.is_numeric() and declared.is_numeric()):
+    if in_file == declared or in_file == pl.Null or (in_file.is_numeric() and declared.is_numeric()):
         return True
-    if isinstance(found, pl.Datetime) and isinstance(declared, pl.Datetime):
-        return (found.time_zone is None) == (declared.time_zone is None)
-    if isinstance(found, pl.Date) and isinstance(declared, pl.Datetime):
+    if isinstance(in_file, pl.Datetime) and isinstance(declared, pl.Datetime):
+        return (in_file.time_zone is None) == (declared.time_zone is None)
+    if isinstance(in_file, pl.Date) and isinstance(declared, pl.Datetime):
         return declared.time_zone is None
     text = (pl.String, pl.Categorical, pl.Enum)
-    if isinstance(found, text) and isinstance(declared, text):
+    if isinstance(in_file, text) and isinstance(declared, text):
         return True
-    return found.base_type() == declared.base_type() and (found.is_nested() or isinstance(found, pl.Duration))
+    return in_file.base_type() == declared.base_type() and (
+        in_file.is_nested() or isinstance(in_file, pl.Duration)
+    )
 
 
 def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) -> pl.DataFrame:
@@ -95,15 +97,15 @@ def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) ->
     wide = target.wide
     columns: list[pl.Series] = []
     for name in (name for name in wide if name in frame.columns and name != EPOCH):
-        found = frame.get_column(name)
-        column = found.cast(wide[name], strict=False)
-        if column.dtype != found.dtype:
-            changed = column.cast(found.dtype, strict=False).ne_missing(found)
+        read_column = frame.get_column(name)
+        column = read_column.cast(wide[name], strict=False)
+        if column.dtype != read_column.dtype:
+            changed = column.cast(read_column.dtype, strict=False).ne_missing(read_column)
             if changed.any():
                 at = changed.arg_true()[0]
                 raise FileError(
-                    f"{path}: row {rows_before + at + 1}: column {name!r}: {found[at]!r} ({found.dtype}) cannot be "
-                    f"kept exactly as {wide[name]}; correct the value, or declare the column as {found.dtype}"
+                    f"{path}: row {rows_before + at + 1}: column {name!r}: {read_column[at]!r} ({read_column.dtype}) cannot be "
+                    f"kept exactly as {wide[name]}; correct the value, or declare the column as {read_column.dtype}"
                 )
         if name == DIFF and column.null_count():
             row = rows_before + column.is_null().arg_true()[0] + 1

@@ -167,9 +167,7 @@ def files_of(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
         if inner := next((file for file in files if file.is_dir()), None):
-            raise FileError(
-                f"{inner}: a folder inside of a folder is not read; name it as an input of its own"
-            )
+            raise FileError(f"{inner}: a folder inside a folder is not read; give it as an input of its own")
     elif path.exists():
         files = [path]
     else:
@@ -177,13 +175,13 @@ def files_of(path: Path) -> list[Path]:
     for file in files:
         if file.suffix.lower() not in SUFFIXES:
             raise FileError(
-                f"{file}: the format of a file is known by its suffix, one of {listed(SUFFIXES)}; rename the file"
+                f"{file}: the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file"
             )
     return files
 
 
 def _is_unfinished(name: str) -> bool:
-    """Return whether the name is one of a file that is not to be read, or not yet."""
+    """Return whether files of this name are not to be read, or not yet."""
     return name.startswith((".", "_")) or name.endswith((".tmp", ".part"))
 
 
@@ -241,13 +239,13 @@ class _TextFile:
         self._names: list[str] | None = None
         if (name := without_text(target.schema, json_lines=json_lines)) is not None:
             raise FileError(
-                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, for which "
-                f"{'JSON lines' if json_lines else 'CSV'} has no form; use Parquet or Arrow IPC"
+                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, which "
+                f"{'JSON lines' if json_lines else 'CSV'} cannot represent; use Parquet or Arrow IPC"
             )
 
     @property
     def done_bytes(self) -> float:
-        """Return how many bytes the returned rows were read from."""
+        """Return the number of bytes from which the returned rows were read."""
         return self._lines.bytes_of(self.rows)
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
@@ -280,7 +278,7 @@ class _TextFile:
 
 
 class _WholeFile(ABC):
-    """A file that is complete or unreadable: Parquet, Arrow IPC."""
+    """A file of a format in which an incomplete file is unreadable: Parquet, Arrow IPC."""
 
     def __init__(self, path: Path, target: Target) -> None:
         self.path = path

@@ -50,16 +50,16 @@ def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
     Raises:
         pa.ArrowException: they do not fit, or Arrow has no such cast.
     """
-    wanted = readable_type(column.type)
+    target = readable_type(column.type)
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([readable_array(chunk) for chunk in column.chunks], wanted)
-    if wanted == column.type:
+        return pa.chunked_array([readable_array(chunk) for chunk in column.chunks], target)
+    if target == column.type:
         return column
     if _is_canonical(column.type):
         return readable_array(column.storage)
     if pa.types.is_run_end_encoded(column.type):
         return readable_array(pc.run_end_decode(column))
-    return (_without_views(column) if _is_view(column.type) else column).cast(wanted)
+    return (_without_views(column) if _is_view(column.type) else column).cast(target)
 
 
 @lru_cache(MOST_TYPES)
@@ -149,13 +149,13 @@ def _of_arrow(column: Any) -> Any:
 
 def _with_times(column: Any) -> Any:
     """Return objects of pandas that are times in a type of times, as Arrow and polars would read them as Python's."""
-    found = column.infer_objects()
-    if found.dtype.kind in "Mm":
-        return found
+    inferred = column.infer_objects()
+    if inferred.dtype.kind in "Mm":
+        return inferred
     if sys.modules["pandas"].api.types.infer_dtype(column, skipna=True) in MAY_BE_TIMES:
         for row, value in enumerate(
             column
-        ):  # Of several zones, or among other things: seldom, and then of no type.
+        ):  # Times of several zones, or mixed with other objects, are rare and have no common type.
             if lost := lost_nanoseconds(value):
                 raise ValueError(f"it holds {value} in row {row}, {lost}")
     return column
@@ -164,7 +164,7 @@ def _with_times(column: Any) -> Any:
 def lost_nanoseconds(value: object) -> str | None:
     """Return the complaint about a time of pandas or numpy that Python's datetime cannot hold; None if it can."""
     if isinstance(value, np.datetime64 | np.timedelta64):
-        return "which is of numpy's and not of a column's type; give a column of datetime64 or timedelta64"
+        return "which is a scalar of numpy and not a value of a column; give a column of datetime64 or timedelta64"
     nanoseconds = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
     if not isinstance(nanoseconds, int) or not nanoseconds:
         return None
@@ -219,5 +219,5 @@ def named(where: str, name: str, dtype: object, make: Callable[[], Any]) -> Any:
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InputError(
             f"{where}: column {name!r} is {dtype}, and polars has no type for all of its values: {first_line(error)}; "
-            "mend the rows, or cast the column"
+            "correct the rows, or cast the column"
         ) from error

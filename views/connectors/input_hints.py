@@ -13,21 +13,28 @@ Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
 
 
 def refusal(
-    origin: Origin, name: str, found: str, column: pl.Series, dtype: pl.DataType, lossy: LossyValueError
+    origin: Origin,
+    name: str,
+    foreign_type: str,
+    column: pl.Series,
+    dtype: pl.DataType,
+    lossy: LossyValueError,
 ) -> str:
-    """Return the message for a value that a declared column does not hold, with a remedy; ``found`` is its foreign type."""
-    holds = f"column {name!r} is {found}, declared is {dtype}, and holds {lossy.value} in row {lossy.row}"
+    """Return the message for a value that does not fit its declared column, with a remedy; ``foreign_type`` is its foreign type."""
+    holds = f"column {name!r} is {foreign_type}, but {dtype} is declared, and it holds {lossy.value} in row {lossy.row}"
     if may_hold(dtype, column.dtype):
         return f"{holds}, which {dtype} cannot hold exactly; {_fitting(origin, name, column.dtype, dtype)}"
     return f"{holds}, which is another kind of value; {cast_hint(origin, name, column.dtype, dtype)}"
 
 
-def cast_hint(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) -> str:
+def cast_hint(origin: Origin, name: str, source_type: pl.DataType, dtype: pl.DataType) -> str:
     """Return the hint for casting a column to another type."""
-    if isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime):
+    if isinstance(source_type, pl.Datetime) and isinstance(dtype, pl.Datetime):
         return _zone_hint(origin, name, dtype.time_zone)  # The unit alone never needs a cast.
     match origin:
-        case "polars" if isinstance(found, pl.String) and isinstance(dtype, pl.Date | pl.Datetime | pl.Time):
+        case "polars" if isinstance(source_type, pl.String) and isinstance(
+            dtype, pl.Date | pl.Datetime | pl.Time
+        ):
             return f"read it with .with_columns(pl.col({name!r}).str.to_{type(dtype).__name__.lower()}())"
         case "polars":
             return f"cast it with .with_columns(pl.col({name!r}).cast({spelled(dtype)}))"
@@ -46,10 +53,10 @@ def cast_hint(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType)
             return f"give values of the type {dtype}"
 
 
-def _fitting(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) -> str:
+def _fitting(origin: Origin, name: str, source_type: pl.DataType, dtype: pl.DataType) -> str:
     """Return the hint for changing a column's values to ones that its declared type holds."""
-    wider = f"declare it {spelled(found)}"
-    if isinstance(found, pl.Datetime | pl.Duration) and isinstance(dtype, pl.Datetime | pl.Duration):
+    wider = f"declare it {spelled(source_type)}"
+    if isinstance(source_type, pl.Datetime | pl.Duration) and isinstance(dtype, pl.Datetime | pl.Duration):
         unit = dtype.time_unit
         match origin:
             case "pandas":
@@ -64,25 +71,29 @@ def _fitting(origin: Origin, name: str, found: pl.DataType, dtype: pl.DataType) 
                 )
             case _:
                 return f"round it, or {wider}"
-    return f"mend the rows, or {wider}"
+    return f"correct the rows, or {wider}"
 
 
 def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
     """Return the hint for adding or removing the zone of a time."""
-    given = "UTC" if zone is None else zone
+    zone_name = "UTC" if zone is None else zone
     match origin:
         case "polars":
-            way = ".dt.replace_time_zone(None)" if zone is None else f".dt.replace_time_zone({given!r})"
+            way = ".dt.replace_time_zone(None)" if zone is None else f".dt.replace_time_zone({zone_name!r})"
             return f"say which zone is meant with .with_columns(pl.col({name!r}){way})"
         case "pandas":
             way = (
-                f".dt.tz_convert({given!r}).dt.tz_localize(None)"
+                f".dt.tz_convert({zone_name!r}).dt.tz_localize(None)"
                 if zone is None
-                else f".dt.tz_localize({given!r})"
+                else f".dt.tz_localize({zone_name!r})"
             )
             return f"say which zone is meant with frame[{name!r}] = frame[{name!r}]{way}"
         case "arrow":
-            call = "pc.local_timestamp({})" if zone is None else "pc.assume_timezone({}, " + repr(given) + ")"
+            call = (
+                "pc.local_timestamp({})"
+                if zone is None
+                else "pc.assume_timezone({}, " + repr(zone_name) + ")"
+            )
             at = f"table.schema.get_field_index({name!r})"
             return f"say which zone is meant with table.set_column({at}, {name!r}, {call.format(f'table[{name!r}]')})"
         case "spark":

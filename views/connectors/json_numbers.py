@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 QUOTED = re.compile(rb'(?<!\\)"(NaN|-?Infinity)"(?!\s*:)')
-"""Such a text that is no key; within another text its quotes would follow a backslash."""
+"""One of these texts as a value, not as a key; within another text its quotes would follow a backslash."""
 
 Read = Callable[[bytes, Mapping[str, pa.DataType], bool], pa.Table]
 """A reader of columns from lines of JSON, which with True leaves out all other columns."""
@@ -49,8 +49,10 @@ def _read_odd(lines: list[bytes], types: Mapping[str, pa.DataType], read: Read) 
     block = b"\n".join(lines)
     parts = []
     for text, floats in ((QUOTED.sub(rb"\1", block), True), (block, False)):
-        wanted = {name: _part(dtype, floats=floats) for name, dtype in types.items()}
-        parts.append(read(text, {name: dtype for name, dtype in wanted.items() if dtype is not None}, True))
+        part_types = {name: _part(dtype, floats=floats) for name, dtype in types.items()}
+        parts.append(
+            read(text, {name: dtype for name, dtype in part_types.items() if dtype is not None}, True)
+        )
     columns = [
         _together(
             dtype, *(part[name].combine_chunks() if name in part.column_names else None for part in parts)
@@ -104,7 +106,7 @@ def _require_keys(value: Any, types: Mapping[str, pa.DataType]) -> None:
     """Check the keys of an object, as each of the two reads ignores some of them."""
     names = [name for name, _ in value] if isinstance(value, _Object) else [None]
     if len(set(names)) < len(names) or not types.keys() >= set(names):
-        raise pa.ArrowInvalid("a key is no column, or stands there twice")
+        raise pa.ArrowInvalid("a key is not a column, or it appears twice")
     for name, inner in value:
         _require_inner_keys(inner, types[name])
 

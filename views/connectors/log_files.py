@@ -1,11 +1,11 @@
 """Logs of web servers, in the common and the combined format, are read as rows of a source.
 
-A line of the combined format, which the common one is the beginning of::
+A line of the combined format, of which the common format is the beginning::
 
     192.0.2.7 - ada [10/Oct/2000:13:55:36 -0700] "GET /x HTTP/1.0" 200 2326 "http://example.org/" "Mozilla/5.0"
 
-Anybody can make a server write odd things into its log, so an odd line does not end the reading: it is refused with its
-number and the reason, and kept. What is odd only inside of the request is no odd line: see ``COLUMNS``.
+Anybody can make a server write malformed lines into its log, so such a line does not end the reading: it is refused and
+kept, with its number and the reason. A request may be malformed without its line being refused: see ``COLUMNS``.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ COLUMNS = {
     "user": "who logged in; null where the log has -",
     "at": "the time of the request, as an instant: in UTC where the column has no time zone",
     "method": "the first word of the request; null where the request does not begin with a word and a space",
-    "path": "what was asked for; all of a request without a method; null where the log has -",
+    "path": "the requested path; the whole request where it has no method; null where the log has -",
     "protocol": "the end of the request, such as HTTP/1.1; null where it has none",
     "status": "the status of the answer; null where the log has -",
     "bytes": "the size of the answer; 0 where the log has -, which says that none was sent",
@@ -47,19 +47,19 @@ LINE = (
     (r"(?P<status>[0-9]{3}|-) (?P<bytes>[0-9]+|-)", "no status and size"),
     (
         rf'(?: "(?P<referer>{TEXT})(?:"(?: "(?P<agent>{TEXT})"?)?)?)?\r?\n?$',
-        "other things after the size than referer and agent in quotes",
+        "something else than referer and agent in quotes after the size",
     ),
 )
 """The parts of a line, each with the reason to refuse a line that matches only the parts before.
 
-Every next character decides which way to go, by which a line is read in one pass (three times as fast). The last quote
-may be missing: what was cut off is then the end of the referer or of the agent.
+At every place the next character decides how to continue, so a line is read in one pass (three times as fast). The last
+quote may be missing: then the end of the referer or of the agent was cut off.
 """
 
 WHOLE = "".join(part for part, _ in LINE)
 
 SHORT = "".join(part for part, _ in LINE[:-1])
-"""A line up to the size; the rest is most of a line, and extracting texts takes longer than matching them."""
+"""A line up to the size. The rest is most of a line, and extracting texts takes longer than matching them."""
 
 REQUEST = r"^(?P<method>[A-Za-z]+(?:-[A-Za-z]+)*) (?P<path>.*?)(?: (?P<protocol>HTTP/[0-9.]+))?$"
 
@@ -76,7 +76,7 @@ REFUSED = pl.Schema({"file": pl.String(), "line": pl.Int64(), "reason": pl.Strin
 
 
 class LogFile:
-    """One log, which may still grow. Empty lines are counted, but are no rows."""
+    """One log, which may still grow. Empty lines are counted, but are not rows."""
 
     def __init__(self, path: Path, target: Target) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class LogFile:
 
     @property
     def done_bytes(self) -> float:
-        """Return the share of the bytes that its rows were handed out of."""
+        """Return the number of bytes from which its rows were read."""
         return self._lines.bytes_of(self.rows)
 
     @property
@@ -172,7 +172,7 @@ def _parts(lines: pl.Series, schema: pl.Schema) -> pl.DataFrame:
 
 
 def _typed(text: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Strings as the declared type, null where they are none of its values."""
+    """Return texts as values of the declared type, null where they are not valid."""
     if not isinstance(dtype, pl.Datetime):
         return text.cast(dtype, strict=False)
     instant = text.str.to_datetime(TIME, time_unit=dtype.time_unit, strict=False)

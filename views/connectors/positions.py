@@ -1,4 +1,4 @@
-"""Positions of sources: the place of a batch in the log that it is read from, as JSON with an order.
+"""Positions of sources: the place of a batch in the log from which it is read, as JSON with an order.
 
 A whole number (an offset, the number of a batch), a text (a log sequence number), a list that is compared part by part (the
 name of a file and a line in it), or a map of partitions to any of these, each of which advances by itself.
@@ -22,7 +22,7 @@ MOST_POSITION = 2**63 - 1
 """The greatest position: they are counted in 64 bits, as the rows of any log."""
 
 Path = tuple[str, ...]
-"""A partition: the keys that lead to it; of a position that is no map, none."""
+"""A partition, as the keys that lead to it; empty for a position that is not a map."""
 
 
 class PositionOrder(Protocol):
@@ -44,7 +44,7 @@ class Positions:
         """Return a position in the form in which it is kept: JSON, with partitions as texts.
 
         Raises:
-            InputError: the value is no position; names the source.
+            InputError: the value is not a position; names the source.
         """
         try:
             made = self._kept(given)
@@ -52,7 +52,7 @@ class Positions:
                 self._key(part)
         except Exception as error:  # The order is a user's.
             raise InputError(
-                f"source {self.source!r}: position={given!r} is none: {first_line(error)}; give a whole number from 0 (of 63 "
+                f"source {self.source!r}: position={given!r} is not a position: {first_line(error)}; give a whole number from 0 (of 63 "
                 "bits), a text, a list of these, or a map of partitions to them, which grow from batch to batch"
             ) from error
         return made
@@ -61,13 +61,13 @@ class Positions:
         """Return whether a position is at or before the one up to which the source was taken.
 
         Raises:
-            InputError: it is before in one partition and behind in another, or the two have no order.
+            InputError: it is before in one partition and after in another, or the two cannot be compared.
         """
         if taken is None:
             return False
         before, behind = dict(_parts(taken)), dict(_parts(position))
         if (() in before) != (() in behind):
-            raise self._refused(position, taken, "which is of another form")
+            raise self._refused(position, taken, "has another form than the last one")
         moves = {
             path: self._moves(part, before[path], position, taken)
             for path, part in behind.items()
@@ -76,7 +76,7 @@ class Positions:
         ahead = [path for path in behind if moves.get(path, 1) > 0]
         back = [path for path, move in moves.items() if move < 0]
         if ahead and back:
-            where = f"goes on in {_named(ahead[0])} and back in {_named(back[0])}, which was taken up to {before[back[0]]!r}"
+            where = f"advances in {_named(ahead[0])} and goes back in {_named(back[0])}, which was taken up to {before[back[0]]!r}"
             raise self._refused(position, taken, where)
         return not ahead
 
@@ -88,28 +88,28 @@ class Positions:
             return int(key > other) - int(key < other)
         except Exception as error:  # The order is a user's.
             raise self._refused(
-                position, taken, f"and the two have no order ({first_line(error)})"
+                position, taken, f"cannot be compared with the last one ({first_line(error)})"
             ) from error
 
     def _key(self, part: Any) -> Any:
         return _plain(part) if self.order is None else self.order(part)
 
-    def _kept(self, given: Any) -> Position:
-        match given:
+    def _kept(self, position: Any) -> Position:
+        match position:
             case Mapping():
-                if not given:
+                if not position:
                     raise ValueError("a map without partitions")
-                return {name: self._kept(part) for name, part in _partitions(given)}
-            case list() | tuple() if given:
-                return [self._kept(part) for part in given]
-            case _ if self.order is not None and _read_again(given) == given:
-                return given
-        return _plain(given)
+                return {name: self._kept(part) for name, part in _partitions(position)}
+            case list() | tuple() if position:
+                return [self._kept(part) for part in position]
+            case _ if self.order is not None and _read_again(position) == position:
+                return position
+        return _plain(position)
 
     def _refused(self, position: Position, taken: Position, why: str) -> InputError:
         return InputError(
-            f"source {self.source!r}: position={position!r}, {why}; it was taken up to {taken!r}, and nothing has changed. Give "
-            "batches in their order, and position_order= where positions are compared by something else, such as "
+            f"source {self.source!r}: position={position!r} {why}; the source was taken up to {taken!r}, and nothing has changed. Push "
+            "batches in order, and declare position_order= where positions are compared by something else, as in "
             "engine.source(..., position_order=lambda lsn: [int(part, 16) for part in lsn.split('/')])"
         )
 
@@ -143,12 +143,12 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the partitions of a map as texts, with their positions.
 
     Raises:
-        ValueError: a partition is no number and no text, or two have the same text.
+        ValueError: a partition is neither a number nor a text, or two have the same text.
     """
     keys: dict[str, object] = {}
     for key, part in given.items():
         if isinstance(key, bool) or not isinstance(key, str | Integral):
-            raise ValueError(f"a partition {key!r}, which is no number and no text")
+            raise ValueError(f"a partition {key!r}, which is neither a number nor a text")
         name = _written(str(key))
         if name in keys:
             raise ValueError(f"the partitions {keys[name]!r} and {key!r}, which are kept as one text")
@@ -156,20 +156,20 @@ def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
         yield name, part
 
 
-def _read_again(given: Any) -> Any:
+def _read_again(position: Any) -> Any:
     """Return a position as it comes back from a checkpoint.
 
     Raises:
         ValueError: it cannot be kept there.
     """
-    return json.loads(_written(json.dumps(given, allow_nan=False, ensure_ascii=False)))
+    return json.loads(_written(json.dumps(position, allow_nan=False, ensure_ascii=False)))
 
 
 def _written(text: str) -> str:
     """Return a text, checked to be valid UTF-8.
 
     Raises:
-        ValueError: it has halves of characters, which UTF-8 has no bytes for.
+        ValueError: it has halves of characters, for which UTF-8 has no bytes.
     """
     try:
         text.encode()
@@ -182,14 +182,14 @@ def _plain(part: Any) -> Any:
     """Return the key of a position in the default order.
 
     Raises:
-        ValueError: it is no number from 0, no text and no list of these.
+        ValueError: it is not a number from 0, a text, or a list of these.
     """
     if isinstance(part, list) and part:
         return [_plain(each) for each in part]
     if isinstance(part, str) and part:
         return _written(part)
     if isinstance(part, bool) or not isinstance(part, Integral) or not 0 <= int(part) <= MOST_POSITION:
-        raise ValueError(f"{part!r} is no whole number from 0 and no text")
+        raise ValueError(f"{part!r} is neither a whole number from 0 nor a text")
     return int(part)
 
 
@@ -197,7 +197,7 @@ def _require_comparable(one: Any, other: Any) -> None:
     """Check that two positions have an unambiguous order.
 
     Raises:
-        ValueError: texts of different lengths: "9" is behind "10" as a text.
+        ValueError: texts of different lengths, since as texts "9" sorts after "10".
     """
     if isinstance(one, list) and isinstance(other, list):
         for part, before in zip(one, other, strict=False):
@@ -207,7 +207,7 @@ def _require_comparable(one: Any, other: Any) -> None:
     if type(one) is not type(other):
         raise ValueError(f"{one!r} and {other!r} are of two types")
     if isinstance(one, str) and len(one) != len(other):
-        raise ValueError(f"{one!r} and {other!r} are texts of different lengths, of which '9' is behind '10'")
+        raise ValueError(f"{one!r} and {other!r} are texts of different lengths, and '9' sorts after '10'")
 
 
 def _named(path: Path) -> str:

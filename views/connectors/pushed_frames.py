@@ -36,7 +36,7 @@ NO_FRAME = (
     TypeError,
     ValueError,
 )
-"""Errors raised where no frame can be made of the data."""
+"""Errors raised if no frame can be made of the data."""
 
 EXACT_INTEGERS: Mapping[type[pl.DataType], int] = {
     pl.Float16: 1 << 11,
@@ -165,7 +165,7 @@ def _readable(where: str, name: str, values: Any) -> Any:
     """Return a column of another library in a type that polars reads.
 
     Raises:
-        InputError: a value does not fit what polars has for it; names the column.
+        InputError: a value does not fit the type that polars has for it; names the column.
     """
     if isinstance(values, np.ndarray):
         return named(where, name, values.dtype, lambda: readable_numpy(values))

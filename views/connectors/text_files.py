@@ -1,7 +1,7 @@
 """CSV and JSON lines are parsed from blocks of complete lines to rows of the declared types.
 
 pyarrow parses (it is strict, and fast); a value that it refuses is located here, so that a message names the row, the
-column and the value. Row numbers count data rows from 1; a CSV header is no row, an empty line is none either.
+column and the value. Row numbers count data rows from 1; a CSV header or an empty line is not a row.
 """
 
 import csv
@@ -110,7 +110,7 @@ class Lines:
             )
 
     def bytes_of(self, rows: int) -> float:
-        """Return about how many bytes the first ``rows`` rows come from, as a block is parsed at once and has many rows."""
+        """Estimate the bytes of the first ``rows`` rows, as a block is parsed at once and has many rows."""
         return self.offset * (rows / self.rows if self.rows else 1)
 
     def _opened(self) -> BinaryIO:
@@ -134,7 +134,7 @@ class Lines:
     def _endless(self, what: str) -> str:
         return (
             f"{self.path}: row {self.rows + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
-            "file is cut off there, or a quote inside of a value is not doubled; repair it and run again"
+            "file is cut off there, or a quote inside a value is not doubled; repair it and run again"
         )
 
 
@@ -160,8 +160,8 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
     fault: Fault | None = None
     if odd:
         at = odd[0].number - 1
-        found, expected, text = odd[0].actual_columns, odd[0].expected_columns, _short(odd[0].text)
-        fault = Fault(at, f"{found} of {expected} fields ({text}): the line is cut off or damaged")
+        actual, expected, text = odd[0].actual_columns, odd[0].expected_columns, _short(odd[0].text)
+        fault = Fault(at, f"{actual} of {expected} fields ({text}): the line is cut off or damaged")
         table = table.slice(0, at)
     frame, worse = _converted(table.select([name for name in schema if name in names]), schema)
     return frame, worse or fault
@@ -176,7 +176,7 @@ def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow])
 
     return pa_csv.read_csv(
         pa.BufferReader(block),
-        # Only one thread knows the number of a row.
+        # Row numbers are known only if one thread reads.
         pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block)),
         pa_csv.ParseOptions(
             newlines_in_values=True,
@@ -207,8 +207,8 @@ def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, erro
 def json_rows(block: bytes, schema: pl.Schema) -> Parsed:
     """Return the rows of JSON lines, one object a line, as columns of the schema.
 
-    A missing key is null, a missing ``_diff`` is 1. Floats may be "NaN", "Infinity" and "-Infinity". A key that is no
-    column, a value that does not fit its column's type and a line that is no JSON object are faults.
+    A missing key is null, a missing ``_diff`` is 1. Floats may be "NaN", "Infinity" and "-Infinity". A key that is not a
+    column, a value that does not fit its column's type and a line that is not a JSON object are faults.
     """
     types = {name: _json_type(dtype) for name, dtype in schema.items()}
     try:
@@ -263,25 +263,25 @@ def _first_bad_line(lines: Sequence[bytes], types: dict[str, pa.DataType]) -> in
 
 
 def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -> str:
-    """Return what is wrong with a line that was refused."""
+    """Return the reason why a line was refused."""
     if (place := first_odd_byte(line)) is not None:
         return f"byte {place} of the line is not UTF-8 text; save the file as UTF-8"
     try:
         row = json.loads(line)
     except ValueError:
-        return f"the line is no complete JSON ({_short(line.decode(errors='replace'))}): it is cut off or damaged"
+        return f"the line is not complete JSON ({_short(line.decode(errors='replace'))}): it is cut off or damaged"
     if not isinstance(row, dict):
-        return f"the line is no JSON object ({_short(line.decode())}); write one object a line"
+        return f"the line is not a JSON object ({_short(line.decode())}); write one object per line"
     for name, value in row.items():
         if name not in schema:
-            return f"key {name!r} is no column; remove it or declare the column"
+            return f"key {name!r} is not a column; remove it or declare the column"
         try:
             _json_table(json.dumps({name: value}).encode(), {name: types[name]})
         except pa.ArrowInvalid:
             return unreadable(name, json.dumps(value), schema[name])
         if _is_beyond_floats(line, value):
             return f'column {name!r}: a number is greater than any Float64; correct it, or write "Infinity"'
-    return f"a key is twice in the line ({_short(line.decode())}); remove one"
+    return f"a key appears twice in the line ({_short(line.decode())}); remove one"
 
 
 def _is_beyond_floats(line: bytes, value: object) -> bool:
@@ -290,7 +290,7 @@ def _is_beyond_floats(line: bytes, value: object) -> bool:
 
 
 def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:
-    """Return the type to read JSON as: text for times (but inside of nested values), and the list that pyarrow can read."""
+    """Return the type as which JSON is read: text for times (except in nested values), and lists that pyarrow can read."""
     if isinstance(dtype, pl.List | pl.Array):
         return pa.list_(_json_type(_instance(dtype.inner), inner=True))
     if isinstance(dtype, pl.Struct):
@@ -303,8 +303,8 @@ def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:
 def without_text(schema: pl.Schema, *, json_lines: bool) -> str | None:
     """Return the first column whose type cannot be read from text; None where there is none.
 
-    There is no text for durations and bytes, in CSV none for nested values, and in JSON none for dates and times
-    of day inside of nested values.
+    Durations and bytes have no text form, nor have nested values in CSV, or dates and times of day in nested values in
+    JSON.
     """
     return next((name for name, dtype in schema.items() if not _has_text(dtype, json_lines)), None)
 
@@ -335,14 +335,14 @@ def _converted(table: pa.Table, schema: pl.Schema) -> Parsed:
     columns: list[pl.Series] = []
     fault: Fault | None = None
     for name in table.column_names:
-        found, dtype = table.column(name), schema[name]
-        if not pa.types.is_large_string(found.type) or _is_text(dtype):
-            columns.append(pl.Series(name, found))
+        texts, dtype = table.column(name), schema[name]
+        if not pa.types.is_large_string(texts.type) or _is_text(dtype):
+            columns.append(pl.Series(name, texts))
             continue
-        column, bad = _from_text(name, found, dtype)
+        column, bad = _from_text(name, texts, dtype)
         columns.append(column)
         if bad is not None and (fault is None or bad < fault.row):
-            fault = Fault(bad, unreadable(name, repr(found[bad].as_py()), dtype))
+            fault = Fault(bad, unreadable(name, repr(texts[bad].as_py()), dtype))
     rows = table.num_rows if fault is None else fault.row
     return pl.DataFrame([column.head(rows) for column in columns]), fault
 

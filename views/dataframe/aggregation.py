@@ -1,12 +1,12 @@
-"""``agg(...)``: polars expressions over a group, taken apart into aggregates that can be kept current.
+"""Compile the expressions of ``agg(...)`` into aggregates that can be kept current.
 
-In the tree of an expression the aggregates are found. Each becomes an ``Aggregate`` of the core over columns
-prepared row by row; what stands above the aggregates is evaluated over their results, one row per group.
+Each aggregate in the tree of an expression becomes an ``Aggregate`` of the core over columns that are prepared row by
+row; the expression around the aggregates is evaluated over their results, one row per group.
 ``pl.col("x").sum() / pl.len()`` is an ``Additive`` sum of a prepared column, an ``Additive`` len, and a finished
 column that divides them. Equal parts are one part.
 
-An aggregate that the core has no form for is a ``RecomputedAggregate``, computed from all rows of a touched group, if it does
-not depend on the order of rows: a collection has none.
+An aggregate for which the core has no form becomes a ``RecomputedAggregate``, computed from all rows of a touched group,
+unless it depends on the order of rows, which a collection does not have.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ from ..expressions.showing import shown
 from ..plan.function_versions import versioned
 
 _PYTHON: Obstacle = (
-    "it calls a Python function, and polars does not know what that needs of the group",
+    "it calls a Python function, and polars cannot tell which rows of the group that needs",
     "write it with aggregate(create=..., add=..., merge=..., extract=..., dtype=...)",
 )
 
@@ -66,7 +66,7 @@ class UserAggregate:
 @tagged("views.aggregation:AppliedAggregate")
 @dataclass(frozen=True, slots=True, eq=False)
 class AppliedAggregate:
-    """A user's aggregate of an expression, for ``agg``: it stands alone there, not inside other expressions."""
+    """A user's aggregate of an expression, for ``agg``, where it cannot be part of another expression."""
 
     aggregate: UserAggregate
     input: pl.Expr | str
@@ -91,8 +91,8 @@ def aggregate(
 ) -> UserAggregate:
     """Return an aggregate of your own: ``longest = aggregate(...)``, then ``.agg(longest(pl.col("name")))``.
 
-    ``create()`` gives the state of an empty group, ``add(state, values)`` takes in a Series of values,
-    ``merge(state, state)`` joins two, ``extract(state)`` gives the result, of type ``dtype``. With
+    ``create()`` returns the state of an empty group, ``add(state, values)`` adds a Series of values to a state,
+    ``merge(state, state)`` combines two states, ``extract(state)`` returns the result, of type ``dtype``. With
     ``remove(state, values)`` a retraction is as cheap as an addition; without it the group is computed again.
     All must be functions of their arguments, and the order of values must not matter: a collection has none.
 
@@ -103,8 +103,8 @@ def aggregate(
     written.
 
     A checkpoint identifies the functions by their code: with changed code the view counts as a new view. With ``version``
-    they are identified by the version alone, so that a repaired aggregate goes on with the states that are kept; give a new
-    version when these are to be computed anew. A version can be added later: add it while the functions are unchanged, open
+    they are identified by the version alone, so that a repaired aggregate goes on with the kept states; give a new version
+    to compute them anew. A version can be added later: add it while the functions are unchanged, open
     the checkpoint once, and change the functions from then on.
 
     >>> count = aggregate(
@@ -118,8 +118,8 @@ def aggregate(
     'n'
 
     Raises:
-        TypeError: where ``dtype`` leaves something open, as ``pl.Datetime`` does.
-        PlanError: the serializer has no ``dumps`` or no ``loads``, or the version is no text and no whole number.
+        TypeError: ``dtype`` is not complete, such as ``pl.Datetime`` without a unit.
+        PlanError: the serializer has no ``dumps`` or no ``loads``, or the version is neither a text nor a whole number.
     """
     for name in ("dumps", "loads") if serializer is not None else ():
         if not callable(getattr(serializer, name, None)):
@@ -147,13 +147,13 @@ def aggregation(
 
     Values and types are those of polars, with these differences, since the rows of a collection have no order:
 
-    - ``first`` and ``last`` go by ``sort_by(...)``, or by the column ``default_order`` where that is given,
-      and then rows without a value there come behind all others. Of rows with the same place ``first`` takes
-      the smallest value and ``last`` the largest, and null only where all are null.
+    - ``first`` and ``last`` use the order of ``sort_by(...)``, or of the column ``default_order`` where that is given,
+      with rows without a value in it after all others. Among rows of equal order ``first`` takes the smallest value
+      and ``last`` the largest, and null only where all are null.
     - ``max_by``, ``min_by`` and ``get(arg_max)`` take the smallest value where several rows have the extreme.
     - Counts (``len``, ``count``, ``null_count``, ``n_unique``, the sum of booleans) are Int64 where polars has
       UInt32: in collections whose diffs may be negative so may be counts.
-    - ``implode`` and ``str.join`` go by ``sort_by(...)``, and without it, and among equals, by the value itself.
+    - ``implode`` and ``str.join`` use the order of ``sort_by(...)``; without it, and among equals, that of the values.
 
     >>> schema = pl.Schema({"k": pl.String, "x": pl.Int64})
     >>> made = aggregation("view 'v'", schema, ["k"], (), {"mean": pl.col("x").sum() / pl.len()})
@@ -161,9 +161,9 @@ def aggregation(
     ([('sum', '__p0'), ('len', None)], Schema([('mean', Float64)]))
 
     Raises:
-        PlanError: naming ``where`` and the expression, with the reason and the way out: for what is not an
-            aggregate, what depends on the order of rows, what polars refuses for this schema, and output
-            names that are reserved, given twice, or those of keys.
+        PlanError: names ``where`` and the expression, with the reason and the remedy: an expression is not an
+            aggregate, depends on the order of rows, or is refused by polars for this schema; or an output name is
+            reserved, given twice, or that of a key.
     """
     parts = AggregateCompiler(schema, tuple(keys), default_order, RULES)
     outputs: list[tuple[Column, pl.DataType]] = []
@@ -215,7 +215,7 @@ def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) 
 
 
 def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
-    """The columns that polars makes of an expression in this ``agg``."""
+    """Return the columns that polars makes of an expression in this ``agg``."""
     # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
     schema = parts.schema
     ungrouped = selected_schema(parts.about, schema, expr)
@@ -232,7 +232,7 @@ def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
 
 
 def _finished(parts: AggregateCompiler, name: str, expr: pl.Expr) -> tuple[Column, pl.DataType]:
-    """The output column and its type: that of polars, but for counts and what is computed from them."""
+    """Return the output column and its type: that of polars, except for counts and what is computed from them."""
     results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame().lazy()
     ((_, dtype),) = resolved(parts.about, lambda: results.select(expr)).items()
     copies = Expression(expr).copies
@@ -245,7 +245,7 @@ def _user_output(
     columns = row_expressions(where, parts.schema, applied.input)
     if len(columns) != 1:
         raise PlanError(
-            f"{where}: a user's aggregate of {len(columns)} columns; give it one, such as a pl.struct(...) of them"
+            f"{where}: a user's aggregate takes one column, not {len(columns)}; give it one, such as a pl.struct(...) of them"
         )
     aggregate_of_user = applied.aggregate
     result = parts.part(

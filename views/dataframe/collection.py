@@ -132,17 +132,17 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         return Collection(self._plan, place, self._windowing if keeps else None)
 
     def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """Return the ``k`` largest rows by these columns, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` largest rows by these columns, nulls last; ties are broken by the whole row."""
         return GroupedCollection(self, ()).top_k(k, by=by, reverse=reverse)
 
     def bottom_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """Return the ``k`` smallest rows by these columns, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` smallest rows by these columns, nulls last; ties are broken by the whole row."""
         return GroupedCollection(self, ()).bottom_k(k, by=by, reverse=reverse)
 
     def limit(
         self, n: int, *, by: ColumnNames = (), descending: Flags = False, nulls_last: Flags = False
     ) -> Collection:
-        """Return the first ``n`` rows when sorted by these columns; ties are settled by the whole row."""
+        """Return the first ``n`` rows when sorted by these columns; ties are broken by the whole row."""
         return GroupedCollection(self, ()).limit(n, by=by, descending=descending, nulls_last=nulls_last)
 
     def __repr__(self) -> str:
@@ -152,7 +152,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise, with the way out where polars has a method of this name."""
+            """Raise, with the remedy where polars has a method of this name."""
             raise missing_of_collection(self, name, () if name.startswith("_") else self.columns)
 
     @property
@@ -191,7 +191,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
             )
         if other._windowing != self._windowing:
             raise PlanError(
-                f"{where}: {other._name} has other windows, triggers or lateness; put them together first, and then "
+                f"{where}: {other._name} has other windows, triggers or lateness; combine the collections first, and put the result "
                 "into windows"
             )
 
@@ -210,7 +210,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
 @noting_calls
 @tagged("views.collection:GroupedCollection")
 class GroupedCollection:
-    """A collection grouped by keys, to be aggregated or cut to the first rows of each group."""
+    """A collection grouped by keys, to be aggregated or limited to the first rows of each group."""
 
     def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
         self._collection = collection
@@ -220,8 +220,8 @@ class GroupedCollection:
     def agg(self, *aggs: Any, **named_aggs: Any) -> Collection:
         """Return one row per group, with its keys and these aggregates, which are updated by additions and retractions.
 
-        Aggregates are polars expressions; ``evercurrent.views.dataframe.aggregation`` says which there are. A group
-        exists while the diffs of its rows do not add up to zero.
+        Aggregates are polars expressions; ``evercurrent.views.dataframe.aggregation`` lists them. A group exists
+        while the diffs of its rows do not add up to zero.
         """
         of = self._collection
         where = of._where("agg")
@@ -247,17 +247,17 @@ class GroupedCollection:
         return Collection(of._plan, of._plan.add(node))
 
     def top_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """Return the ``k`` largest rows of each group, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` largest rows of each group, nulls last; ties are broken by the whole row."""
         return self._first("top_k", k, by, turned(reverse), True)
 
     def bottom_k(self, k: int, *, by: ColumnNames = (), reverse: Flags = False) -> Collection:
-        """Return the ``k`` smallest rows of each group, nulls last; ties are settled by the whole row."""
+        """Return the ``k`` smallest rows of each group, nulls last; ties are broken by the whole row."""
         return self._first("bottom_k", k, by, reverse, True)
 
     def limit(
         self, n: int, *, by: ColumnNames = (), descending: Flags = False, nulls_last: Flags = False
     ) -> Collection:
-        """Return the first ``n`` rows of each group when sorted by these columns; ties are settled by the whole row."""
+        """Return the first ``n`` rows of each group when sorted by these columns; ties are broken by the whole row."""
         return self._first("limit", n, by, descending, nulls_last)
 
     def __repr__(self) -> str:
@@ -268,7 +268,7 @@ class GroupedCollection:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise, with the way out where polars has a method of this name."""
+            """Raise, with the remedy where polars has a method of this name."""
             raise missing_of_groups(name)
 
     def _first(
@@ -278,8 +278,8 @@ class GroupedCollection:
         where = of._where(method)
         if of._windowing is not None:
             raise PlanError(
-                f"{where}: rows of windows are not cut; aggregate them, as with .agg(pl.col('x').top_k(3).implode()), "
-                f"or aggregate first and then cut by the bounds: .group_by('window_start').{method}(...)"
+                f"{where}: it does not apply to rows in windows; aggregate them, as with .agg(pl.col('x').top_k(3).implode()), "
+                f"or aggregate first and then take them by the bounds: .group_by('window_start').{method}(...)"
             )
         operation = first_rows(
             where, of.schema, self._keys, count, by, descending=descending, nulls_last=nulls_last
@@ -308,7 +308,7 @@ def require_collection(where: str, plan: Plan, value: object) -> None:
         raise PlanError(f"{where}: {value!r} is not a collection yet; finish it with .agg(...)")
     if not isinstance(value, Collection):
         raise PlanError(
-            f"{where}: expected a collection, got {type(value).__name__}; push data to a source of its own"
+            f"{where}: expected a collection, got {type(value).__name__}; push such data to a source of its own"
         )
     if value._plan is not plan:
         raise PlanError(f"{where}: {value!r} belongs to a different engine; declare both on one")

@@ -1,4 +1,4 @@
-"""What the groups of methods of a collection need of it."""
+"""The members of a collection that its groups of methods need."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         State kept beside that of the panes: the last pane of each window that is still open.
 
         Raises:
-            PlanError: there are no panes here; call it right behind ``group_by(...).agg(...)`` of windows.
+            PlanError: there are no panes here; call it directly after ``group_by(...).agg(...)`` of windows.
 
         >>> import evercurrent as ec; from datetime import datetime
         >>> engine = ec.Engine()
@@ -170,8 +170,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         where, node = self._where("latest"), self._plan[self._place]
         if self._place not in self._plan.windowed:
             raise PlanError(
-                f"{where}: there are no panes here; call it right behind .window(...) ... .group_by(...).agg(...), and put "
-                ".filter(...) and the like behind it"
+                f"{where}: there are no panes here; call it directly after .window(...) ... .group_by(...).agg(...), and put "
+                ".filter(...) and the like after it"
             )
         if self._plan.windowed[self._place].windowing.mode == "retracting":
             return self._with(self._place, None)
@@ -203,7 +203,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
     def with_event_time(self, column: str | pl.Expr, *, strict: bool = False) -> C:
         """Return the same rows with another event time: a column, or an expression that is added as a column.
 
-        The watermark stays as it is: rows that are moved behind it are late, and with ``strict`` an error.
+        The watermark stays as it is: rows that are moved behind it are late, or with ``strict`` an error.
 
         Raises:
             PlanError: the column is not a date or datetime.
@@ -233,7 +233,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
 
     @property
     def _windows(self) -> Windowing:
-        """The windowing so far; without one, that of the global window."""
+        """Return the windowing so far; without one, that of the global window."""
         return self._windowing or Windowing(Global())
 
     def _with_lasting_event_time(self) -> EventTimeCalls[C]:
@@ -243,7 +243,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             return self
         if PANE_TIME in self.schema:
             raise PlanError(
-                f"{self._where('window')}: {PANE_TIME!r} is to hold the time of panes; rename the column"
+                f"{self._where('window')}: {PANE_TIME!r} is reserved for the time of panes; rename the column"
             )
         column = pl.col(event_time.column) + pl.duration(microseconds=event_time.shift)
         return self.with_event_time(column.alias(PANE_TIME))

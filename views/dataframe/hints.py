@@ -57,7 +57,7 @@ _OF_GROUPS = {
 }
 
 
-def missing_of_collection(found: object, name: str, columns: Iterable[str]) -> AttributeError:
+def missing_of_collection(collection: object, name: str, columns: Iterable[str]) -> AttributeError:
     """Return the error for an attribute that a collection does not have: a column, a method of polars, or a mistake."""
     if name in columns:
         return AttributeError(
@@ -66,7 +66,9 @@ def missing_of_collection(found: object, name: str, columns: Iterable[str]) -> A
     of_polars = hasattr(pl.LazyFrame, name) or hasattr(pl.DataFrame, name)
     instead = _OF_COLLECTIONS.get(name, _READ if of_polars else None)
     if instead is None:  # Python itself suggests names that are spelled almost alike.
-        return AttributeError(f"{type(found).__name__!r} has no attribute {name!r}", name=name, obj=found)
+        return AttributeError(
+            f"{type(collection).__name__!r} has no attribute {name!r}", name=name, obj=collection
+        )
     return AttributeError(f"a collection has no {name!r}: {instead}")
 
 
@@ -109,6 +111,6 @@ def forbid_validation(where: str, validate: object) -> None:
     """
     if validate != "m:m":
         raise PlanError(
-            f"{where}: validate={validate!r}: a key that stands once now may stand twice later; leave it out, and look "
+            f"{where}: validate={validate!r}: a key that is unique now may appear twice later; leave it out, and look "
             "for such keys in a view of .group_by(...).agg(n=pl.len()).filter(pl.col('n') > 1)"
         )

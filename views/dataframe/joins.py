@@ -1,4 +1,4 @@
-"""Joins as plan nodes: the side that each column comes from, and the way of rows with null keys."""
+"""Joins as plan nodes: the side from which each column comes, and the nodes for rows with null keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def join_nodes(
 ) -> PlanId:
     """Add a join to the plan.
 
-    Rows with a null key match nothing: where the kind of join keeps them all the same, they go around it.
+    Rows with a null key match nothing: where the kind of join keeps them nevertheless, other nodes pass them around it.
 
     Raises:
         PlanError: the kind or a column is unknown, keys do not pair up, or their types differ.
@@ -78,7 +78,7 @@ def join_nodes(
 def _warn_of_growth(
     plan: Plan, where: str, sides: tuple[PlanId, PlanId], keys: tuple[str, ...], how: str
 ) -> None:
-    """Warn where rows of an endless stream are kept to wait for partners that may never come."""
+    """Warn where rows of an unbounded source are kept for partners that may never come."""
     if how not in ("left", "right", "full") or set(keys) & set(BOUNDS):
         return
     endless = [
@@ -91,7 +91,7 @@ def _warn_of_growth(
         return
     sizes = [sum(map(_bytes_of, plan[side].schema.dtypes())) + ROW_BYTES for side in sides]
     warnings.warn(
-        f"{where}: {listed(source.name for source in endless)} does not end, and every row of it is kept for a partner: "
+        f"{where}: {listed(source.name for source in endless)} does not end, and every row of it is kept to be joined: "
         f"about {sizes[0]} bytes for each row on the left and {sizes[1]} on the right, {sum(sizes)} MB for a million of "
         "each. Join on window_start and window_end too, group first, or declare the source bounded=True",
         GrowthWarning,
@@ -152,7 +152,7 @@ def _columns(
         outputs[new_name] = JoinColumn(new_name, left=partners.get(name), right=name)
     if list(outputs) != schema.names():
         raise PlanError(
-            f"{where}: polars would give {listed(schema)}, we {listed(outputs)}; rename the columns first"
+            f"{where}: polars would give {listed(schema)}, evercurrent {listed(outputs)}; rename the columns first"
         )
     return tuple(outputs.values())
 
@@ -165,7 +165,7 @@ def _past(
     schema: pl.Schema,
     side: str,
 ) -> PlanId:
-    """Add the way around the join for rows of one side with a null key: filtered, and padded with nulls."""
+    """Add nodes that pass rows of one side with a null key around the join, padded with nulls."""
     node = plan[place]
     is_null = pl.any_horizontal([pl.col(key).is_null() for key in keys])
     condition = Column("null_key", is_null)

@@ -32,7 +32,7 @@ class RowCalls(CollectionBase, Generic[C]):
     @property
     @abstractmethod
     def _itself(self) -> C:
-        """This collection, which a method returns that changes nothing."""
+        """The collection itself, for methods that change nothing."""
 
     @abstractmethod
     def _then(
@@ -73,7 +73,7 @@ class RowCalls(CollectionBase, Generic[C]):
         names = [column.name for column in columns]
         forbid_reserved(where, names)
         if twice := {name for name in names if names.count(name) > 1}:
-            raise PlanError(f"{where}: {listed(sorted(twice))} would stand twice; choose another name")
+            raise PlanError(f"{where}: {listed(sorted(twice))} would appear twice; choose another name")
         named = [f"{column.copies} to {column.name}" for column in columns if column.name != column.copies]
         return self._select("rename", tuple(columns), named) if named else self._itself
 
@@ -107,7 +107,7 @@ class RowCalls(CollectionBase, Generic[C]):
         where = self._where("explode")
         names = column_names(where, self.schema, columns)
         if plain := [name for name in names if not isinstance(self.schema[name], pl.List | pl.Array)]:
-            raise PlanError(f"{where}: {listed(plain)} is no list; give columns of lists or arrays")
+            raise PlanError(f"{where}: {listed(plain)} is not a list; give columns of lists or arrays")
         return self._reshaped("explode", Explode(tuple(names)), pl.DataFrame.explode)
 
     def unnest(self, *columns: ColumnNames) -> C:
@@ -129,9 +129,9 @@ class RowCalls(CollectionBase, Generic[C]):
         row, the function is applied to it again. ``schema`` declares the columns of the result; without it the function
         is applied once to an empty frame to find them out.
 
-        A row that comes alone is passed twice, and every second row of the result is taken, since polars rounds a
-        division in a frame of one row in another way than in a longer one. A function that splits a frame itself, as with
-        ``filter``, and then divides has to avoid that: multiply by ``1 / 49`` instead of dividing by 49.
+        A single row is passed twice, and every second row of the result is taken, since polars rounds a division by a
+        constant differently in a frame of one row. A function that itself splits a frame, as with ``filter``, and then
+        divides has to avoid that: multiply by ``1 / 49`` instead of dividing by 49.
 
         A checkpoint identifies the function by its code: with changed code the view counts as a new view. With ``version``
         it is identified by its name and the version, so that a repaired function goes on with what was computed before,

@@ -34,7 +34,7 @@ DIFF_LIMIT = 2**31
 
 @tagged("views.sources:Source")
 class Source(Collection):
-    """A collection that is fed from outside. Made by ``Engine.source``."""
+    """A collection into which rows are pushed. ``Engine.source`` makes it."""
 
     def __init__(
         self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None
@@ -61,7 +61,7 @@ class Source(Collection):
 
     @property
     def sequence_by(self) -> tuple[str, ...]:
-        """The columns that order the changes of a key in an upsert source; empty: rows count in the order in which they come."""
+        """The columns that order the changes of a key in an upsert source; empty if rows count in the order in which they come."""
         return self._declared.sequence
 
     @property
@@ -126,7 +126,7 @@ def declare(
     timed = None if event_time is None else EventTime(event_time)
     if position_order is not None and not callable(position_order):
         raise PlanError(
-            f"{where}: position_order={position_order!r}; give a function that makes of a position what it is compared by"
+            f"{where}: position_order={position_order!r}; give a function that returns what a position is compared by"
         )
     source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared, position_order)
     plan.sources[name] = source
@@ -146,10 +146,10 @@ def _sequence(
     keys: tuple[str, ...],
     sequence_by: str | tuple[str, ...] | list[str] | None,
 ) -> tuple[str, ...]:
-    """Check ``sequence_by``, and return the columns by which changes of a key are ordered; none: they come in order.
+    """Check ``sequence_by``, and return the columns by which changes of a key are ordered; none if they come in order.
 
     Raises:
-        PlanError: a column does not exist or has no lasting order, or the source is of another kind.
+        PlanError: a column does not exist or cannot be ordered, or the source is of another kind.
     """
     names = (sequence_by,) if isinstance(sequence_by, str) else sequence_by or ()
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
@@ -172,13 +172,13 @@ def _sequence(
         dtype = types[name]
         if dtype.is_nested() or dtype in (pl.Categorical, pl.Null):
             raise PlanError(
-                f"{where}: column {name!r} is {dtype}, which has no order to go by; give sequence_by= a number, a time or a text"
+                f"{where}: column {name!r} is {dtype}, which cannot be ordered; give sequence_by= a column of numbers, times or texts"
             )
     return names
 
 
 def accepted(source: Source, data: Any) -> Delta:
-    """Return the delta that a pushed frame stands for, its columns in the order of the source.
+    """Return a pushed frame as a delta, with its columns in the order of the source.
 
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
@@ -251,7 +251,7 @@ def _require_sequence(where: str, column: pl.Series) -> None:
     if bad.any():
         row = int(bad.arg_max() or 0)
         raise InputError(
-            f"{where}: sequence {column.name!r} is {what} in row {row}, so it is neither before nor after the others of its "
+            f"{where}: sequence {column.name!r} is {what} in row {row}, so it is neither before nor after other rows of its "
             "key; give every row its sequence, deletions too"
         )
 

@@ -1,4 +1,4 @@
-"""Triggers as users write them: when a pane of a window is emitted. Composed by any, all, sequence, repeat and until."""
+"""Triggers, which decide when a pane of a window is emitted; combined by any, all, sequence, repeat and until."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
 
 @tagged("views.triggers:after_count")
 def after_count(rows: int) -> Trigger:
-    """Fire once, when at least so many rows came since it last fired. Rows of one epoch count together.
+    """Fire once, when at least this many rows came since it last fired. Rows of one epoch count together.
 
     Raises:
         PlanError: the number is below 1.
@@ -144,7 +144,7 @@ def punctuation(column: str) -> Trigger:
 
 @tagged("views.triggers:pattern")
 def pattern(start: str, stop: str) -> Trigger:
-    """Fire once, when after a row with ``start`` true one with ``stop`` true has come, in order of arrival."""
+    """Fire once, when a row with ``stop`` true comes after a row with ``start`` true, in order of arrival."""
     return Pattern(_column("pattern", start), _column("pattern", stop))
 
 
@@ -189,7 +189,7 @@ def custom_trigger(
 
     Args:
         state: names of the columns that are kept for every window. With a column ``wake_at``, the hooks are called
-            for the window again when processing time reaches it (0: they are not).
+            for the window again when processing time reaches it; 0 stands for never.
         on_rows: called when rows came; returns the frame with new state.
         should_fire: returns a Boolean column: whether the trigger fires.
         on_fire: called after it has fired; returns the frame with new state. The trigger then finishes: put it into
@@ -244,7 +244,7 @@ def sequence(*parts: Trigger) -> Trigger:
 
 @tagged("views.triggers:repeat")
 def repeat(part: Trigger) -> Trigger:
-    """Fire as the part does, which begins again whenever it finishes."""
+    """Fire as the part does, and begin it again whenever it finishes."""
     return Repeat(_trigger("repeat", part))
 
 
@@ -303,7 +303,7 @@ def in_words(trigger: Trigger) -> str:
 def _column(where: str, column: Any) -> str:
     if not isinstance(column, str):
         raise PlanError(
-            f"{where}: {column!r} is no name of a column; compute the column first with .with_columns(...)"
+            f"{where}: {column!r} is not the name of a column; compute the column first with .with_columns(...)"
         )
     return column
 
@@ -317,6 +317,6 @@ def _parts(where: str, parts: tuple[Any, ...]) -> tuple[Trigger, ...]:
 def _trigger(where: str, part: Any) -> Trigger:
     if not isinstance(part, Trigger):
         raise PlanError(
-            f"{where}: {part!r} is no trigger; there are every, after_watermark, after_count and others"
+            f"{where}: {part!r} is not a trigger; there are every, after_watermark, after_count and others"
         )
     return part

@@ -66,7 +66,7 @@ def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> W
         future_limit: see ``ascending``.
 
     Raises:
-        PlanError: the delay is no length of time, or negative.
+        PlanError: the delay is not a length of time, or negative.
     """
     return BoundedDelay(
         microseconds("bounded_delay()", delay), future_limit=_limit("bounded_delay", future_limit)
@@ -77,8 +77,8 @@ def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> W
 def perfect(*, future_limit: Duration | None = None) -> Watermark:
     """Return ``ascending`` as a guarantee: a batch with a row behind the watermark is refused as a whole.
 
-    Retractions may be behind it. Rows are compared with the watermark before their batch, so that inside a batch they
-    may come in any order.
+    Retractions may be behind it. Rows are compared with the watermark before their batch, so within a batch they may
+    come in any order.
 
     Args:
         future_limit: see ``ascending``.
@@ -93,7 +93,7 @@ def behind_processing_time(delay: Duration) -> Watermark:
         W = processing time of the epoch - delay
 
     Raises:
-        PlanError: the delay is no length of time, or negative.
+        PlanError: the delay is not a length of time, or negative.
     """
     return BehindProcessingTime(microseconds("behind_processing_time()", delay))
 
@@ -124,14 +124,14 @@ def by_partition(
         W = least watermark of the partitions that are not idle
 
     A partition is idle when no row of it came for ``idle_after`` of processing time. It counts again from its next row
-    on, and rows of it that are then behind W are late. While all are idle, those that had rows last hold W back.
+    on, and its rows that are then behind W are late. While all are idle, those that had rows last hold W back.
 
     Args:
         column: the column that names the partition; null is a partition too.
         inner: the watermark of each: ``bounded_delay(...)``, ``ascending()`` (by default) or ``punctuated(...)``.
         idle_after: None: a partition is never idle, and one that stops holds W back for ever.
-        at_least: W stands still until rows of so many partitions have come. Otherwise W follows the partitions of the
-            first batch, and the first rows of other partitions may be late.
+        at_least: W stays where it is until rows of this many partitions have come. Otherwise W follows the partitions of
+            the first batch, and the first rows of other partitions may be late.
         limit: with more partitions that are not idle, the batch is refused. Cost of an epoch: its rows and all
             partitions.
         future_limit: see ``ascending``. Such rows neither add a partition nor end its idleness.
@@ -169,14 +169,14 @@ def percentile_watermark(
         lag of a row = highest event time up to and with this row - its own event time
         W = highest event time - the least lag that ``share`` of the last ``window`` rows did not exceed
 
-    For abuse detection and the like, where an early answer about 90 % of the rows is better than a later one about all
+    For abuse detection and the like, where an early result for 90 % of the rows is better than a later one for all
     (Dataflow Model, section 2.3). Rows count in the order of their batch. The estimate is made once per epoch and W never
     moves back, so that with small batches W is further ahead.
 
     Args:
         share: above 0, at most 1; with 1.0 no row of the last ``window`` would have been late.
         window: the number of last rows that the estimate is made from.
-        at_least: W stands still until so many rows have come, as an estimate from a few is poor.
+        at_least: W stays where it is until this many rows have come, as an estimate from a few is poor.
         future_limit: see ``ascending``.
 
     Raises:
@@ -184,7 +184,9 @@ def percentile_watermark(
     """
     where = "percentile_watermark()"
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise PlanError(f"{where}: {share!r} is no share of rows; give more than 0 and at most 1, as in 0.9")
+        raise PlanError(
+            f"{where}: {share!r} is not a share of rows; give more than 0 and at most 1, as in 0.9"
+        )
     window, at_least = _count(f"{where}: window", window), _count(f"{where}: at_least", at_least)
     if at_least > window:
         raise PlanError(
@@ -197,7 +199,7 @@ def percentile_watermark(
 
 @tagged("views.watermarks:punctuated")
 def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermark:
-    """Return a watermark moved by marked rows, before which nothing is missing: those with true in a Boolean column.
+    """Return a watermark that follows marked rows: after one, no earlier event time comes any more.
 
         W = highest event time of the rows in which the column is true
 
@@ -233,7 +235,7 @@ def custom_watermark(
     """
     if not callable(function):
         raise PlanError(
-            f"custom_watermark(): {function!r} is no function; give one of (state, rows, processing time)"
+            f"custom_watermark(): {function!r} is not a function; give one of (state, rows, processing time)"
         )
     return Custom(function, state, future_limit=_limit("custom_watermark", future_limit))
 
@@ -244,7 +246,7 @@ def declared_watermark(
     """Return the watermark that a source is declared with; None for a source without event time.
 
     Raises:
-        PlanError: it is no watermark, it needs a column of event time, or the columns do not fit it.
+        PlanError: it is not a watermark, it needs a column of event time, or the columns do not fit it.
     """
     if watermark is None:
         return None if event_time is None else BY_HAND
@@ -252,7 +254,9 @@ def declared_watermark(
         hint = ""
         if isinstance(watermark, str | timedelta):
             hint = f"; for a delay: bounded_delay({watermark!r})"
-        raise PlanError(f"{where}: watermark={watermark!r} is no watermark; there are {CONSTRUCTORS}{hint}")
+        raise PlanError(
+            f"{where}: watermark={watermark!r} is not a watermark; there are {CONSTRUCTORS}{hint}"
+        )
     if event_time is None:
         raise PlanError(
             f"{where}: a watermark states how far event time is complete, and the source has no event time; "

@@ -52,7 +52,7 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
     """Return the windowing of ``collection.window(...)``, with panes dated by ``stamp``.
 
     Raises:
-        PlanError: it is no window, there is no event time or a mix with ingress time, or the stamp is unknown.
+        PlanError: it is not a window, there is no event time or a mix with ingress time, or the stamp is unknown.
     """
     schema, event_time = plan[place].schema, plan[place].event_time
     if window is None:
@@ -60,7 +60,7 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
         window = Given()
     if not isinstance(window, Window):
         raise PlanError(
-            f"{where}: {window!r} is no window; there are fixed, sliding, sessions, calendar, global_window and others"
+            f"{where}: {window!r} is not a window; there are fixed, sliding, sessions, calendar, global_window and others"
         )
     if stamp not in STAMPS:
         raise PlanError(f"{where}: unknown timestamp={stamp!r}; there are {listed(STAMPS)}")
@@ -95,7 +95,7 @@ def _forbid_mixed_times(where: str, plan: Plan, place: PlanId) -> None:
     if ingress and event:
         raise PlanError(
             f"{where}: rows of {listed(ingress)} are dated by their arrival, those of {listed(event)} by their event time; "
-            "a window over both means nothing. Declare all of them with ingress_time(), or none"
+            "a window over both has no meaning. Declare all of them with ingress_time(), or none"
         )
 
 
@@ -111,7 +111,7 @@ def triggered(
     """Return the windowing with the trigger of ``collection.trigger(...)``.
 
     Raises:
-        PlanError: it is no trigger, a column is missing or of a wrong type, or both forms are given.
+        PlanError: it is not a trigger, a column is missing or of a wrong type, or both forms are given.
     """
     if trigger is not None and not (early is None and late is None):
         raise PlanError(f"{where}: give a trigger, or early= and late=, not both")
@@ -121,7 +121,7 @@ def triggered(
         trigger = after_watermark(early, late)  # type: ignore[arg-type]
     if not isinstance(trigger, Trigger):
         raise PlanError(
-            f"{where}: {trigger!r} is no trigger; there are every, after_watermark, after_count and others"
+            f"{where}: {trigger!r} is not a trigger; there are every, after_watermark, after_count and others"
         )
     trigger_inputs(where, schema, trigger)
     return replace(declared, trigger=trigger, always=bool(always))
@@ -205,7 +205,7 @@ def windowed_group(
     check_trigger(where, plan, place, windowing)
     if depends_on_key(windowing.window) and windowing.lateness is not None:
         raise PlanError(
-            f"{where}: these windows depend on all rows of their key, so that none can be purged; leave out "
+            f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
             ".lateness(...), or use fixed, sliding, calendar or session windows"
         )
     _check_discarding(where, plan, place, windowing)
@@ -306,7 +306,7 @@ def _check_discarding(where: str, plan: Plan, place: PlanId, windowing: Windowin
         return
     if plan.may_retract(place):
         raise PlanError(
-            f"{where}: discarding panes of windows that merge forget their rows, and rows may be taken back here, "
+            f"{where}: discarding panes of windows that merge do not keep their rows, and rows may be retracted here, "
             "which can split such a window; use .accumulate('retracting')"
         )
 
@@ -314,7 +314,7 @@ def _check_discarding(where: str, plan: Plan, place: PlanId, windowing: Windowin
 def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
     """Check that windows made of rows, or dated by them, are not declared over rows whose diffs may sum below zero.
 
-    For a trusted source this is not known before such a row comes: the epoch is refused then.
+    For a trusted source this cannot be checked before such a row comes: then the epoch is refused.
     """
     is_dated_by_rows = windowing.stamp in ("earliest", "latest")
     if not (isinstance(windowing.window, Sessions) or depends_on_key(windowing.window) or is_dated_by_rows):
@@ -330,9 +330,9 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: 
         else "these windows are made of"
     )
     raise PlanError(
-        f"{where}: a row may stand less than zero times here, as {reason}; {what} the rows that are there, and such a row "
-        "is not. Put .unique() before .window(...): each row that is there, once. Or leave rows out with .filter(...) or "
-        ".join(..., how='anti') instead of taking them off, or count them: .group_by(every column).agg(n=pl.len())"
+        f"{where}: a row may have a count below zero here, as {reason}; {what} the rows that are there, and such a row "
+        "is not. Put .unique() before .window(...), which keeps each row that is there once. Or leave rows out with .filter(...) or "
+        ".join(..., how='anti') instead of subtracting them, or count them: .group_by(every column).agg(n=pl.len())"
         ".filter(pl.col('n') > 0).with_event_time(...)"
     )
 
@@ -350,8 +350,8 @@ def _check_differences(
     }
     if others := [column.name for column in compiled.finished if column.copies not in linear]:
         raise PlanError(
-            f"{where}: {listed(others)}: discarding panes forget their rows, so that for rows that may be retracted later "
-            "they can hold sums and counts only, as differences; use .accumulate('retracting')"
+            f"{where}: {listed(others)}: discarding panes do not keep their rows, so where rows may be retracted later "
+            "they can hold only sums and counts, as differences; use .accumulate('retracting')"
         )
 
 
@@ -365,7 +365,7 @@ def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
     if repeats is not None:
         raise PlanError(
             f"{where}: {plan.name_of(repeats)} emits accumulating panes, each of which holds what those before it "
-            "held: grouped again they would count twice. Use .latest(), the last pane of each window, or "
+            "held: grouped again, rows would count twice. Use .latest(), the last pane of each window, or "
             ".accumulate('retracting'), or insist with .accumulate('accumulating', allow_regrouping=True)"
         )
 
@@ -384,6 +384,6 @@ def forbid_unused_answers(where: str, windowing: Windowing | None) -> None:
     """
     if windowing is not None and windowing != Windowing(windowing.window, windowing.stamp):
         raise PlanError(
-            f"{where}: .trigger(...), .accumulate(...), .lateness(...) and .with_pane_info() are about the grouping that "
-            "follows, and none follows; put them before .group_by(...).agg(...)"
+            f"{where}: .trigger(...), .accumulate(...), .lateness(...) and .with_pane_info() apply to the grouping that "
+            "follows, but none follows; put them before .group_by(...).agg(...)"
         )

@@ -57,7 +57,7 @@ def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = 
             not all of them close at once. The shift is the same in every process.
 
     Raises:
-        PlanError: the size is no length of time, or not above zero.
+        PlanError: the size is not a length of time, or not above zero.
 
     >>> fixed("2m")
     Fixed(size=120000000, offset=0, shifted_by_key=False)
@@ -78,14 +78,14 @@ def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sli
     window. Each row costs ``size / every`` rows.
 
     Raises:
-        PlanError: the size or period is no length of time or not above zero, or a row would be in over a million windows.
+        PlanError: the size or period is not a length of time, or not above zero, or a row would be in over a million windows.
 
     >>> described(sliding("10m", every="5m"))
     'sliding windows of 10m every 5m'
     >>> sliding("10m", every="0s")
     Traceback (most recent call last):
     ...
-    evercurrent.core.data.errors.PlanError: sliding: every: '0s' is no time at all; give more than 0
+    evercurrent.core.data.errors.PlanError: sliding: every: '0s' is zero; give a time of more than 0
     """
     length, period = (
         microseconds("sliding: size", size, zero=False),
@@ -93,7 +93,7 @@ def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sli
     )
     if length // period > MOST_COPIES:
         raise PlanError(
-            f"sliding: a row would be in {length // period:,} windows; the most are {MOST_COPIES:,}: give a longer"
+            f"sliding: a row would be in {length // period:,} windows; the limit is {MOST_COPIES:,}: give a longer"
             " every or a shorter size"
         )
     return Sliding(length, period, microseconds("sliding: offset", offset, negative=True) % period)
@@ -106,7 +106,7 @@ def sessions(gap: Length) -> Sessions:
     Rows exactly a gap apart are two sessions.
 
     Raises:
-        PlanError: the gap is no length of time, or not above zero.
+        PlanError: the gap is not a length of time, or not above zero.
 
     >>> described(sessions("30m"))
     'sessions with a gap of 30m'
@@ -159,7 +159,7 @@ def global_window() -> Global:
 
 @tagged("views.windows:count_window")
 def count_window(rows: int) -> Count:
-    """Return windows of so many rows of a key, in order of event time and then of the whole row; the last may have fewer.
+    """Return windows with this many rows of a key, by event time and then by the whole row; the last may have fewer.
 
         window_start = first event time,   window_end = last event time + 1 us
 
@@ -167,7 +167,7 @@ def count_window(rows: int) -> Count:
     rows of each key that changes.
 
     Raises:
-        PlanError: the number is no whole number from 1.
+        PlanError: the number is not a whole number from 1.
 
     >>> described(count_window(100))
     'windows of 100 rows'
@@ -182,7 +182,7 @@ def last_rows(rows: int) -> LastRows:
         window_start = first event time of these,   window_end = last event time + 1 us
 
     Raises:
-        PlanError: the number is no whole number from 1.
+        PlanError: the number is not a whole number from 1.
 
     >>> described(last_rows(10))
     'the last 10 rows'
@@ -214,7 +214,7 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
     for what, function in (("assign", assign), ("merge", merge)):
         if not (callable(function) or (what == "merge" and function is None)):
             raise PlanError(
-                f"custom_windows: {what} is {function!r}; give a function from a frame to a frame with the columns"
+                f"custom_windows: {what} is {function!r}; give a function that takes a frame and returns one with the columns"
                 " 'window_start' and 'window_end'"
             )
     return Custom(assign, merge)

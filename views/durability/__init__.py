@@ -1,1 +1,1 @@
-"""What makes an epoch outlive the process: commits, the log of inputs, restarts, and time travel."""
+"""Durability of epochs: commits, the log of inputs, restarts, and time travel."""

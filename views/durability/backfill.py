@@ -21,26 +21,26 @@ from ..plan.plan import Plan
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
 
-Kept = Callable[[], Delta]
+RowsReader = Callable[[], Delta]
 """Gives all that a node has emitted so far, added up."""
 
 
 def fill(
     plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
 ) -> dict[str, Delta]:
-    """Give the new states what they would hold had they always been there, and the new views their first delta.
+    """Fill the new states as if they had always been there, and return the first deltas of the new views.
 
-    States of what is declared as it was (``match.lost``) are computed in the same way, or nothing goes on.
+    Missing states of unchanged declarations (``match.lost``) are computed in the same way; if that fails, all fails.
     ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources.
-    A node is computed from what is nearest upstream of it: a view or a grouping that is kept already, or else the
-    rows of sources. They go, all in one step, through a circuit of its own; from that the new states are taken.
-    Cost: the state of what is read, and what the new nodes make of it.
+    A node is computed from the nearest kept rows upstream: those of a view or a grouping, or else of sources. They go
+    through a separate circuit in one step, from which the new states are taken. Cost: the rows that are read, and the
+    results of the new nodes.
 
     Returns:
-        All rows of each view in ``match.to_fill``, as the delta by which it comes to be.
+        All rows of each view in ``match.to_fill``, as its first delta.
 
     Raises:
-        CheckpointError: a view cannot be filled, or a state of one that was there: a source does not keep its rows, or it
+        CheckpointError: a view or a missing state cannot be filled, since a source does not keep its rows, or the result
             depends on when rows came. Nothing has changed.
         InputError: a value cannot be computed. Nothing has changed.
     """
@@ -56,7 +56,7 @@ def fill(
 
 
 def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[NodeId]) -> None:
-    """Make the states of the nodes that were computed those of the circuit."""
+    """Move the computed states into the circuit."""
     computed = {id(state) for node in stepped for state in fresh.circuit.nodes[node].states}
     ours = state_ids(compiled)
     for name, state in state_ids(fresh).items():
@@ -65,7 +65,7 @@ def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[No
 
 
 class _Filling:
-    """What has to be computed for the new views of a circuit, and from what."""
+    """The nodes that have to be computed for the new views of a circuit, and those whose rows are kept."""
 
     def __init__(
         self, plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
@@ -85,7 +85,7 @@ class _Filling:
         """Return the nodes from which the rows of each source come."""
         return {self._compiled.outputs[place]: source.name for place, source in self._plan.inputs.items()}
 
-    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, Kept]]:
+    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, RowsReader]]:
         """Return the sources whose rows are kept, and those that have had none yet."""
         for node, name in self._sources.items():
             if name in self._match.new_sources:
@@ -93,7 +93,7 @@ class _Filling:
             elif name in retained and self._is_unchanged(retained[name].spine):
                 yield node, retained[name].changes
 
-    def _kept_nodes(self) -> Iterator[tuple[NodeId, Kept]]:
+    def _kept_nodes(self) -> Iterator[tuple[NodeId, RowsReader]]:
         """Return the nodes whose rows can be read from kept states."""
         for number, node in enumerate(self._circuit.nodes):
             readable = node.operator.readable
@@ -109,13 +109,13 @@ class _Filling:
         """Find what has to be computed.
 
         Raises:
-            CheckpointError: some of it cannot be.
+            CheckpointError: some of it cannot be computed.
         """
         complaints = []
         for name in self._match.to_fill:
             reasons: dict[str, None] = {}
             place = self._plan.views[name]
-            # Of sources that are new no row has come, whenever it should have come.
+            # A new source has had no rows, so it does not matter when they would have come.
             is_empty = all(source.name in self._match.new_sources for source in self._plan.sources_of(place))
             for node in (self._compiled.kept_at[name], self._compiled.outputs[place]):
                 self._need(node, reasons, is_empty=is_empty)
@@ -135,20 +135,20 @@ class _Filling:
         return [self._names[id(state)] for state in self._circuit.nodes[node].states]
 
     def _recompute(self, number: NodeId, what: str) -> list[str]:
-        """Find what has to be computed for a state that is lost; return why it cannot be."""
+        """Find what has to be computed for a missing state, and return the reasons why it cannot be."""
         node, reasons = self._circuit.nodes[number], dict[str, None]()
         if not node.inputs:
-            reasons["it is made of rows as they came, and these are gone"] = None
+            reasons["it depends on rows of earlier epochs, which are not retained"] = None
         elif not node.operator.is_replayable:
             reasons[_depends_on_time(node.name)] = None
         else:
             self.stepped.add(number)
             for source in (*node.inputs, *node.reads):
                 self._need(source, reasons, is_empty=False)
-        return [f"- {what} is not there and cannot be computed: {reason}" for reason in reasons]
+        return [f"- {what} is missing and cannot be computed: {reason}" for reason in reasons]
 
     def require_same(self, emitted: Mapping[NodeId, Delta]) -> None:
-        """Check that what was computed anew gives the rows that are kept, where these are.
+        """Check that what was computed again gives the kept rows, for views that have them.
 
         Raises:
             CheckpointError: they differ; names the view.
@@ -159,12 +159,12 @@ class _Filling:
                 continue
             kept = self._known[kept_at]()
             if len(_sum(emitted[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
-                missing = [f"- view {name!r}: the rows that are kept are not those that are computed anew"]
+                missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
-    def _need(self, wanted: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
+    def _need(self, start: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
         """Collect a node that has to be computed, with all that it needs upstream, and the reasons why it cannot be."""
-        waiting, seen = [wanted], set()
+        waiting, seen = [start], set()
         while waiting:
             number = waiting.pop()
             if number in seen:
@@ -182,11 +182,11 @@ class _Filling:
                 waiting += (*node.inputs, *node.reads)
 
     def run(self, circuit: Circuit) -> dict[NodeId, Delta]:
-        """Compute what is needed in a circuit that holds nothing; what each node has emitted in all.
+        """Compute what is needed in an empty circuit, and return the sum of what each node has emitted.
 
         The first epoch is the one before any input, in which a group of nothing has its row.
         """
-        given = {number: self._known[number]() for number in self._given}
+        kept_rows = {number: self._known[number]() for number in self._given}
         emitted: dict[NodeId, Delta] = {}
         for epoch in (Epoch(0), Epoch(1)):
             now = Now(epoch, datetime.fromtimestamp(0, UTC))
@@ -196,7 +196,7 @@ class _Filling:
                 if number in self.stepped:
                     deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))
                 else:
-                    deltas[number] = given[number] if epoch else Delta.empty(node.operator.schema)
+                    deltas[number] = kept_rows[number] if epoch else Delta.empty(node.operator.schema)
             circuit.settle()
             for number, delta in deltas.items():
                 emitted[number] = _sum(emitted[number], delta) if number in emitted else delta
@@ -211,13 +211,13 @@ def _sum(first: Delta, second: Delta) -> Delta:
 
 def _not_retained(source: str) -> str:
     return (
-        f"source {source!r} does not keep its rows, and those that came are gone. Build it on views that are there, or "
+        f"source {source!r} does not retain its rows, so those of earlier epochs are gone. Build it on existing views, or "
         f"begin a new checkpoint with engine.source({source!r}, ..., retained=True) and push all rows into it"
     )
 
 
 def _depends_on_time(node: str) -> str:
     return (
-        f"it depends on when rows came ({node}), which the rows do not say. Leave out its trigger, lateness or order, "
-        "build it on views that are there, or begin a new checkpoint and push all rows into it"
+        f"it depends on when rows arrived ({node}), which the rows do not show. Leave out its trigger, lateness or order, "
+        "build it on existing views, or begin a new checkpoint and push all rows into it"
     )

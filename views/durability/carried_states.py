@@ -25,18 +25,18 @@ from .evolution import EarlierPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CarriedState:
-    """A state of now, the state of a checkpoint that it is made of, and the operators of both."""
+    """A present state, the state of a checkpoint from which it is made, and the operators of both."""
 
     node: Node
     state: State
     before: Node
     then: State
     is_same: bool
-    """Whether its entries are what they were."""
+    """Whether its entries are unchanged."""
 
 
 def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iterator[CarriedState]:
-    """Return the states that can be carried over: they hold what they would hold had the columns always been those of now."""
+    """Return the states that can be carried over, as if the sources had always had their present columns."""
     steady = steady_nodes(plan, earlier.plan, earlier.places)
     nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
     seen: set[int] = set()
@@ -55,7 +55,7 @@ def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iter
 def _with_rows(
     pairs: list[tuple[NodeId, NodeId]], compiled: Compiled, earlier: EarlierPlan
 ) -> list[tuple[NodeId, NodeId]]:
-    """The nodes of a source; what counts its rows beside what keeps them, where its own state says nothing of them."""
+    """Return the nodes of a source; one that counts its rows comes with one that keeps them, as counts have no columns."""
     nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
     kept = next((before for _, before in pairs if others[before].operator.keeps_input), None)
     return [
@@ -108,7 +108,7 @@ def converted(carried: CarriedState, where: str) -> Saved:
     """Return a state made of the earlier one, which is restored for it. Cost: that state.
 
     Raises:
-        CheckpointError: a value does not fit the type of now.
+        CheckpointError: a value does not fit its present type.
     """
     assert isinstance(carried.then, Spine)
     assert isinstance(carried.state, Spine)
@@ -134,7 +134,7 @@ def _keeps_words(carried: CarriedState) -> bool:
 
 
 def _payload(run: Run, carried: CarriedState) -> pl.DataFrame:
-    """The columns of all entries, as the types of now have them; null where there were none."""
+    """Return the columns of all entries in their present types; null where a column is new."""
     assert isinstance(carried.state, Spine)
     held, types = run.payload, dict(carried.state.layout.payload)
     if not _keeps_words(carried):

@@ -1,7 +1,7 @@
 """Commits with identities of an earlier scheme of digests, read with those of the present scheme.
 
-What it names by an earlier scheme is found again by computing its names for the plan that there is now: those of the first
-where the versions that have written a checkpoint are the same. The next commit has the new names, and no version matters any more.
+Names of an earlier scheme are computed again for the present plan; those of the first scheme depend on versions, so these
+have to be the ones that wrote the checkpoint. The next commit has present names, which do not depend on versions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EarlierNames:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The record of a plan by an earlier scheme and by this one, and what states and nodes are called in both."""
+    """The record of a plan by an earlier scheme and by this one, with the names of states and nodes in both."""
 
     earlier: Record
     now: Record
@@ -75,7 +75,7 @@ class _Names:
         return self.states.get(name, name)
 
     def _record(self, was: Record) -> Record:
-        """A record with the identities of today, where what it says is what the earlier scheme says of this plan."""
+        """Return a record with present identities, wherever it has those that the earlier scheme gives this plan."""
         states = list(map(self._state, was["states"]))
         order = sorted(range(len(states)), key=states.__getitem__)
         made = {
@@ -97,7 +97,7 @@ class _Names:
     def _declared(
         self, was: Record, part: str, digests: tuple[str, ...], renew: Callable[[Record], Record]
     ) -> dict[str, Record]:
-        """The views or sources of a record, with their digests of today where they are what they are now."""
+        """Return the views or sources of a record, with present digests where their declarations have not changed."""
         made = {}
         for name, then in was[part].items():
             was_called, now = self.earlier[part].get(name), self.now[part].get(name)
@@ -114,12 +114,12 @@ class _Names:
         return {**source, "retained": None if rows is None else self._state(rows)}
 
     def _form(self, state: str, form: str) -> str:
-        """The form of a state, which may be a digest too."""
+        """Return the form of a state, which may be a digest too."""
         earlier = dict(zip(self.earlier["states"], self.earlier["forms"], strict=True))
         now = dict(zip(self.now["states"], self.now["forms"], strict=True))
         return now[self.states[state]] if state in self.states and earlier[state] == form else form
 
 
 def _in_order(compiled: Compiled) -> list[str]:
-    """The names of all states, in the order of the circuit."""
+    """Return the names of all states, in the order of the circuit."""
     return list(state_ids(compiled))

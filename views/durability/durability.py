@@ -56,7 +56,7 @@ SWEEP_EVERY = 64
 NOWHERE: Mapping[int, Saved] = {}
 
 MOST_WAITING, MOST_SECONDS = 512, 0.5
-"""So many epochs at most, and for so long, only their input is on disk: what comes then is committed, and they with it."""
+"""The most epochs, and the longest time, for which only the input is on disk; the next epoch commits all of them."""
 
 
 @dataclass(slots=True)
@@ -80,17 +80,17 @@ class _Open:
     committed_at: float = field(default_factory=time.monotonic)
     inputs: InputLog | None = None
     may_log: bool = False
-    """Whether there is a record that an earlier version refuses: it would take the log of this one for empty."""
+    """Whether there is a record that earlier versions refuse: they would take the log of this one for empty."""
     waits: bool = False
     """Whether the epoch is durable without a commit, as its input is."""
     is_logging: bool = False
-    """Whether its input is on the way to the disk."""
+    """Whether its input is being written."""
     staged: tuple[tuple[EvaluatedEpoch, ...], tuple[Commit, Begun] | None] = field(default=((), None))
-    """Epochs that are to be done, and the commit of them and what it names, if it is their turn."""
+    """The epochs that are being written, with their commit and the files that it names, if a commit is due."""
 
 
 def _let_go(lock: ExitStack) -> None:
-    """Release a lock, at the end of the process or in the middle of anything."""
+    """Release a lock, at the end of the process or at any other moment."""
     if is_ending():
         lock.close()
     else:
@@ -124,13 +124,13 @@ class Durability:
         """Check that an epoch can be written.
 
         Raises:
-            CheckpointError: the engine was closed, it is not known how its last epoch ended, another one has gone on, or
-                this process was forked off the one that has the checkpoint.
+            CheckpointError: the engine was closed, it is unknown whether its last epoch is committed, another writer has
+                committed, or this process was forked from the one that opened the checkpoint.
         """
         if not self._is_ours:
             raise CheckpointError(
-                f"{self._where}: the engine has opened it in process {self._process}, of which this one was forked off; "
-                "push there, or close it and make an engine here. What its views held at the fork can be read"
+                f"{self._where}: the engine opened it in process {self._process}, from which this one was forked; "
+                "push there, or close it and make a new engine here. The views can be read as of the fork"
             )
         if self._ended is not None:
             raise CheckpointError(self._ended)
@@ -138,10 +138,10 @@ class Durability:
             raise CheckpointError(f"{self._where}: the engine is closed; make a new one to go on")
 
     def open(self, compiled: Compiled) -> RestorePoint | None:
-        """Lock the checkpoint, and give the circuit the states of its last commit. None: it is a new one.
+        """Lock the checkpoint, and restore the circuit from its last commit; return None for a new checkpoint.
 
         Raises:
-            CheckpointError: another one writes there, what is there is no checkpoint, is of another plan or damaged.
+            CheckpointError: another writer has it, or it is not a checkpoint, is of another plan, or is damaged.
         """
         self.require_open()
         _require_arrow(compiled)
@@ -149,7 +149,7 @@ class Durability:
         store = self._checkpoint.store
         is_checkpoint(
             store
-        )  # Before anything is written, so that no lock file is put into a folder of other data.
+        )  # Before anything is written, so that no lock file is left in a folder of other data.
         self._take_lock(store)
         try:
             pieces = Pieces.of(store)
@@ -164,7 +164,7 @@ class Durability:
         try:
             self._lock.enter_context(store.lock())
         except CheckpointError:
-            # An engine that nobody refers to any more, but that was not collected yet, does not need it.
+            # An engine that is unreachable but not yet collected may still hold the lock.
             gc.collect()
             self._lock.enter_context(store.lock())
 
@@ -186,7 +186,7 @@ class Durability:
         last = earlier.renewed(last)
         match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
         if last.buckets > 1:
-            last = earlier.renewed(rebucket(store, 1))  # Another driver has cut it, and can cut it again.
+            last = earlier.renewed(rebucket(store, 1))  # Another driver has split it, and can split it again.
             log.refresh()
         self._open.writer, self._open.facts, self._open.may_log = last.writer, last.facts, log.refuses_earlier
         unchanged = {f"{name}/0" for name in match.unchanged}
@@ -221,7 +221,7 @@ class Durability:
     ) -> None:
         """Begin to write the input of an epoch to disk, if that makes it durable; ``append`` waits for it."""
         opened = self._now()
-        with interrupts_deferred():  # What is begun has to be known, or it could not be taken back.
+        with interrupts_deferred():  # An entry that is begun has to be noted, or it could not be taken back.
             opened.is_logging = opened.waits = (
                 opened.inputs is not None
                 and opened.may_log
@@ -237,13 +237,13 @@ class Durability:
     def write(
         self, passed: EvaluatedEpoch, standing: CommitMetadata, elsewhere: Mapping[int, Saved] = NOWHERE
     ) -> None:
-        """Write the states as staged, and the deltas, if it is this epoch's turn. Nothing is real before ``append``.
+        """Write the states as staged, and the deltas, if a commit is due. Nothing is committed before ``append``.
 
-        What the store would rather have together with the record waits for that too. ``elsewhere`` are states, by their
+        Files that the store prefers to write together with the record are written then. ``elsewhere`` are states, by their
         ids as objects, of which what this epoch changes is not staged there, but is this.
 
         Raises:
-            CheckpointError: the store does not let us; whatever it has taken is not named by any commit.
+            CheckpointError: the store refuses it; files that it has accepted are not named by any commit.
         """
         opened = self._now()
         waiting = (*opened.past.waiting, passed)
@@ -254,7 +254,7 @@ class Durability:
         """Commit what was written.
 
         Raises:
-            CheckpointError: it is not; or it is not known whether it is, and then nothing can be written any more.
+            CheckpointError: the commit failed; or it is unknown whether it did, and then nothing can be written any more.
         """
         opened = self._now()
         waiting, staged = opened.staged
@@ -291,7 +291,7 @@ class Durability:
     def tidy(self) -> None:
         """Keep to the limit of memory, and now and then delete files that nothing names. Called between epochs.
 
-        What goes wrong with the files is a warning: the epoch is done, and it will be tried again.
+        A failure here is only a warning: the epoch is done, and the files will be deleted later.
         """
         opened = self._now()
         if not opened.past.waiting:
@@ -302,13 +302,13 @@ class Durability:
         try:
             opened.log.sweep(self._checkpoint.keep, self._checkpoint.grace_seconds)
         except CheckpointError as error:
-            warnings.warn(f"files that are no longer needed stay where they are: {error}", stacklevel=4)
+            warnings.warn(f"files that are no longer needed could not be deleted: {error}", stacklevel=4)
 
     def flush(self, standing: CommitMetadata) -> None:
         """Commit the epochs that wait, and the last epochs delivered to readers. Called between epochs.
 
         Raises:
-            CheckpointError: it could not be written; what waits goes on waiting.
+            CheckpointError: it could not be written; the epochs keep waiting.
         """
         self.require_open()
         opened = self._now()
@@ -323,7 +323,7 @@ class Durability:
         """Flush, and release the checkpoint. Closing twice is no error.
 
         Raises:
-            CheckpointError: what was not committed yet could not be.
+            CheckpointError: the last epochs could not be committed.
         """
         if self._closed or not self._is_ours:
             return
@@ -343,7 +343,7 @@ class Durability:
 
     @property
     def residence(self) -> Residence | None:
-        """Which part of the states is in memory; None: the checkpoint has not been opened."""
+        """The part of the states that is in memory; None before the checkpoint is opened."""
         return None if self._open is None else self._open.residence
 
     @property
@@ -363,7 +363,7 @@ class Durability:
 
     @property
     def maps_states(self) -> bool:
-        """Whether ``tidy`` replaces what states hold by what is on disk, to keep within a limit of memory."""
+        """Whether ``tidy`` maps states from disk, to keep within a limit of memory."""
         return self._checkpoint.resident_bytes is not None
 
     # Details
@@ -374,7 +374,7 @@ class Durability:
         return self._open is None or self._process == os.getpid()
 
     def _input_log(self, store: Store) -> InputLog | None:
-        """Where input is logged, if that is better than to commit every epoch."""
+        """Return the log of inputs, if logging is better than a commit at every epoch."""
         if self._checkpoint.every > 1 or self._checkpoint.resident_bytes is not None:
             return None
         log = store.input_log()
@@ -396,9 +396,9 @@ class Durability:
             opened.inputs.take_back()
         except OSError as error:
             self._ended = (
-                f"{self._where}: it is not known whether the input of epoch {self._last_epoch(opened) + 1}, which was "
-                f"refused, is on disk ({error}); make a new engine: it goes on from what is there, and skips batches with "
-                "a position that it has"
+                f"{self._where}: it is unknown whether the input of epoch {self._last_epoch(opened) + 1}, which was "
+                f"refused, is on disk ({error}); make a new engine, which goes on from what is on disk and skips batches with "
+                "a position that was taken"
             )
 
     def _last_epoch(self, opened: _Open) -> int:
@@ -413,7 +413,7 @@ class Durability:
         standing: CommitMetadata,
         elsewhere: Mapping[int, Saved] = NOWHERE,
     ) -> tuple[Commit, Begun]:
-        """Write what the record of these epochs names, but for what is to be written with it."""
+        """Write the files that the record of these epochs names, except those that are written together with it."""
         wanted = {
             name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in opened.states.items()
         }
@@ -432,7 +432,7 @@ class Durability:
             readers=standing.readers,
             epochs=tuple((passed.epoch, passed.instant, passed.watermarks) for passed in waiting),
             facts={**opened.facts, "rows": standing.rows, BORN: opened.past.born},
-            # One for each attempt: a record that appears late, of an attempt that was given up, is another's.
+            # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
             writer=new_writer(),
             versions=opened.versions,
         )
@@ -441,15 +441,15 @@ class Durability:
     def _is_there(self, opened: _Open, commit: Commit, error: Exception) -> bool:
         """Return whether a record is there although writing it seemed to fail.
 
-        If that cannot be known, or another writer has gone on from our last commit, this engine cannot go on.
+        If that cannot be determined, or another writer has committed since, this engine cannot go on.
         """
         try:
             last = opened.log.refresh()
         except CheckpointError as unknown:
             self._ended = (
-                f"{self._where}: it is not known whether epoch {commit.epoch} was committed ({error}; and then: "
-                f"{unknown}); make a new engine: it goes on from what is there, and skips batches with a position "
-                "that it has"
+                f"{self._where}: it is unknown whether epoch {commit.epoch} was committed ({error}; and then: "
+                f"{unknown}); make a new engine, which goes on from what is on disk and skips batches with a position "
+                "that was taken"
             )
             raise CheckpointError(self._ended) from error
         if last is None or last.writer == opened.writer:
@@ -457,8 +457,8 @@ class Durability:
         if last.writer == commit.writer:
             return True
         self._ended = (
-            f"{self._where}: another writer has committed epoch {last.epoch}, which this engine does not know of; make "
-            "a new one, which goes on from there, and see to it that there is only one at a time"
+            f"{self._where}: another writer has committed epoch {last.epoch} since this engine opened it; make "
+            "a new engine, which goes on from there, and run only one writer at a time"
         )
         raise CheckpointError(self._ended) from error
 
@@ -472,7 +472,7 @@ class Durability:
 
 
 def _require_arrow(compiled: Compiled) -> None:
-    """Check that all rows that are kept can be, before any are taken: in the log of inputs they would be, and no commit.
+    """Check that Arrow has the types of all kept rows: the log of inputs would accept others, and no commit would.
 
     Raises:
         CheckpointError: a column of a type that Arrow does not have.

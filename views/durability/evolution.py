@@ -1,8 +1,8 @@
 """Sources whose columns differ from those in a checkpoint, and the plan as it was over the earlier columns.
 
-A column that is new is null in all rows that came before, one that is gone takes nothing along that nobody used, one of a
-wider type holds what it held. So a view that is declared by the same calls is the same view, and the states of its nodes
-hold what they would have held, wherever what they are made of is the same.
+A new column is null in all earlier rows, a removed one was used by no remaining view, and one of a wider type holds the
+same values. So a view that is declared by the same calls is the same view, and the states of its nodes are valid wherever
+their input is unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..plan.widening import widens
 Record = Mapping[str, Any]
 
 MOST_TRIED = 2000
-"""So many places of columns that are gone are tried, where an earlier version did not keep their order."""
+"""The most places that are tried for removed columns, as earlier versions did not record the order of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class SourceChange:
     after: pl.Schema
 
     @property
-    def said(self) -> str:
-        """What has changed, column by column."""
+    def description(self) -> str:
+        """The changes in words, column by column."""
         names = [*self.before, *(name for name in self.after if name not in self.before)]
         return ", ".join(
             f"column {name!r} is new"
@@ -71,8 +71,8 @@ class EarlierPlan:
 
 
 def source_changes(record: Record, now: Record, plan: Plan) -> dict[str, SourceChange]:
-    """The sources of a checkpoint that have other columns now, and are what they were in all else."""
-    found = {}
+    """Return the sources of a checkpoint that have other columns now, and are otherwise unchanged."""
+    changes = {}
     for place, source in plan.inputs.items():
         if source.name in record["sources"]:
             was, is_now = (each["sources"][source.name] for each in (record, now))
@@ -80,8 +80,8 @@ def source_changes(record: Record, now: Record, plan: Plan) -> dict[str, SourceC
             if was["identity"] == is_now["identity"]:
                 continue
             if (before := _columns_before(plan[place], was, is_now, order)) is not None:
-                found[source.name] = SourceChange(source.name, before, plan[place].schema)
-    return found
+                changes[source.name] = SourceChange(source.name, before, plan[place].schema)
+    return changes
 
 
 def _columns_before(node: PlanNode, was: Record, now: Record, order: list[str] | None) -> pl.Schema | None:
@@ -104,13 +104,13 @@ def _columns_before(node: PlanNode, was: Record, now: Record, order: list[str] |
 
 
 def _orders(types: Mapping[str, pl.DataType], now: pl.Schema) -> Iterator[pl.Schema]:
-    """The columns as they stand now, those that are gone at all places where they may have stood."""
-    kept, gone = [name for name in now if name in types], [name for name in types if name not in now]
-    for tried, places in enumerate(combinations(range(len(types)), len(gone))):
+    """Yield the present columns, with removed ones in all places where they may have been."""
+    kept, removed = [name for name in now if name in types], [name for name in types if name not in now]
+    for tried, places in enumerate(combinations(range(len(types)), len(removed))):
         if tried == MOST_TRIED:
             return
-        standing, missing = iter(kept), iter(gone)
-        names = [next(missing) if at in places else next(standing) for at in range(len(types))]
+        remaining, missing = iter(kept), iter(removed)
+        names = [next(missing) if at in places else next(remaining) for at in range(len(types))]
         yield pl.Schema({name: types[name] for name in names})
 
 
@@ -145,15 +145,15 @@ def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan
 
 
 def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str]) -> EarlierPlan | None:
-    """A plan, of then or of now, before its functions had versions; None if that makes no view what it was.
+    """Return a plan, earlier or present, without versions of its functions; None if that restores no view on record.
 
     ``views`` are the identities of views on record.
     """
     plan = earlier if isinstance(earlier, Plan) else earlier.plan
-    found = without_versions(plan, views)
-    if found is None:
+    earlier_plan_and_places = without_versions(plan, views)
+    if earlier_plan_and_places is None:
         return None
-    bare, moved = found
+    bare, moved = earlier_plan_and_places
     compiled = compile_plan(bare, Ledger(0))
     if isinstance(earlier, Plan):
         return EarlierPlan({}, bare, compiled, moved)
@@ -162,15 +162,15 @@ def plan_without_versions(earlier: EarlierPlan | Plan, views: Mapping[str, str])
 
 
 def _paired(now: Plan, then: Plan, place: PlanId, before: PlanId) -> dict[PlanId, PlanId]:
-    """The nodes behind two nodes of which one was the other, as far as they are of one form."""
-    found: dict[PlanId, PlanId] = {}
+    """Pair the nodes upstream of two nodes, one of which was the other, as far as they have the same form."""
+    pairs: dict[PlanId, PlanId] = {}
     waiting = [(place, before)]
     while waiting:
         one, two = waiting.pop()
         node, other = now[one], then[two]
-        if one in found or type(node.operation) is not type(other.operation):
+        if one in pairs or type(node.operation) is not type(other.operation):
             continue
         if len(node.inputs) == len(other.inputs):
-            found[one] = two
+            pairs[one] = two
             waiting += zip(node.inputs, other.inputs, strict=True)
-    return found
+    return pairs

@@ -1,4 +1,4 @@
-"""The record of a checkpoint as it would read had its sources always had the columns of now."""
+"""The record of a checkpoint, rewritten as if its sources had always had their present columns."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Record = Mapping[str, Any]
 class Evolution:
     """The effect of changed columns of sources on a checkpoint.
 
-    ``carried`` are states of now, by name, with the names of those of the checkpoint that they are made of. ``reshaped``
-    are views whose rows are others, or have other columns: they begin anew, with all rows that they hold.
+    ``carried`` are present states, by name, with the names of the states in the checkpoint from which they are made.
+    ``reshaped`` are views with other rows or other columns: they begin anew, with all their rows.
     """
 
     changes: Mapping[str, SourceChange]
@@ -40,13 +40,13 @@ class Evolution:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def said(self) -> str:
-        """What has changed, source by source."""
-        changed = [f"source {name!r}: {change.said}" for name, change in self.changes.items()]
+    def description(self) -> str:
+        """The changes in words, source by source."""
+        changed = [f"source {name!r}: {change.description}" for name, change in self.changes.items()]
         return "; ".join(changed) or "functions have a version that had none"
 
     def restore(self, saver: Saver, pieces: Pieces, records: Mapping[str, StateRecord], where: str) -> None:
-        """Give the states that are carried what they hold. Cost: of those that are as they were, none.
+        """Restore the carried states. Cost: the states that are converted; unchanged ones cost nothing.
 
         Raises:
             CheckpointError: a piece is missing or damaged, or a value does not fit its new type.
@@ -62,7 +62,7 @@ class Evolution:
             carried.state.restore(converted(carried, where))
 
     def arrived(self, source: str, delta: Delta) -> Delta:
-        """The change of a source as it has its columns now.
+        """Return the delta of a source with its present columns.
 
         Raises:
             CheckpointError: a value does not fit its new type.
@@ -91,12 +91,12 @@ def evolved(
     changes: Mapping[str, SourceChange],
     describe: Any,
 ) -> Evolution | None:
-    """What these changes of sources mean for the checkpoint that a record is of, and versions of functions that had none.
+    """Return the effect on a checkpoint of changed sources, and of versions given to functions; None if there is none.
 
-    ``names`` are the states of now; ``describe`` gives the record and the states of another plan. None: nothing.
+    ``names`` are the present states; ``describe`` returns the record and the states of another plan.
     """
     earlier = earlier_plan(plan, changes) if changes else None
-    identities = {name: found["identity"] for name, found in record["views"].items()}
+    identities = {name: declared_view["identity"] for name, declared_view in record["views"].items()}
     earlier = plan_without_versions(earlier or plan, identities) or earlier
     if earlier is None:
         return None
@@ -115,10 +115,10 @@ def evolved(
             carried[name] = before, each
     views = [
         name
-        for name, found in record["views"].items()
+        for name, declared_view in record["views"].items()
         if name in then["views"]
         and name in now["views"]
-        and found["identity"] == then["views"][name]["identity"]
+        and declared_view["identity"] == then["views"][name]["identity"]
     ]
     written = _rewritten(record, now, then, changes, carried, views)
     return Evolution(changes, written, carried, tuple(_reshaped(plan, earlier, views)), earlier.failed)
@@ -143,11 +143,11 @@ def _rewritten(
     carried: Mapping[str, tuple[str, CarriedState]],
     views: Collection[str],
 ) -> Record:
-    """The record with what is carried under the names and identities of now."""
+    """Return the record with carried states under their present names and identities."""
     forms = dict(zip(now["states"], now["forms"], strict=True))
     were = dict(zip(record["states"], record["forms"], strict=True)) if "forms" in record else None
-    gone = set(then["states"]) - set(now["states"])
-    states = sorted({*(name for name in record["states"] if name not in gone), *carried})
+    removed_states = set(then["states"]) - set(now["states"])
+    states = sorted({*(name for name in record["states"] if name not in removed_states), *carried})
     nodes = {before.partition(":")[0]: name.partition(":")[0] for name, (before, _) in carried.items()}
     sources = {
         name: {

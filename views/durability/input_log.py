@@ -1,7 +1,7 @@
-"""The input of epochs that are done and not committed yet, written so that a crash cannot take it.
+"""The log of the input of epochs that are done and not committed yet, so that a crash cannot lose them.
 
-To evaluate an epoch is to compute its deltas from the states before and its input, and from nothing else. So an epoch
-is durable as soon as its input is: who opens the checkpoint after a crash evaluates it again. The input is written
+An epoch's deltas follow from the states before it and its input alone. So an epoch is durable as soon as its input is:
+opening the checkpoint after a crash evaluates it again. The input is written
 while the epoch is evaluated, which hides most of the wait, and one commit then serves many epochs.
 
 An entry: the length of a JSON text, the text, and an Arrow stream for each source that has rows in the epoch.
@@ -23,24 +23,24 @@ from ..epochs.records import EpochInput, Logged
 from ..store.protocol import Log
 
 MOST_BYTES = 1 << 20
-"""An epoch with more input than that is committed: its states are not much more to write."""
+"""An epoch with more input than this is committed at once, as its states are not much larger."""
 
 FULL = 8 << 20
-"""Bytes after which all that is in the log is committed."""
+"""Bytes in the log after which all of its epochs are committed."""
 
 LENGTH = 8
 
 
 def logged(entry: memoryview) -> Logged:
-    """The epoch that an entry of the log is about."""
+    """Return the epoch of an entry of the log."""
     length = int.from_bytes(entry[:LENGTH], "little")
-    said, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
-    offered = EpochInput(watermarks=said["watermarks"], positions=said["positions"])
-    for source, size, is_consolidated in said["sources"]:
+    head, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
+    offered = EpochInput(watermarks=head["watermarks"], positions=head["positions"])
+    for source, size, is_consolidated in head["sources"]:
         frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
         offered.deltas[source] = [Delta(frame, is_consolidated)]
         at += size
-    return Logged(said["epoch"], said["instant"], offered, said["heard"])
+    return Logged(head["epoch"], head["instant"], offered, head["heard"])
 
 
 class InputLog:
@@ -52,7 +52,7 @@ class InputLog:
     def begin(
         self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], heard: Mapping[str, int]
     ) -> bool:
-        """Begin to write the input of an epoch; ``wait`` for it. False: this epoch is better committed."""
+        """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead."""
         if not self._log.is_ours:
             return False
         nbytes = sum(delta.frame.estimated_size() for delta in arrived.values())
@@ -66,11 +66,11 @@ class InputLog:
             (source, len(stream), delta.is_consolidated)
             for (source, delta), stream in zip(arrived.items(), streams, strict=True)
         ]
-        said: dict[str, Any] = {
+        head: dict[str, Any] = {
             "epoch": now.epoch, "instant": now.instant, "watermarks": offered.watermarks, "positions": offered.positions,
             "heard": dict(heard), "sources": sources,
         }  # fmt: skip
-        text = json.dumps(said).encode()
+        text = json.dumps(head).encode()
         self._log.begin(now.epoch, [len(text).to_bytes(LENGTH, "little"), text, *streams])
         return True
 
@@ -78,7 +78,7 @@ class InputLog:
         """Return when the input is on the disk.
 
         Raises:
-            OSError: it is not known whether it is.
+            OSError: it is unknown whether it is.
         """
         self._log.wait()
 
@@ -86,7 +86,7 @@ class InputLog:
         """Remove the input of an epoch that was discarded, so that it is not evaluated again.
 
         Raises:
-            OSError: it may come back.
+            OSError: the removal failed, so the entry may still be on disk.
         """
         self._log.take_back()
 
@@ -101,6 +101,6 @@ class InputLog:
 
 def _as_stream(frame: pl.DataFrame) -> memoryview:
     stream = io.BytesIO()
-    # Text as text: as views of it, a few rows would bring along all the text that they were cut out of.
+    # Views of text would carry along all the text from which a few rows were cut.
     frame.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
     return stream.getbuffer()

@@ -1,4 +1,4 @@
-"""Pickles in a checkpoint: refused when it is opened, or, if they are allowed, kept in another form from then on."""
+"""Pickles in a checkpoint are refused when it is opened or, if they are allowed, converted to another form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .plan_match import state_ids
 def without_pickles(
     compiled: Compiled, saver: Saver, log: CommitLog, renewed: Callable[[Commit], Commit], *, may_commit: bool
 ) -> Commit | None:
-    """Keep the states of users' aggregates, which are restored, in the form in which they would be written now.
+    """Convert the restored states of users' aggregates to the form in which they would be written now.
 
-    Only if pickles are allowed; then they are converted with one more commit, an epoch in which nothing happens, which
-    is returned, with the names of today as ``renewed`` has them. Unless it ``may_commit``: with the next commit then. Nothing changes where there are no pickles, nor
-    where they have to stay, as the states are nothing else. Cost: those states.
+    This requires that pickles are allowed. They are converted with one more commit, of an empty epoch, which is returned
+    with present names as ``renewed`` makes them; if it may not be made now (``may_commit``), with the next commit. Without
+    pickles nothing changes, nor with states that can only be pickled. Cost: those states.
 
     Raises:
         CheckpointError: there are pickles, and they are not allowed; names the aggregate.

@@ -1,4 +1,4 @@
-"""What has changed between the plan of a checkpoint and the one that is declared now: what stands in the way, in words."""
+"""The differences between the plan of a checkpoint and the one that is declared now, as messages with their remedies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class PlanMatch:
     """What a plan and the record of an earlier one have in common, by ids of states and names of views and sources.
 
     ``new`` states begin empty and ``gone`` ones are no longer looked at. A view that has changed is in ``changed_views``
-    alone: its states are told apart by what they hold. A source that was dropped and is declared again, in another
+    alone: states are identified by what they hold. A source that was dropped and is declared again, in another
     way, is both in ``gone_sources`` and in ``new_sources``.
 
-    ``lost`` are new states of what is declared as it was, with the views and sources that they serve: they have to be
-    computed before anything goes on, or an empty state would be taken for what came so far. ``unclaimed`` says in words
-    which gone states no change of what is declared accounts for. ``evolution``: what is the same but for the columns of
-    sources, if these have others than they had; it is among the ``unchanged``.
+    ``lost`` are new states of unchanged declarations, with the views and sources that they serve: they have to be
+    computed before the first epoch, since an empty state would stand for all rows that came so far. ``unclaimed`` describes
+    the gone states that no change of a declaration explains. ``evolution`` describes states that differ only by the
+    columns of sources, if these have changed; they are among the ``unchanged``.
     """
 
     unchanged: frozenset[str]
@@ -48,22 +48,22 @@ class PlanMatch:
 
     @property
     def to_fill(self) -> tuple[str, ...]:
-        """The views that have to be filled: those that could not be read so far, or not with these columns."""
+        """The views that have to be filled: those that did not exist, or did not have these columns."""
         reshaped = () if self.evolution is None else self.evolution.reshaped
         return (*self.new_views, *self.changed_views, *reshaped)
 
-    def readers(self, heard: Mapping[str, int], views: Iterable[str], last: int) -> dict[str, int]:
-        """Return the last epochs delivered to named subscriptions of those ``views`` that are what they were.
+    def readers(self, delivered: Mapping[str, int], views: Iterable[str], last: int) -> dict[str, int]:
+        """Return the last epochs delivered to the named subscriptions of the ``views`` that have not changed.
 
-        For views with other columns: a subscription to which all epochs up to the ``last`` one were delivered goes on with
-        the next one, in which the view begins anew with all rows; for any other the missing deltas are gone.
+        If a view has other columns, a subscription that has received every epoch up to the ``last`` one continues with
+        the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas.
         """
-        gone = (*self.new_views, *self.changed_views)
-        kept = tuple(f"{name}/" for name in views if name not in gone)
-        anew = tuple(f"{name}/" for name in self.to_fill if name not in gone)
+        without_deltas = (*self.new_views, *self.changed_views)
+        kept = tuple(f"{name}/" for name in views if name not in without_deltas)
+        anew = tuple(f"{name}/" for name in self.to_fill if name not in without_deltas)
         return {
             key: epoch + (key.startswith(anew) and epoch == last)
-            for key, epoch in heard.items()
+            for key, epoch in delivered.items()
             if key.startswith(kept)
         }
 
@@ -79,10 +79,10 @@ class PlanMatch:
 
 
 def require_all_states(where: str, match: PlanMatch) -> None:
-    """Check that all that is declared as it was has its states in the checkpoint, where none can be computed.
+    """Check that every unchanged declaration has its states in the checkpoint, for drivers that cannot compute any.
 
     Raises:
-        CheckpointError: some are not there: names the views and sources.
+        CheckpointError: states are missing; names the views and sources.
     """
     require_same_columns(where, match)
     if match.lost:
@@ -91,50 +91,50 @@ def require_all_states(where: str, match: PlanMatch) -> None:
 
 
 def require_same_columns(where: str, match: PlanMatch) -> None:
-    """Check that sources have the columns that they had, where what is kept is not carried over to others.
+    """Check that sources have the same columns, for drivers that cannot carry states over to changed ones.
 
     Raises:
-        CheckpointError: some have others: names them, and the way out.
+        CheckpointError: some columns differ; names the sources and the remedy.
     """
     if match.evolution is not None:
         raise CheckpointError(
-            f"{where}: {match.evolution.said}, to which the embedded engine carries over what is kept: {OPEN_ONCE}"
+            f"{where}: {match.evolution.description}, and only the embedded engine can carry states over to that: {OPEN_ONCE}"
         )
 
 
 def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[str]:
-    """The lines of a refusal: what is missing, what is there and belongs to nobody, and the ways out."""
+    """Return the lines of a refusal: the missing states, the states that nothing declared uses, and the remedies."""
     if match.evolution is not None:
         return [
-            f"{where} has sources that are declared with other columns now ({match.evolution.said}), and what follows from "
-            "them for rows that came cannot be computed:",
+            f"{where} has sources that are declared with other columns now ({match.evolution.description}), and the results of "
+            "these changes for rows that came before cannot be computed:",
             *missing,
-            "Declare the columns as before and the new ones under another source, or begin a new checkpoint and push all rows "
-            "into it; with retained=True from its beginning, a source keeps what is needed",
+            "Declare the old columns as before and the new ones in another source, or begin a new checkpoint and push all rows "
+            "into it; a source declared with retained=True from the beginning keeps the rows that such a change needs",
         ]
     return [
-        f"{where} has not all states of views and sources that are declared as before:",
+        f"{where} lacks states of views and sources that are declared as before:",
         *missing,
-        *(f"- {each} is there, and nobody claims it" for each in match.unclaimed),
-        "This version keeps them otherwise than the one that wrote the checkpoint. Go on with that version, or begin a new "
-        "checkpoint and push all rows into it",
+        *(f"- {each} is there, and nothing that is declared uses it" for each in match.unclaimed),
+        "This version of evercurrent keeps these states in another form than the one that wrote the checkpoint. Go on with "
+        "that version, or begin a new checkpoint and push all rows into it",
     ]
 
 
-OPEN_ONCE = "open it once with Engine(checkpoint=...) of the same Checkpoint, which computes states from what is retained"
+OPEN_ONCE = "open it once with Engine(checkpoint=...) and the same Checkpoint, which computes states from retained rows"
 
 
 def warn_of_unclaimed(where: str, match: PlanMatch) -> None:
-    """Name the states that are in the checkpoint, and that no change of what is declared accounts for."""
+    """Warn of states in the checkpoint that no change of a declaration explains."""
     if match.unclaimed:
         warnings.warn(
-            f"{where} has states that nobody claims, and that go with the next commit: {'; '.join(match.unclaimed)}",
+            f"{where} has states that nothing declared uses, and the next commit removes them: {'; '.join(match.unclaimed)}",
             stacklevel=2,
         )
 
 
 def clock_id(source: str) -> str:
-    """What the clock of a source is called among the states."""
+    """Return the name of a source's clock among the states."""
     return f"clock:{source}"
 
 
@@ -144,14 +144,14 @@ def versions() -> dict[str, str]:
 
 
 def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: Collection[str]) -> list[str]:
-    """All that stands in the way of going on with this plan, a line each, with the ways out; none if nothing does."""
+    """Return a line for each reason why this plan cannot continue the checkpoint, with its remedy."""
     changed = [
         name
         for name, declared in now["sources"].items()
         if name in record["sources"] and record["sources"][name]["identity"] != declared["identity"]
     ]
     gone = [name for name in match.gone_sources if name not in now["sources"]]
-    said = [
+    lines = [
         *_about_sources(record, now, [name for name in changed if name not in drop]),
         *(_about_gone_source(name) for name in gone if name not in drop),
         *_about_retained(record, now, changed, drop),
@@ -166,9 +166,9 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
     retained = [name for name, was in record["sources"].items() if was["retained"]]
     losable = [*changed, *gone, *retained, *match.gone_views, *match.changed_views]
     names = tuple(
-        name for name in dict.fromkeys(losable) if any(f"drop=({name!r},)" in line for line in said)
+        name for name in dict.fromkeys(losable) if any(f"drop=({name!r},)" in line for line in lines)
     )
-    return [*said, *_about_drop(names), *_about_versions(record)] if said else []
+    return [*lines, *_about_drop(names), *_about_versions(record)] if lines else []
 
 
 def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Iterator[str]:
@@ -179,10 +179,12 @@ def _about_sources(record: Record, now: Record, changed: Iterable[str]) -> Itera
             for each in {**declared, **was}
             if each not in ("identity", "retained") and declared.get(each, []) != was.get(each, [])
         ]
-        found = "; ".join(_about_aspect(each, was.get(each, []), declared.get(each, [])) for each in aspects)
+        differences = "; ".join(
+            _about_aspect(each, was.get(each, []), declared.get(each, [])) for each in aspects
+        )
         yield (
-            f"- source {name!r} is declared otherwise than when its rows came ({found or 'its columns stand in another order'}): declare it "
-            f"as before, or under another name, or give up what came of it with drop=({name!r},) and with the views on it"
+            f"- source {name!r} is declared in another way than when its rows came ({differences or 'its columns are in another order'}): declare it "
+            f"as before or under another name, or discard its state and the views on it: drop=({name!r},) and their names"
         )
 
 
@@ -199,7 +201,7 @@ def _about_aspect(aspect: str, was: Any, now: Any) -> str:
 
 def _about_gone_source(name: str) -> str:
     return (
-        f"- source {name!r} is no longer declared: declare it, or give up where it stands, and its watermark, with "
+        f"- source {name!r} is no longer declared: declare it, or discard its position and its watermark with "
         f"drop=({name!r},)"
     )
 
@@ -213,21 +215,21 @@ def _about_retained(
             continue
         if declared["retained"] and declared["retained"] not in record["states"]:
             yield (
-                f"- source {name!r} is to be retained and was not so far: the rows that came are gone. Leave out "
+                f"- source {name!r} is declared retained=True, but its earlier rows were not retained and are gone. Leave out "
                 "retained=True, or begin a new checkpoint and push all rows into it"
             )
         if was["retained"] and was["retained"] not in now["states"] and name not in drop:
             yield (
-                f"- source {name!r} was retained and is not any more: declare it with retained=True, or give up its "
+                f"- source {name!r} was retained and no longer is: declare it with retained=True, or discard its "
                 f"rows with drop=({name!r},)"
             )
 
 
 def _about_gone_view(name: str, record: Record, now: Record) -> str:
     identity = record["views"][name]["identity"]
-    same = [other for other, found in now["views"].items() if found["identity"] == identity]
-    kept = f" (what it computes is view {same[0]!r} now, which keeps all of its state)" if same else ""
-    return f"- view {name!r} is no longer declared{kept}: declare it, or let it go with drop=({name!r},)"
+    same = [other for other, declared in now["views"].items() if declared["identity"] == identity]
+    kept = f" (view {same[0]!r} computes the same now, and keeps its state)" if same else ""
+    return f"- view {name!r} is no longer declared{kept}: declare it, or drop it with drop=({name!r},)"
 
 
 def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str], match: PlanMatch) -> str:
@@ -236,34 +238,36 @@ def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str],
     why = f" as source {listed(because)} is" if because else ""
     if match.evolution is not None and set(sources) & set(match.evolution.changes):
         failed = match.evolution.failed.get(name)
-        why = f", beside {match.evolution.said}" + (f" (over the columns before: {failed})" if failed else "")
+        why = f", beside {match.evolution.description}" + (
+            f" (over the columns before: {failed})" if failed else ""
+        )
     return (
-        f"- view {name!r} is declared otherwise than in the checkpoint{why}, and its deltas so far were of what it was: "
-        f"declare it under another name, or as before, or let the old one go with drop=({name!r},)"
+        f"- view {name!r} is declared in another way than in the checkpoint{why}, and its deltas so far follow the old declaration: "
+        f"declare it under another name, or as before, or drop the old one with drop=({name!r},)"
     )
 
 
 def _about_functions(view: str, record: Record, now: Record) -> str:
-    """Which functions of a view have changed, and how its state is kept all the same; empty if none has."""
+    """Return which functions of a view have changed, and how to keep its state nevertheless; empty if none has."""
     is_now = now["functions"].get(view, {})
     were = record["functions"].get(view, {}) if "functions" in record else {}
     changed = [what for what, digest in is_now.items() if were.get(what) != digest]
     if not changed:
         return ""
-    known = "the code has changed of" if "functions" in record else "it is computed with"
+    reason = "the code has changed of" if "functions" in record else "it is computed with"
     return (
-        f", where it is filled anew from what is kept ({known} {', '.join(changed)}: to keep what was computed, declare it with "
-        "version=... as it was, open the checkpoint once, and change it from then on; with that version it counts as the same)"
+        f", after which the new one is filled from what is kept ({reason} {', '.join(changed)}; to keep its state instead, declare it with "
+        "the unchanged function and version=..., open the checkpoint once, and change the function after that: the version identifies it)"
     )
 
 
 def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]:
-    """Report windows whose watermark is needed now and was not tracked before: for open ones it is not known."""
-    known = {name.partition(":")[0] for name in record["states"]}
-    if (set(now["holds"]) - set(record["holds"])) & known:
+    """Report windows whose watermark is needed now and was not tracked before: for open ones it is unknown."""
+    owners = {name.partition(":")[0] for name in record["states"]}
+    if (set(now["holds"]) - set(record["holds"])) & owners:
         yield (
-            f"- views {listed(match.to_fill)} have windows over panes of views that are there already, and nobody has "
-            "asked so far how far these are complete: of those that are open it is not known. Leave out the windows, "
+            f"- views {listed(match.to_fill)} have windows over the panes of existing views, whose watermark was not "
+            "tracked so far, so that it is unknown for windows that are open. Leave out the windows, "
             "or begin a new checkpoint and push all rows into it"
         )
 
@@ -271,8 +275,8 @@ def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]
 def _about_drop(names: Sequence[str]) -> Iterator[str]:
     if names:
         yield (
-            f"- drop= is given with the path, all names at once: Checkpoint(PATH, drop={tuple(names)!r}); another program, "
-            "or one that is to begin anew, wants another path"
+            f"- give drop= with the path and all names at once: Checkpoint(PATH, drop={tuple(names)!r}); another program, "
+            "or one that is to begin anew, needs another path"
         )
 
 
@@ -281,6 +285,6 @@ def _about_versions(record: Record) -> list[str]:
     if was == now:
         return []
     return [
-        f"(it was written with polars {was['polars']} and Python {was['python']}, and these are {now['polars']} and "
-        f"{now['python']}: that alone may make expressions and functions other ones)"
+        f"(it was written with polars {was['polars']} and Python {was['python']}, now polars {now['polars']} and Python "
+        f"{now['python']} are installed: that alone may change how expressions and functions are identified)"
     ]

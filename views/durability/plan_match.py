@@ -1,4 +1,4 @@
-"""Whether a plan is that of a checkpoint: which states and views it has in common with it, and what is to be done about the rest."""
+"""The comparison of a plan with that of a checkpoint: the states and views they share, and what happens to the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..compiler.builder import Compiled
 from ..compiler.state_forms import is_read, state_forms
 from ..compiler.state_labels import state_labels
 from ..expressions.dtype_text import dtype_text
-from ..plan.digests import digest_of, scheme, told_apart
+from ..plan.digests import digest_of, is_covered, scheme
 from ..plan.function_versions import function_digests, require_one_function
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import Input, PlanId, PlanNode
@@ -27,37 +27,37 @@ from .plan_diff import PlanMatch as PlanMatch
 from .plan_diff import clock_id, obstacles, versions
 
 LEDGER = "ledger"
-"""What the ledger is called among the states."""
+"""The name of the ledger among the states."""
 
 
 def state_ids(compiled: Compiled) -> dict[str, State]:
-    """All states of a circuit, each once, under names that say what is computed: the same for the same, in any plan.
+    """Return all states of a circuit, each once, under names that identify what is computed, in any plan.
 
     The ledger is "ledger", the clock of a source "clock:<source>", any other "<identity of its node>:<ordinal>".
     """
-    found: dict[str, State] = {LEDGER: compiled.ledger}
-    found |= {clock_id(name): clock for name, clock in compiled.clocks.items()}
-    seen = {id(state) for state in found.values()}
+    states: dict[str, State] = {LEDGER: compiled.ledger}
+    states |= {clock_id(name): clock for name, clock in compiled.clocks.items()}
+    seen = {id(state) for state in states.values()}
     for node in compiled.circuit.nodes:
         for ordinal, state in enumerate(node.states):
             if id(state) not in seen:
                 seen.add(id(state))
-                found[f"{node.identity}:{ordinal}"] = state
-    return found
+                states[f"{node.identity}:{ordinal}"] = state
+    return states
 
 
 def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
-    """What a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
+    """Return what a checkpoint keeps of a plan: names, columns and identities, as JSON values; no expression and no code.
 
-    ``spines`` and ``labels`` are for those who have the checkpoint and not the plan; earlier versions wrote neither, and
-    no ``forms``, which stand in the order of ``states``. ``digests`` says how identities were made; without it, by the
-    first scheme (``digest_schemes``).
+    ``spines`` and ``labels`` are for tools that have the checkpoint but not the plan; earlier versions wrote neither, and
+    no ``forms``, which are in the order of ``states``. ``digests`` is the scheme of identities; a record without it has the
+    first one (``digest_schemes``).
 
     Raises:
-        CheckpointError: two functions are the same as far as can be seen, and there is more to them.
+        CheckpointError: two functions look the same, but refer to different objects that cannot be inspected.
     """
     identities = plan_identities(plan)
-    _require_told_apart(plan, identities)
+    _require_distinguishable(plan, identities)
     states = state_ids(compiled)
     forms = state_forms(compiled, states)
     named = {id(state): name for name, state in states.items()}
@@ -86,9 +86,9 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
 
 
 def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two records are of one plan and one program.
+    """Return whether two records are of the same plan and the same program.
 
-    Those of earlier versions have no forms, order or functions. Labels are words for people, which any version may change.
+    Records of earlier versions have no forms, order or functions. Labels are for people, and any version may change them.
     """
     passed_over = {"forms": None, "order": None, "functions": None, "labels": None}
     return {**one, **passed_over} == {**other, **passed_over}
@@ -97,14 +97,14 @@ def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def check_plan(
     record: Mapping[str, Any], plan: Plan, compiled: Compiled, drop: Collection[str] = ()
 ) -> PlanMatch:
-    """What a plan has in common with the one of a checkpoint; nothing is changed.
+    """Return what a plan has in common with the one of a checkpoint; nothing is changed.
 
-    ``drop`` names views and sources whose past may be given up. Names in it that the checkpoint does not have are
-    passed over, so that they may stay where they are written.
+    ``drop`` names views and sources whose past may be discarded. Names that the checkpoint does not have are ignored, so
+    that they can stay in the program.
 
     Raises:
-        CheckpointError: with all that stands in the way, and the ways out: a view or a source that is gone or is
-            declared otherwise and is not in ``drop``; a source that is retained now and was not.
+        CheckpointError: lists all obstacles and their remedies: a view or a source that is gone or has another
+            declaration and is not in ``drop``; a source that is retained now and was not.
     """
     drop = (drop,) if isinstance(drop, str) else drop
     now = plan_record(plan, compiled)
@@ -122,13 +122,13 @@ def check_plan(
         gone_sources=(*gone_sources, *again),
         evolution=evolution,
     )
-    if said := obstacles(record, now, plan, match, drop):
-        raise CheckpointError("\n".join(["the checkpoint is of another plan:", *said]))
-    standing = _UnchangedParts.of(record, now, match)
-    kept = replace(standing, sources=standing.sources.difference(drop))
+    if reasons := obstacles(record, now, plan, match, drop):
+        raise CheckpointError("\n".join(["the checkpoint is of another plan:", *reasons]))
+    unchanged_parts = _UnchangedParts.of(record, now, match)
+    kept = replace(unchanged_parts, sources=unchanged_parts.sources.difference(drop))
     return replace(
         match,
-        lost={name: what for name in sorted(match.new) if (what := standing.served(now, name))},
+        lost={name: what for name in sorted(match.new) if (what := unchanged_parts.served(now, name))},
         unclaimed=tuple(what for name in sorted(match.gone) if (what := kept.unclaimed(record, name))),
     )
 
@@ -147,7 +147,7 @@ def _evolution(
 
 @dataclass(frozen=True, slots=True)
 class _UnchangedParts:
-    """The views and sources that are declared as they were, and whether all are."""
+    """The views and sources with unchanged declarations, and whether these are all."""
 
     views: frozenset[str]
     sources: frozenset[str]
@@ -163,14 +163,14 @@ class _UnchangedParts:
         )
 
     def served(self, record: Mapping[str, Any], state: str) -> str:
-        """What a state is, and which of these views and sources it serves; empty if it serves none of them."""
+        """Return what a state is, and which of these views and sources it serves; empty if none of them."""
         what, views, sources = record.get("labels", {}).get(state, ("state", (), ()))
         served = [f"view {name!r}" for name in views if name in self.views]
         served += [f"source {name!r}" for name in sources if name in self.sources]
         return f"{what!r} of {', '.join(served)}" if served else ""
 
     def unclaimed(self, record: Mapping[str, Any], state: str) -> str:
-        """What a state is that is gone though what it served is not; empty if something accounts for it."""
+        """Return what a state is that is gone although its view or source is not; empty if a change explains it."""
         if state in record.get("labels", {}):
             what = self.served(record, state)
             return f"{what} ({state})" if what else ""
@@ -184,7 +184,7 @@ def _columns(schema: pl.Schema) -> dict[str, str]:
 def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | None) -> dict[str, Any]:
     """Return the record of a source, aspect by aspect, so that a changed one can be named.
 
-    ``rows`` is the state that its rows are, if they are retained.
+    ``rows`` is the state that holds its rows, if they are retained.
     """
     return {
         "identity": identity,
@@ -197,41 +197,41 @@ def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | N
         "strict": declared.strict,
         "trusted": declared.trusted,
         "retained": rows,
-        # Records of earlier versions are without it.
+        # Records of earlier versions do not have it.
         **({"sequence_by": list(declared.sequence)} if declared.sequence else {}),
     }
 
 
 def _sorted_by(spine: Spine) -> list[list[Any]] | None:
-    """In which order the entries of a key stand: by these columns, falling or not, nulls last or not. None: it has one."""
+    """Return the order of a key's entries: columns, descending or not, nulls last or not; None if a key has one entry."""
     if not spine.layout.by_row:
         return None
     return [[order.column, order.descending, order.nulls_last] for order in spine.layout.order]
 
 
 def _holds(compiled: Compiled) -> Iterator[str]:
-    """Return the nodes that track how far the watermark behind their windows is held back, as windows downstream need it."""
-    wanted = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_read}
+    """Return the nodes that track how far their windows hold the watermark back, as windows downstream need it."""
+    needed = {id(tracker.hold) for tracker in compiled.trackers.values() if tracker.hold.is_read}
     for node in compiled.circuit.nodes:
-        if any(id(state) in wanted for state in node.states):
+        if any(id(state) in needed for state in node.states):
             yield node.identity
 
 
-def _require_told_apart(plan: Plan, identities: Sequence[str]) -> None:
+def _require_distinguishable(plan: Plan, identities: Sequence[str]) -> None:
     """Check that nodes of one identity compute the same, so that it does not matter which state is whose.
 
     Raises:
-        CheckpointError: their functions refer to objects that cannot be looked into.
+        CheckpointError: their functions refer to objects that cannot be inspected.
     """
-    found: dict[str, PlanId] = {}
+    first_places: dict[str, PlanId] = {}
     for number, identity in enumerate(identities):
-        first = found.setdefault(identity, PlanId(number))
+        first = first_places.setdefault(identity, PlanId(number))
         if first != number:
             require_one_function(plan[first], plan[PlanId(number)])
-        if first != number and not told_apart(plan[PlanId(number)].operation):
+        if first != number and not is_covered(plan[PlanId(number)].operation):
             raise CheckpointError(
-                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} are the same but for objects that cannot be "
-                "looked into, so that a checkpoint could take the one for the other; give their functions "
+                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} differ only by objects that cannot be "
+                "inspected, so that a checkpoint could confuse them; give their functions "
                 "different names"
             )
 
@@ -247,7 +247,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def _states(
     record: Mapping[str, Any], now: Mapping[str, Any], again: Iterable[str]
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The states that are unchanged, new, gone. What begins again or is of another form is new and gone."""
+    """Return the states that are unchanged, new, and gone. One that begins again or has another form is both new and gone."""
     before, after = set(record["states"]), set(now["states"])
     fresh = {clock_id(name) for name in again} | _other_forms(record, now)
     return (
@@ -258,13 +258,13 @@ def _states(
 
 
 def lost_in(record: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Which of these states a record of the same plan does not have, or has in another form."""
+    """Return which of these states a record of the same plan lacks, or has in another form."""
     others = _other_forms(record, now)
     return [name for name in names if name not in record["states"] or name in others]
 
 
 def _other_forms(record: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
-    """The states that have other entries now than they had."""
+    """Return the states whose entries have another form now."""
     if "forms" not in record:
         return set()
     were = dict(zip(record["states"], record["forms"], strict=True))

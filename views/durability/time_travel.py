@@ -25,14 +25,14 @@ from .digest_schemes import EarlierNames
 from .plan_match import lost_in, state_ids
 
 BORN = "born"
-"""What a commit has to say, among its facts, of views that were not there from the beginning: their first epochs."""
+"""The fact of a commit that holds the first epochs of views that were added later."""
 
 
 class Past:
     """The retained epochs of a checkpoint.
 
-    ``waiting`` are epochs that are done and not yet committed, ``born`` the epochs in which views came to be that were
-    not there from the beginning: what older files say of their names is about others.
+    ``waiting`` are epochs that are done and not yet committed. ``born`` are the first epochs of views that were added later:
+    older files under their names belong to other views.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Past:
         return max(first, self.born.get(view, 0) - 1)
 
     def deltas(self, view: str, since: int, until: int) -> Iterator[pl.DataFrame]:
-        """The deltas of a view after one epoch and up to another, from files and from what waits to be written.
+        """Yield the deltas of a view after one epoch and up to another, from files and from epochs not yet written.
 
         Raises:
             EpochGoneError: they are no longer retained.
@@ -82,10 +82,10 @@ class Past:
             yield from reversed(self._log.at(epoch).epochs)
 
     def commit(self, view: str, epoch: int) -> Commit:
-        """The commit of an epoch, in which the view was what it is now.
+        """Return the commit of an epoch, in which the view had its present definition.
 
         Raises:
-            EpochGoneError: there is no commit of the epoch, or the view was not there or another one.
+            EpochGoneError: there is no commit of the epoch, or the view did not exist or had another definition.
             CheckpointError: a file is missing or damaged.
         """
         try:
@@ -95,16 +95,16 @@ class Past:
         then = commit.plan["views"].get(view)
         if then is None or then["identity"] != self._record["views"][view]["identity"]:
             raise EpochGoneError(
-                f"view {view!r}: after epoch {epoch} there was no such view, or it was computed in another way; it is "
-                "what it is now since its first delta"
+                f"view {view!r}: after epoch {epoch} the view did not exist, or had another definition; its present "
+                "definition begins with its first delta"
             )
         return commit
 
     def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
-        """The contents of a view after an epoch: as of the last commit up to then, and the deltas since.
+        """Return the contents of a view after an epoch: those of the last commit up to it, plus the deltas since.
 
         Raises:
-            EpochGoneError: there is no such commit, or the view was not there or another one.
+            EpochGoneError: there is no such commit, or the view did not exist or had another definition.
             CheckpointError: a file is missing or damaged.
         """
         committed = max((each for each in self._log.epochs() if each <= epoch), default=epoch)
@@ -117,7 +117,7 @@ class Past:
         return gather(after.rows, np.repeat(np.arange(len(after)), np.maximum(after.diffs, 0)))
 
     def _committed(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
-        """The contents of a view as of a commit, in a circuit of their own."""
+        """Return the contents of a view as of a commit, restored in a separate circuit."""
         commit = self.commit(view, epoch)
         compiled = compile_plan(self._plan, ledger, allow_pickle=self._allow_pickle)
         saver = Saver(self._pieces)
@@ -137,27 +137,27 @@ class Past:
         """Check that a commit has the states from which a view is read.
 
         Raises:
-            EpochGoneError: they were kept in another way, by another version.
+            EpochGoneError: another version has written them in another form.
         """
         read = {id(state) for node in nodes for state in compiled.circuit.nodes[node].states}
         if lost_in(commit.plan, self._record, [name for name, state in states.items() if id(state) in read]):
             raise EpochGoneError(
-                f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another way; "
+                f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another form; "
                 "read it with that version, or a later epoch"
             )
 
 
 def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) -> list[DeltaRef]:
-    """The files of a view's deltas after an epoch, in the order of their epochs; ``born`` as ``Past`` has it.
+    """Return the files of a view's deltas after an epoch, in order; ``born`` as in ``Past``.
 
     Raises:
-        EpochGoneError: they are no longer retained, or the view was not there or another one.
+        EpochGoneError: they are no longer retained, or the view did not exist or had another definition.
     """
     first = born.get(view, 0)
     if BEFORE_ALL < since < first:
         raise EpochGoneError(
-            f"view {view!r}: it was declared, or declared anew, at epoch {first}, and after epoch {since} it was not "
-            "what it is now; start from view.snapshot()"
+            f"view {view!r}: its present definition begins at epoch {first}, so that there are no deltas of it after epoch "
+            f"{since}; start from view.snapshot()"
         )
     try:
         return log.deltas(view, max(since, first - 1))
@@ -168,5 +168,5 @@ def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) 
 
 
 def in_bucket_0(compiled: Compiled) -> dict[str, State]:
-    """All states, as they are named where there is one bucket."""
+    """Return all states by the names that they have with one bucket."""
     return {f"{name}/0": state for name, state in state_ids(compiled).items()}

@@ -23,8 +23,8 @@ Read = TypeVar("Read")
 class PastReader:
     """Reads what ``Past`` reads, through a log of its own, as another process would.
 
-    A reader does not wait for a commit, but for other readers. ``waiting`` is passed with a call: the epochs that were in
-    no file yet at the epoch that is read. One that has been written since is not returned twice.
+    A reader waits for other readers, but not for a commit. ``waiting`` is passed with each call: the epochs that were in no
+    file yet when the caller's epoch was published. One that has been written since is not returned twice.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class PastReader:
 
     def begins(self, view: str) -> int:
         """See ``Past.begins``."""
-        return self._asked((), lambda past: past.begins(view))
+        return self._read((), lambda past: past.begins(view))
 
     def deltas(
         self, view: str, since: int, until: int, waiting: Sequence[EvaluatedEpoch]
@@ -54,26 +54,26 @@ class PastReader:
                 if view in passed.deltas and since < passed.epoch <= until
             ]
             return iter([frame.clone() for frame in found])
-        return self._asked(waiting, lambda past: past.deltas(view, since, until))
+        return self._read(waiting, lambda past: past.deltas(view, since, until))
 
     def passed(self) -> list[Noted]:
         """See ``Past.passed``."""
-        return self._asked((), lambda past: list(past.passed()))
+        return self._read((), lambda past: list(past.passed()))
 
     def contents(
         self, view: str, epoch: int, ledger: Ledger, waiting: Sequence[EvaluatedEpoch]
     ) -> pl.DataFrame:
         """See ``Past.contents``."""
-        return self._asked(waiting, lambda past: past.contents(view, epoch, ledger))
+        return self._read(waiting, lambda past: past.contents(view, epoch, ledger))
 
-    def _asked(self, waiting: Sequence[EvaluatedEpoch], ask: Callable[[Past], Read]) -> Read:
-        """An answer; from a new look at the log, where what was about to be read has been swept."""
+    def _read(self, waiting: Sequence[EvaluatedEpoch], read: Callable[[Past], Read]) -> Read:
+        """Return the result of a read, repeated with the newest log if the files were swept meanwhile."""
         with self._guard.lock:
             try:
-                return ask(self._now(waiting))
+                return read(self._now(waiting))
             except MissingFileError:
                 self._log = None
-                return ask(self._now(waiting))
+                return read(self._now(waiting))
 
     def _now(self, waiting: Sequence[EvaluatedEpoch]) -> Past:
         if self._log is None:

@@ -77,19 +77,19 @@ class Engine:
     >>> [delta.rows() for delta in counts.deltas(since=1)]
     [[('b', 1, 2, -1)]]
 
-    ``retain`` says how many deltas are kept for readers that come later; with ``record`` the rows of sources with
-    event time are kept too, within the same limits, so that a timeline can show them.
+    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources with event time are
+    kept too, within the same limits, so that a timeline can show them.
 
     With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that
     declares the same views on the same folder goes on where the last one ended: views, windows, watermarks, named
     subscriptions, positions of the input. It is opened when it is first needed, and only one engine at a time may
-    have it open: ``close()``, the end of a ``with`` block or of the process release it.
+    have it open: ``close()``, the end of a ``with`` block or the end of the process releases it.
 
     With ``workers`` an epoch is evaluated over so many buckets, each in a thread: the results are the same, rows of a view
     may be in another order, and functions that views are computed with are called by several threads at once. It is
     faster where epochs have many rows of many keys. A checkpoint can be opened with any number.
 
-    Any thread may call anything: writers wait for their turn, readers wait for nobody (``docs/concurrency.md``).
+    Any thread may call any method: writers wait for their turn, readers wait for nobody (``docs/concurrency.md``).
     """
 
     def __init__(
@@ -146,22 +146,22 @@ class Engine:
                 ``key``, and with ``_diff`` -1 deletes it; the last row of a key in a batch wins, unless
                 ``sequence_by`` says which one does.
             key: the primary key of an upsert source.
-            event_time: the column of event time: what windows and ``first()`` and ``last()`` go by.
+            event_time: the column of event time, by which windows are assigned and ``first()`` and ``last()`` are ordered.
             watermark: how far event time is complete: ``ascending``, ``bounded_delay``, ``ingress_time`` and others;
-                without, it is moved by hand (``push(..., watermark=...)``, ``advance``).
-            bounded: the input ends, which ``END_OF_TIME`` as its watermark states.
+                without one, it is moved by hand (``push(..., watermark=...)``, ``advance``).
+            bounded: the input ends, and its watermark is then ``END_OF_TIME``.
             strict: for "diffs": a retraction of a row that is not there raises ``RetractionError``.
-            trusted: for "diffs": retractions are not checked and no state is kept to check them. Only where windows are
-                made of rows (sessions, for one) a batch is refused that takes a row below zero.
-            retained: keep the rows, so that views that are added to a program with an existing checkpoint can be filled
-                from them; costs their bytes. An "upsert" source always keeps its rows.
+            trusted: for "diffs": retractions are not checked, and no state is kept to check them. Only windows that are
+                made of rows, such as sessions, refuse a batch that takes the count of a row below zero.
+            retained: keep the rows, so that views that are added later to a program with a checkpoint can be filled from
+                them. This costs their bytes; an "upsert" source keeps its rows anyway.
             sequence_by: for "upsert": a column, or several, by which the changes of a key are ordered, deletions
-                included. The greatest stands, whatever came first: an older row changes nothing, and is no mistake. Of
-                equal ones a deletion stands before rows, and of rows the first by their columns, so that the same
-                changes give the same rows in any order and in any batches. What was deleted keeps its key and
-                its sequence for good, as an older row may still come; ``explain()`` counts them. Null and NaN
-                are refused. Without it the order in which rows come has to be the order in which they were
-                changed: in Spark that is one partition with one file per micro-batch.
+                included. The greatest wins, in whatever order they come: an older row changes nothing, and is not an error.
+                Among equal ones deletions win, and among rows the first by their columns, so that the same changes give
+                the same rows in any order and in any batches. Key and sequence of a deleted row are kept for ever,
+                since an older row may still come; ``explain()`` counts them. Null and NaN are refused. Without
+                ``sequence_by`` rows have to come in the order of their changes: in Spark that means one partition
+                with one file per micro-batch.
 
                 >>> engine = Engine()
                 >>> orders = engine.source("orders", {"id": pl.Int64, "state": pl.String, "at": pl.Int64},
@@ -172,9 +172,9 @@ class Engine:
                 >>> now.read().rows()
                 [(1, 'paid', 20)]
 
-            position_order: what positions (``push(..., position=)``) are compared by, of a map those of its partitions, as
-                ``lambda lsn: [int(part, 16) for part in lsn.split("/")]``. Without it numbers, texts of one length and
-                lists of them are compared as they are.
+            position_order: a function of a position (``push(..., position=)``), or of that of a partition, that returns what
+                is compared: ``lambda lsn: [int(part, 16) for part in lsn.split("/")]``. Without it numbers, texts of one
+                length and lists of them are compared as they are.
 
         Raises:
             PlanError: the name is taken, columns are reserved, or options do not go together.
@@ -190,13 +190,13 @@ class Engine:
             return self.sources[name]
 
     def view(self, name: str, collection: Collection) -> View:
-        """Declare a named result that is kept current, and can be read, followed and built on.
+        """Declare a named result that is kept current, and can be read, subscribed to and used by other views.
 
-        A view equals its definition over all input so far. A view of discarding or accumulating panes is their log: every
-        pane that was emitted, none retracted; ``collection.latest()`` is the last one of each key and window.
+        A view equals its definition over all input so far. A view of discarding or accumulating panes is a log of every
+        pane that was emitted, none of them retracted; ``collection.latest()`` is the last one of each key and window.
 
         Raises:
-            PlanError: the name is taken, the collection is of another engine, or the first epoch has gone by.
+            PlanError: the name is taken, the collection is of another engine, or the engine has run an epoch already.
         """
         with self._turn:
             self._require_free("view", name, self.views)
@@ -223,25 +223,25 @@ class Engine:
         Args:
             source: the name of the source.
             data: a polars frame, anything with Arrow's C stream interface, a dict of columns, or a list of rows:
-                dictionaries, or tuples in the order of the declared columns, ``_diff`` last where it is there. What
-                becomes of it afterwards does not matter: values in memory that can be written to are copied. A
-                column may be of another type where the declared one holds its values exactly: Int32 for Int64,
+                dictionaries, or tuples in the order of the declared columns, with ``_diff`` last. It may be changed
+                afterwards: values in writable memory are copied. A column may be of another type if the declared one
+                holds its values exactly: Int32 for Int64,
                 ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
-            at: processing time of the batch, with time zone; by default that of the clock, which is read nowhere else.
-            watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME``: it was the last.
-            position: where the batch stands in its source, a whole number that grows. A batch whose position was
-                reached before is skipped: it can be offered again after a crash, and counts once. Also a text that grows,
-                of one length; a list, as of the name of a file and a line; or a map of partitions to positions, each of
-                which goes on by itself: ``{0: 17, 1: 4}``. ``source(..., position_order=...)`` says of others how they
-                are compared. What goes on in one partition and back in another is refused.
+            at: processing time of the batch, with time zone; by default the time of the clock, which is read nowhere else.
+            watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME`` after the last batch.
+            position: the position of the batch in its source, a whole number that grows. A batch whose position was
+                reached before is skipped, so it can be pushed again after a crash and counts once. It may also be a
+                growing text of fixed length; a list, such as the name of a file and a line; or a map of partitions to
+                positions, each of which advances by itself: ``{0: 17, 1: 4}``. Others need
+                ``source(..., position_order=...)``. A map that goes back in one of several partitions is refused.
 
         Returns:
-            The number of the epoch, or of the last one if the batch was skipped. Where an epoch is open: the number that
-            it will have if nobody else pushes meanwhile.
+            The number of the epoch, or of the last one if the batch was skipped. Inside of ``engine.epoch()``, the number
+            that the epoch will have if nobody else pushes meanwhile.
 
         Raises:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
-            CheckpointError: the epoch could not be written; nothing has changed, unless it says otherwise.
+            CheckpointError: the epoch could not be written; nothing has changed, unless the message says otherwise.
         """
         declared, block = self._source(source), self._block(at)
         # Checked before the rows are, as a batch that is skipped need not fit.
@@ -266,10 +266,10 @@ class Engine:
         return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
 
     def tick(self, *, at: datetime | None = None) -> int:
-        """Run an epoch without rows, which moves processing time on and fires the triggers that wait for it."""
+        """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
         if open_epoch(self) is not None:
             raise InputError(
-                "an epoch is open: it is the next tick, at the time that engine.epoch(at=...) says"
+                "an epoch is open, and moves processing time itself: leave tick() out, and give the time to engine.epoch(at=...)"
             )
         return self._run(EpochInput(), at)
 
@@ -277,7 +277,7 @@ class Engine:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)
         if block is not None and at is not None:
-            raise InputError("processing time belongs to the epoch: give it to engine.epoch(at=...)")
+            raise InputError("an epoch is open and has one processing time: give it to engine.epoch(at=...)")
         return block
 
     def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
@@ -309,12 +309,12 @@ class Engine:
 
     @property
     def watermarks(self) -> dict[str, datetime | int | None]:
-        """How far the event time of each source is complete; None: nothing is known, ``END_OF_TIME``: it has ended."""
+        """How far the event time of each source is complete: None if unknown, ``END_OF_TIME`` if the source has ended."""
         return {name: shown_watermark(instant) for name, instant in self.published().watermarks.items()}
 
     @contextmanager
     def epoch(self, *, at: datetime | None = None) -> Iterator[OpenEpoch]:
-        """Gather everything pushed inside the ``with`` block into one epoch: all of it happens, or none if anything raises.
+        """Collect everything pushed inside the ``with`` block into one epoch, which fails as a whole if anything raises.
 
         If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
         their own, one after the other as they end; ``number`` of the yielded object is the epoch's number afterwards.
@@ -328,7 +328,7 @@ class Engine:
                 before = self.epoch_number
                 try:
                     self._run(offered, at)
-                finally:  # The epoch may be done even so, if only a subscriber has raised.
+                finally:  # The epoch is done nevertheless if only a subscriber has raised.
                     block.number = before + 1 if self.epoch_number > before else None
 
     def use_checkpoint(self, checkpoint: str | Path | Checkpoint) -> None:
@@ -339,9 +339,7 @@ class Engine:
         """
         with self._turn:
             if self.is_durable or self._running.epoch:
-                raise PlanError(
-                    "an engine has one checkpoint, from before the first push on; make a new engine"
-                )
+                raise PlanError("an engine opens one checkpoint, before its first push; make a new engine")
             found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
             if found.resident_bytes is not None:
                 self._require_one_worker("Checkpoint(resident_bytes=...)", RESIDENT_ALONE)
@@ -364,7 +362,7 @@ class Engine:
         """
         if self._running.durability is None:
             raise InputError(
-                "the engine has no checkpoint; make it with Engine(checkpoint=PATH), and all epochs are written"
+                "the engine has no checkpoint; make it with Engine(checkpoint=PATH), which writes all epochs"
             )
         if open_epoch(self) is not None:
             raise InputError("an epoch is open: end it first, and then write the checkpoint")
@@ -396,13 +394,13 @@ class Engine:
     def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
         """Return every refused row and why: of all sources with the row as JSON, or of one source with its own columns.
 
-        The frame of one source can be mended and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
-        source has a ``reason`` of its own) and, into a source of kind "append", without ``_diff``. It has the rows that still have all columns of the source; what was
-        changed, joined or grouped before it was too late is in the frame of all. A row that was too late for two views
-        is in it twice, and views without lateness have taken it. A row that missed some of its windows and is in the
-        others is in the frame of all only, once for each window that it missed, and ``reason`` says so: pushed again, it
-        would be in the others twice. One that missed all of its windows is there once, with the last of them, or with
-        ``each_window`` once for each.
+        The frame of one source can be corrected and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
+        source has its own column ``reason``) and, into a source of kind "append", without ``_diff``. It has the rows that
+        still have all columns of the source; rows that were changed, joined or grouped before they were too late are only
+        in the frame of all sources. A row that was too late for two views is in it twice, and counts in views without
+        lateness. A row that missed some of its windows and counts in the others is also only in the frame of all sources,
+        once for each window that it missed, which ``reason`` names: pushed again, it would count twice in the others. One
+        that missed all of its windows is there once, with the last of them, or with ``each_window`` once for each.
         """
         refused = self.published().refused
         if source is None:
@@ -461,7 +459,7 @@ class Engine:
         durability = self._running.durability
         if epoch := self._running.epoch:
             raise PlanError(
-                f"{kind} {name!r}: the engine is at epoch {epoch}, and what has gone by cannot be filled "
+                f"{kind} {name!r}: the engine is at epoch {epoch}, and earlier epochs cannot be filled "
                 "in; declare all sources and views before the first push, or replay the input into a new engine"
             )
         if durability is not None and durability.is_open:

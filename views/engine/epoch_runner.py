@@ -112,7 +112,7 @@ class Running:
         return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
-        """Return what a function reads of the states; if epochs disturb it again and again, it is called between two."""
+        """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
         for _ in range(ATTEMPTS):
             begun, compiled = self._commits, self.published().compiled
             if begun % 2 == 0:
@@ -148,7 +148,7 @@ class Running:
             return self._compiled
         if self._compiled is None or self._is_outdated:
             size = (len(self._plan.nodes), len(self._plan.views))
-            # What never leaves the memory of this process may be anything.
+            # States that never leave the memory of this process may be any objects.
             with interruptible():
                 compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
             for view in self._views.values():
@@ -162,7 +162,7 @@ class Running:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
-            InputError: processing time without a zone, or what was offered is refused; nothing has changed.
+            InputError: processing time has no zone, or the input is refused; nothing has changed.
             CheckpointError: it could not be written; nothing has changed, unless it says otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
@@ -207,7 +207,7 @@ class Running:
                 self._publish(compiled)
 
     def close(self) -> None:
-        """Write what is not yet on disk, and let others have the checkpoint.
+        """Write what is not yet on disk, and release the checkpoint.
 
         Raises:
             CheckpointError: the last epochs could not be written.
@@ -245,7 +245,7 @@ class Running:
     def _evaluated_again(
         self, durability: Durability, compiled: Compiled, resumed: RestorePoint
     ) -> RestorePoint:
-        """Evaluate the epochs again whose input is on disk, and commit; named subscriptions will catch up by themselves."""
+        """Evaluate the epochs again whose input is on disk, and commit them; named subscriptions catch up by themselves."""
         for logged in resumed.logged:
             delivered = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
             self.readers.remember(delivered)
@@ -261,8 +261,8 @@ class Running:
                 if resumed.is_same_plan and is_last:
                     break  # It was refused before, and the process ended before it could raise the error.
                 raise CheckpointError(
-                    f"epoch {logged.epoch} was done, and is not committed; its input is there, and to evaluate it again "
-                    f"fails: {error}"
+                    f"epoch {logged.epoch} was finished and not committed, and evaluating its logged input again "
+                    f"failed: {error}"
                 ) from error
         last = durability.waiting[-1] if durability.waiting else None
         durability.flush(self._standing({}, {}))
@@ -362,7 +362,7 @@ class Running:
     def _standing(
         self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]
     ) -> CommitMetadata:
-        """Return the metadata of a commit with these positions joined to those so far, and these rows that have come since."""
+        """Return the metadata of a commit with these positions joined to those so far, and these numbers of rows that have come since."""
         positions = joined(self.positions, positions)
         return CommitMetadata(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
 
@@ -383,7 +383,7 @@ class Running:
             )
         if self.durability is None:
             raise InputError(
-                f"view {view!r}: without a checkpoint only the contents now can be read, after epoch {now.epoch}; "
+                f"view {view!r}: without a checkpoint only the present contents can be read, after epoch {now.epoch}; "
                 "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
             )
         return self.durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)

@@ -1,4 +1,4 @@
-"""Epochs that are gathered in a block, ``with engine.epoch()``: each belongs to the context in which it was begun."""
+"""Epochs that are collected in a block, ``with engine.epoch()``: each belongs to the context in which it was begun."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _open: ContextVar[tuple[OpenEpoch, ...]] = ContextVar("evercurrent_open_epochs",
 class OpenEpoch:
     """The input pushed in a block, until the block ends; ``number`` is that of its epoch, once there is one.
 
-    The context is that of a thread, or of an asyncio task. What a task or thread pushes that was begun in a copy of the
-    context, as asyncio does, is part of the block too, until the block ends.
+    The context is that of a thread or an asyncio task. Pushes of a task or thread that runs in a copy of the context, as
+    asyncio makes it, are part of the block too, until the block ends.
     """
 
     def __init__(self, engine: object) -> None:
@@ -30,7 +30,7 @@ class OpenEpoch:
         self._guard = Guard()
 
     def take(self, batch: Batch, taken: Mapping[str, Position]) -> bool | None:
-        """Take a batch and return True; False: it was taken before; None: the block has ended meanwhile.
+        """Take a batch and return True; return False if it was taken before, None if the block has ended meanwhile.
 
         Raises:
             InputError: a position that goes back, or a watermark that would move back.

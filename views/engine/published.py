@@ -49,7 +49,7 @@ class PublishedView:
 
     @staticmethod
     def of(readable: Readable, history: Retained, before: PublishedView | None = None) -> PublishedView:
-        """The view as of the last commit; ``before``: it holds the same rows as there, maybe in other runs."""
+        """Return the view as of the last commit; with ``before``, its rows are the same, though maybe in other runs."""
         versions = tuple(spine.version for spine in readable.reads)
         return PublishedView(readable, versions, history, _Rows() if before is None else before._rows)
 
@@ -68,7 +68,7 @@ class PublishedView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """What readers in any thread see between two epochs: all views as of one epoch.
+    """The state that readers in any thread see between two epochs: all views as of one epoch.
 
     ``waiting`` are the epochs that were in no file yet, if there is a checkpoint.
     """

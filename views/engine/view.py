@@ -103,21 +103,21 @@ class Deltas:
         return now.deltas(self._view.name, self._since)
 
     def frame(self) -> pl.DataFrame:
-        """All of them in one frame."""
+        """Return all deltas in one frame."""
         frames: list[pl.DataFrame] = [self._view._delta_schema().to_frame(), *self]
         return pl.concat(frames)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All of them as an Arrow C stream."""
+        """Export all deltas as an Arrow C stream."""
         stream: object = self.frame().__arrow_c_stream__(requested_schema)
         return stream
 
     def __repr__(self) -> str:
-        """The view, since when, and all of them in one frame."""
+        """Show the view, the epoch ``since``, and all deltas in one frame."""
         return f"Deltas of view {self._view.name!r} {self._since_text}\n{printable(self.frame())}"
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
+        """Show the same in notebooks."""
         title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
         return f"<p>{title}</p>{printable(self.frame())._repr_html_()}"
 
@@ -130,8 +130,8 @@ class Deltas:
 class View(Collection):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
-    It is a collection: further views can be declared on it. It holds what its definition gives for all input so far, unless
-    it is of discarding or accumulating panes: then it is the log of these, and ``latest()`` the last of each window.
+    It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
+    panes are discarding or accumulating: then it is a log of panes, and ``latest()`` the last one of each window.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class View(Collection):
 
     @property
     def epoch(self) -> int:
-        """The epoch that the contents are of: the engine's last one."""
+        """The epoch of the contents, which is the engine's last one."""
         return self._engine.epoch_number
 
     def read(self, epoch: int | None = None) -> pl.DataFrame:
@@ -174,13 +174,13 @@ class View(Collection):
             return Snapshot(now.epoch, now.rows(self.name))
 
     def deltas(self, since: int | None = None) -> Deltas:
-        """Return the changes after epoch ``since``; None: from the very beginning.
+        """Return the changes after epoch ``since``; None starts from the first epoch.
 
         Older ones are read from the delta files, if the engine has a checkpoint.
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
-            InputError: ``since`` is no number, or the epoch is still to come, as one of another engine may be.
+            InputError: ``since`` is not a number, or the epoch is still to come, as an epoch of another engine may be.
         """
         if since is not None:
             require_epoch(self.name, "since", since)
@@ -188,7 +188,7 @@ class View(Collection):
             if since is not None and since > now.epoch:
                 raise InputError(
                     f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
-                    "a new engine begins anew: read view.snapshot() first"
+                    "a new engine begins at epoch 0: read view.snapshot() first"
                 )
             return Deltas(self, BEFORE_ALL if since is None else since, now)
 
@@ -207,7 +207,7 @@ class View(Collection):
         upsert source; for any other there are no updates.
 
         Raises:
-            PlanError: a key that is no column of the view.
+            PlanError: a key is not a column of the view.
             EpochGoneError: the deltas are no longer all retained.
         """
         keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
@@ -239,7 +239,7 @@ class View(Collection):
 
         Raises:
             EpochGoneError: deltas that are to be delivered are no longer all retained.
-            PlanError: the callback is no function, the panes of the view do not fit the reader, or the name is in use.
+            PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
         if not callable(callback):
@@ -281,8 +281,8 @@ class View(Collection):
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
         Args:
-            key: of which key: a value, a tuple or a dictionary; None: of all.
-            window: its start, or (start, end); None: all.
+            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            window: its start, or (start, end); None for all windows.
             at: processing time, as for ``Engine.push``.
 
         Raises:
@@ -295,8 +295,8 @@ class View(Collection):
         """Explain why windows have emitted no pane: what they wait for, what holds the watermark, when they may fire.
 
         Args:
-            key: of which key: a value, a tuple or a dictionary; None: of all.
-            window: its start, or (start, end); None: all.
+            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            window: its start, or (start, end); None for all windows.
 
         Raises:
             InputError: the view has no windows, or the key does not go with its columns.
@@ -324,21 +324,21 @@ class View(Collection):
     ) -> Timeline:
         """Draw the run so far: event time across, processing time up, rows as dots, panes as rectangles.
 
-        Rows are there if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
-        what it says of itself (``with_pane_info()``), else it follows from the watermarks.
+        Rows are drawn if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
+        read from its pane information (``with_pane_info()``); without that it follows from the watermarks.
 
         Args:
             value: the column written at panes; by default the first one that is neither key nor bound.
             label: the column of a source written at its rows; by default the one named like the value, else its
                 only column of numbers.
             key: draw this key alone: a value, several in the order of the key's columns, or by name.
-            title: what stands above; by default the name of the view.
+            title: a line above the drawing; by default the name of the view.
             subtitle: a line below the title.
             width: of the drawing, in pixels.
             height: of one pair of axes; by default it follows from the width.
-            rows: the most rows that are drawn.
-            panes: the most panes that are drawn.
-            keys: the most keys that are drawn, each with axes of its own.
+            rows: the largest number of rows that are drawn.
+            panes: the largest number of panes that are drawn.
+            keys: the largest number of keys that are drawn, each with its own axes.
             legend: whether to explain the marks.
 
         Returns:

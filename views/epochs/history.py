@@ -59,8 +59,8 @@ class Older(Protocol):
 class Retained:
     """The deltas of one view that are retained at the end of an epoch; later epochs do not change this object.
 
-    ``frames`` are those in memory, of all epochs after ``complete_since``. ``waiting`` are the epochs that were in no file
-    yet, then or later; an epoch that has been written meanwhile is not returned twice.
+    ``frames`` are those in memory, of all epochs after ``complete_since``. ``waiting`` are the epochs that were not in files
+    at that time; an epoch that has been written since is not returned twice.
     """
 
     view: str
@@ -126,7 +126,7 @@ class History:
             self._rows -= dropped.height
 
     def clear(self) -> None:
-        """Forget everything: the plan was compiled anew before any input."""
+        """Drop all deltas, since the plan was compiled again before any input."""
         self._frames.clear()
         self._rows = 0
 

@@ -1,4 +1,4 @@
-"""Records of an epoch: its input, what is written of it, and where a checkpoint ends."""
+"""Records of an epoch: its input, its results as they are written, and the end of a checkpoint."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Batch:
         """Return whether the batch was taken before, where sources were taken up to these positions.
 
         Raises:
-            InputError: it has no order to what was taken; names the source.
+            InputError: the position cannot be compared with the last one; names the source.
         """
         return self.position is not None and self.positions.is_taken(self.position, taken.get(self.source))
 
@@ -60,7 +60,7 @@ class FireRequest:
 
 @dataclass(slots=True)
 class EpochInput:
-    """The input of an epoch: gathered push by push while it is open, and then taken as a whole or not at all.
+    """The input of an epoch: collected push by push while it is open, and then taken as a whole or not at all.
 
     ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before,
     ``batches`` are all batches in it, ``fires`` windows that are fired.
@@ -89,7 +89,7 @@ class EpochInput:
         """Return the input without what other epochs have taken meanwhile, by these positions of the sources.
 
         Raises:
-            InputError: a position has no order to what was taken meanwhile.
+            InputError: a position cannot be compared with the one reached meanwhile.
         """
         left = [batch for batch in self.batches if not batch.is_taken(taken)]
         if len(left) == len(self.batches):
@@ -122,7 +122,7 @@ class EpochInput:
         """Return whether a batch was taken before, in this epoch or an earlier one, and count it if so.
 
         Raises:
-            InputError: its position has no order to what was taken.
+            InputError: its position cannot be compared with the last one.
         """
         is_known = batch.is_taken(joined(taken, self.positions))
         self.skipped += is_known
@@ -130,7 +130,7 @@ class EpochInput:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether all of it was taken before, so that there is no epoch."""
+        """Whether all of it was taken before, so that no epoch is run."""
         return bool(self.skipped) and not (self.deltas or self.watermarks)
 
     def among(self, sources: Container[str], timed: Container[str]) -> EpochInput:
@@ -154,7 +154,7 @@ class EpochInput:
 class Logged:
     """An epoch that is to be evaluated again: its number, processing time in microseconds, and input.
 
-    ``heard``: the last epochs that had been delivered to named subscriptions when it came.
+    ``heard`` are the last epochs that had been delivered to named subscriptions when it came.
     """
 
     epoch: int
@@ -187,7 +187,7 @@ class EvaluatedEpoch:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What a commit records beside states and deltas.
+    """The content of a commit besides states and deltas.
 
     ``positions`` of the sources, the last epochs delivered to ``readers``, and how many ``rows`` of each source with
     event time have come.
@@ -200,13 +200,12 @@ class CommitMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """Where a checkpoint ends.
+    """The end of a checkpoint, from which an engine continues.
 
     ``last`` is the last epoch whose time and watermarks are recorded. ``filled`` are views that are new in the program:
-    they hold what they would hold had they always been there, and these rows have not been delivered to readers yet.
-    ``logged`` are epochs after the last commit, which are to be evaluated again; ``is_same_plan``: by the program that
-    evaluated them before; those up to ``acknowledged`` were done. ``is_computed``: missing states were computed, and have
-    to be written.
+    they have their rows as if they had always been there, and these have not been delivered to readers yet. ``logged`` are
+    epochs after the last commit, which are to be evaluated again; those up to ``acknowledged`` were done, and with
+    ``is_same_plan`` the same program evaluated them. ``is_computed``: missing states were computed, and have to be written.
     """
 
     epoch: int

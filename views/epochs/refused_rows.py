@@ -54,12 +54,12 @@ def ledger_frame(refused: Iterable[Refused], *, each_window: bool = False) -> pl
 def source_ledger_frame(
     refused: Iterable[Refused], source: str, schema: pl.Schema, *, each_window: bool = False
 ) -> pl.DataFrame:
-    """Return the refused rows of one source, with its columns: they can be mended and pushed again.
+    """Return the refused rows of one source, with its columns: they can be corrected and pushed again.
 
     Rows that missed some of their windows and are in others are left out: pushed again, they would count twice there.
 
     Raises:
-        InputError: ``each_window`` is given, with which a row would be pushed once for each of its windows.
+        InputError: ``each_window`` is given, so a row would be pushed once for each of its windows.
     """
     if each_window:
         raise InputError(

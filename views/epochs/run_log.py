@@ -31,7 +31,7 @@ class _Earlier:
         self._found: list[_Epoch] | None = None
 
     def last(self, count: int, before: int | None) -> list[_Epoch]:
-        """Return the last so many of them before an epoch, the oldest first."""
+        """Return the last ``count`` of them before an epoch, the oldest first."""
         if count <= 0 or self._fetch is None:
             return []
         if self._found is None:
@@ -131,7 +131,7 @@ class RunRecorder:
     ) -> None:
         """Begin after this epoch; those before it are read from ``older`` when they are needed.
 
-        ``unrecorded``: how many rows of each source came before, none of which are recorded here.
+        ``unrecorded`` counts the rows of each source that came before, none of which are recorded here.
         """
         self.clear()
         epoch, instant, marks = after
@@ -148,7 +148,7 @@ class RunRecorder:
         return counts
 
     def clear(self) -> None:
-        """Forget everything: the plan was compiled anew before any input."""
+        """Drop all records, since the plan was compiled again before any input."""
         self._epochs.clear()
         self._rows.clear()
         self._height = 0

@@ -65,9 +65,7 @@ class Subscription:
 
     def catch_up(self) -> None:
         """Call back with every delta not delivered yet, in order; one at which it raises is delivered again next time."""
-        if (
-            self._is_delivering
-        ):  # The callback itself has pushed: the loop further out delivers that epoch too.
+        if self._is_delivering:  # The callback itself has pushed: the outer loop delivers that epoch too.
             return
         self._is_delivering = True
         try:
@@ -100,7 +98,7 @@ def require_free_name(view: Followed, name: object) -> None:
     """Check that a subscription of the view may have this name.
 
     Raises:
-        PlanError: it is no name, or it is in use.
+        PlanError: it is not a name, or it is in use.
     """
     if not isinstance(name, str) or not name:
         raise PlanError(f"subscription to view {view.name!r}: name={name!r}; a name is text and not empty")
@@ -118,7 +116,7 @@ def with_another(view: Followed, subscription: Subscription) -> tuple[Subscripti
 
 
 class Readers:
-    """Delivers each epoch to the subscriptions of all views, in order, and keeps how far the named ones are."""
+    """Delivers each epoch to the subscriptions of all views, in order, and keeps the last epochs of the named ones."""
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
@@ -181,7 +179,7 @@ class Readers:
                     subscription.hear(epoch, frame)
                 except (
                     BaseException
-                ) as raised:  # Nobody else misses the epoch; it is raised when all have it.
+                ) as raised:  # It is raised when the epoch has been delivered to all others.
                     failed.append((epoch, name, raised))
                     behind.append(subscription)
         for subscription_of_name in self._named.values():

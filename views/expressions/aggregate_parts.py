@@ -46,7 +46,7 @@ _MANY: Obstacle = ("it has many values per group", "add .implode() for a list, o
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows that an aggregate is computed from: a value in each, which of them count, and their order."""
+    """The rows from which an aggregate is computed: a value in each, which of them count, and their order."""
 
     value: pl.Expr
     where: pl.Expr | None = None
@@ -102,7 +102,7 @@ class AggregateCompiler:
         """Return an expression with one value per group, as an expression over the results of aggregates.
 
         Raises:
-            PlanError: where it has no such value, or has one that cannot be kept current.
+            PlanError: it has no such value, or one that cannot be kept current.
         """
         if isinstance(node, Renaming):
             return self.over_group(node.input).alias(name_of(node))
@@ -127,12 +127,12 @@ class AggregateCompiler:
         return self._whole(node) if result is None else result
 
     def _additive(self, node: Node) -> pl.Expr | None:
-        """An additive aggregate of the core that is called as polars calls it, where it has one input, row by row."""
+        """Return the additive aggregate of the core with polars' name, if it has one input that is row by row."""
         rows = self.rows(node.inputs[0]) if node.name in KINDS and len(node.inputs) == 1 else None
         return None if rows is None else self.additive(node.name, rows.masked, self.group_dtype(node))
 
     def _whole(self, node: Node) -> pl.Expr:
-        """Return an aggregate of all rows of the group, which come sorted by its inputs."""
+        """Return an aggregate of all rows of the group, which are sorted by its inputs."""
         arranging = Arranging(self.schema, self.prepare, name_of, self.refuse)
         arranged, standing = arranging.arrange(node)
         if standing is not None:
@@ -165,7 +165,7 @@ class AggregateCompiler:
     def additive(
         self, kind: AdditiveKind, value: pl.Expr | None, dtype: pl.DataType, ddof: int = 1
     ) -> pl.Expr:
-        """Return an aggregate that adds up."""
+        """Return an additive aggregate."""
         name = None if value is None else self.prepare(value)
         return self.part(Additive, dtype=dtype, kind=kind, input=name, ddof=ddof)
 
@@ -205,10 +205,10 @@ class AggregateCompiler:
         grouped = self.rows_of_schema.group_by(pl.lit(0).alias("key"))
         return resolved(self.about, lambda: grouped.agg(value))["value"]
 
-    # The rows that an aggregate is computed from.
+    # The rows from which an aggregate is computed.
 
     def rows(self, node: Node) -> Rows | None:
-        """Return the rows that a node stands for, where it is row by row but for filters and a sort; else None."""
+        """Return the rows of a node if it is row by row except for filters and a sort; else None."""
         node = without_renaming(node)
         if is_rowwise(node, self.schema):
             return Rows(write(node)) if reads_columns(node) else None
@@ -238,7 +238,7 @@ class AggregateCompiler:
         return self.additive("sum", rows.where, COUNT)
 
     def null_count(self, rows: Rows) -> pl.Expr:
-        """Return how many of the rows that count have no value."""
+        """Return how many of the counted rows have no value."""
         if rows.where is None:
             return self.additive("null_count", rows.value, COUNT)
         return self.additive("sum", rows.where & rows.value.is_null(), COUNT)

@@ -21,7 +21,7 @@ _NOT_BOOLEAN: Obstacle = (
 
 
 def _of_rows(rule: Callable[[AggregateCompiler, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
-    """Return a rule for aggregates of one input, where that is row by row but for filters and a sort."""
+    """Return a rule for aggregates of one input that is row by row, except for filters and a sort."""
 
     def apply(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
         rows = parts.rows(node.inputs[0])
@@ -62,7 +62,7 @@ def _sum(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -
 def _mean(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
     if not dtype.is_temporal():
         return parts.additive("mean", rows.masked, dtype)
-    # As in polars: the mean of days or of time units in floating point, cut to the unit of the result.
+    # As in polars: the mean of days or of time units in floating point, truncated to the unit of the result.
     mean = parts.additive("mean", rows.masked.cast(pl.Int64), pl.Float64())
     unit = 86_400_000_000 if parts.row_dtype(rows.value) == pl.Date else 1
     return (mean * unit).cast(pl.Int64).cast(dtype)
@@ -100,7 +100,7 @@ def _as_boolean(parts: AggregateCompiler, rows: Rows, node: Node) -> pl.Expr:
 
 
 def _moment(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
-    # Without rows polars accepts any type for these, and would report the mistake only when there is data.
+    # Without rows polars accepts any type for these, and would report the error only when there is data.
     given = parts.row_dtype(rows.value)
     if given.is_nested() or given in (pl.String, pl.Binary, pl.Categorical, pl.Enum):
         parts.refuse(_NOT_NUMBERS, node)

@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 class Expression:
     """A polars expression that can be compared and hashed, for plans whose equal nodes are one node.
 
-    Two are equal where polars writes them alike. What polars cannot write, such as a Python lambda, is equal
-    to itself only.
+    Two are equal if polars writes them alike. An expression that polars cannot write, such as one with a Python lambda, is
+    equal to itself only.
 
     >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 1)
     True
@@ -62,7 +62,7 @@ class Expression:
         """Return the name of the expression's output column.
 
         Raises:
-            PlanError: where that depends on the schema, as with a selector.
+            PlanError: the name depends on the schema, as for a selector.
         """
         return output_name(self.expr)
 
@@ -73,7 +73,7 @@ class Expression:
 
     @property
     def copies(self) -> str | None:
-        """Return the column that the expression is, under its own name or another; None where it computes."""
+        """Return the column of which the expression is a copy, under its own name or another; None if it computes."""
         return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
 
 
@@ -96,13 +96,13 @@ def output_name(expr: pl.Expr) -> str:
 def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: object) -> tuple[Column, ...]:
     """Return the columns that expressions make of each row, one ``Column`` per output, as in ``DataFrame.select``.
 
-    Takes what ``select`` takes: expressions, names, selectors, literals, a list of them, and keywords.
-    ``where`` says in messages which view and which call this is about. A literal makes a column of one row in
+    The arguments are those of ``select``: expressions, names, selectors, literals, a list of them, and keywords.
+    ``where`` names the view and the call in messages. A literal makes a column of one row in
     ``DataFrame.select``: evaluate the columns beside others, as ``with_columns`` does.
 
     Raises:
-        PlanError: for a column that is not there, an expression that needs more than its own row, an output
-            name that is reserved or given twice, and whatever polars itself refuses for this schema.
+        PlanError: a column does not exist, an expression needs more than its own row, an output name is reserved or
+            given twice, or polars refuses an expression for this schema.
     """
     parsed = parsed_expressions(where, exprs, named)
     columns = tuple(column for expr in parsed for column in _row_columns(where, schema, expr))
@@ -113,11 +113,11 @@ def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: o
 def predicate(where: str, schema: pl.Schema, /, *exprs: object, **constraints: object) -> Column:
     """Return the condition of a filter as one Boolean column: all expressions, and ``name == value`` by keyword.
 
-    A row for which it is null does not pass, as in polars. No condition at all lets every row pass.
+    A row for which it is null does not pass, as in polars. Without a condition every row passes.
 
     Raises:
-        PlanError: as ``row_expressions`` does, and where an expression is not Boolean or makes more than one
-            column; for a mask of Booleans.
+        PlanError: as ``row_expressions``; or an expression is not Boolean, makes several columns, or is a mask of
+            Booleans.
     """
     _forbid_mask(where, exprs)
     required: list[pl.Expr] = [
@@ -154,7 +154,7 @@ def _condition(where: str, schema: pl.Schema, expr: pl.Expr) -> pl.Expr:
     columns = _row_columns(where, schema, expr)
     if len(columns) != 1:
         raise PlanError(
-            f"{where}: {shown(expr)}: it stands for {len(columns)} columns; say whether all or any of them must"
+            f"{where}: {shown(expr)}: it selects {len(columns)} columns; say whether all or any of them must"
             " hold with pl.all_horizontal(...) or pl.any_horizontal(...)"
         )
     ((_, dtype),) = output_schema(schema, columns, where).items()
@@ -169,7 +169,7 @@ def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "se
     """Return the schema of columns computed from rows of ``schema``; polars decides, over a frame without rows.
 
     Raises:
-        PlanError: with ``where`` and the name of the column, where polars refuses its expression.
+        PlanError: polars refuses an expression; names ``where`` and the column.
     """
 
     def dtype(column: Column) -> pl.DataType:
@@ -184,7 +184,7 @@ def check_output_names(where: str, names: Sequence[str]) -> None:
     """Check that no output name is reserved and none is given twice.
 
     Raises:
-        PlanError: naming the columns.
+        PlanError: one is; names the columns.
     """
     forbid_reserved(where, names)
     if twice := [name for name, times in Counter(names).items() if times > 1]:
@@ -206,7 +206,7 @@ def as_expression(where: str, value: object) -> pl.Expr:
     """Return an argument as an expression: a string names a column, and any other plain value is a literal.
 
     Raises:
-        PlanError: where polars has no literal for it.
+        PlanError: polars has no literal for it.
     """
     if isinstance(value, pl.Expr):
         return require_shallow(where, value)
@@ -214,13 +214,13 @@ def as_expression(where: str, value: object) -> pl.Expr:
         return pl.col(value)
     if isinstance(value, Mapping):
         raise PlanError(
-            f"{where}: a dictionary is no expression; name expressions by keyword, as in n=pl.len()"
+            f"{where}: a dictionary is not an expression; name expressions by keyword, as in n=pl.len()"
         )
     try:
         return pl.lit(value)
     except (TypeError, ValueError, pl.exceptions.PolarsError):
         raise PlanError(
-            f"{where}: {type(value).__name__} is no expression; give a column name, a polars expression or a"
+            f"{where}: {type(value).__name__} is not an expression; give a column name, a polars expression or a"
             " plain value"
         ) from None
 
@@ -236,10 +236,10 @@ def parsed_expressions(
 
 
 def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool = True) -> list[str]:
-    """Return the columns that names, selectors, plain ``pl.col(...)`` and lists of them stand for.
+    """Return the columns that are selected by names, selectors, plain ``pl.col(...)`` and lists of them.
 
     Raises:
-        PlanError: for an unknown column, if strict, and for an expression that computes or renames.
+        PlanError: a column is unknown, if strict, or an expression computes or renames.
     """
     names: list[str] = []
     for each in _items(given):
@@ -248,7 +248,7 @@ def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool =
             continue
         if not isinstance(each, pl.Expr):
             raise PlanError(
-                f"{where}: {type(each).__name__} is no column; give names, selectors or pl.col(...)"
+                f"{where}: {type(each).__name__} is not a column; give names, selectors or pl.col(...)"
             )
         trees = _with_room(where, each, lambda one: output_trees(where, schema, one))
         for node in trees:
@@ -275,7 +275,7 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
     """Return the schema for a user's mapping of columns to types of polars or Python.
 
     Raises:
-        PlanError: where it is no mapping, or a type is not of polars or is incomplete.
+        PlanError: it is not a mapping, or a type is not one of polars or is incomplete.
     """
     if not isinstance(schema, Mapping):
         raise PlanError(
@@ -290,7 +290,7 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
         except TypeError as error:
             given = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
             raise PlanError(
-                f"{where}: the type of {name!r} is {given}, which is no complete polars type; "
+                f"{where}: the type of {name!r} is {given}, which is not a complete polars type; "
                 "use for example pl.Int64 or pl.List(pl.String)"
             ) from error
     return pl.Schema(types)
@@ -321,8 +321,8 @@ def output_trees(
     """Return the trees of an expression, one per output column; selectors by type or pattern skip ``hidden``.
 
     Raises:
-        PlanError: naming an unknown column; for a Python function, which polars cannot look into; for a
-            form of polars that is not known here.
+        PlanError: a column is unknown, which is named; there is a Python function, which polars cannot inspect; or the
+            expression has an unknown form.
     """
     try:
         node = read(without_python_renaming(expr))
@@ -340,7 +340,7 @@ def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl
     """Check that an expression was expanded as polars expands it: to as many columns, or to the same schema.
 
     Raises:
-        PlanError: where it was not, with the remedy.
+        PlanError: it was not; the message has the remedy.
     """
     if ours not in (len(polars), polars):
         raise PlanError(
@@ -356,7 +356,7 @@ def _with_room(where: str, expr: pl.Expr, ask: Callable[[pl.Expr], _T]) -> _T:
 
 
 def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
-    """Check that polars knows the type without the rows: otherwise it depends on the branch that they take."""
+    """Check that polars can derive the type without rows: otherwise it depends on the branch that they take."""
     made = planned_schema(f"{where}: {shown(expr)}", schema, expr)
     if open_types := [name for name, dtype in made.items() if dtype == pl.Unknown]:
         raise PlanError(
@@ -366,7 +366,7 @@ def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
 
 
 def _check_elementwise(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
-    """Check the compiled form of an expression where a view is defined, as it can no longer be refused later."""
+    """Check the compiled form of an expression when a view is declared, as it can no longer be refused later."""
     computed = elementwise(expr)
     if computed is not expr:
         selected_schema(f"{where}: {shown(expr)}", schema, computed)

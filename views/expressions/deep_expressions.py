@@ -51,7 +51,7 @@ def require_shallow(where: str, expr: pl.Expr) -> pl.Expr:
     """
     if levels(expr) > DEEPEST:
         raise PlanError(
-            f"{where}: an expression nests more than {DEEPEST} levels deep, as one with so many operators in a row does; "
+            f"{where}: an expression nests more than {DEEPEST} levels deep, for example by as many operators in a row; "
             f"{_WAYS_OUT}"
         )
     return expr

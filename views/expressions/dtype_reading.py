@@ -26,15 +26,15 @@ def dtype_of_text(text: str) -> pl.DataType:
     List(Datetime(time_unit='ms', time_zone='UTC'))
 
     Raises:
-        ValueError: the text names no type that is known here.
+        ValueError: the text does not name a known type.
     """
     try:
         made = _read(ast.parse(text, mode="eval").body)
         dtype = made() if isinstance(made, type) else made
     except (SyntaxError, TypeError) as error:
-        raise ValueError(f"{text!r} is no type of a column: {error}") from error
+        raise ValueError(f"{text!r} is not a column type: {error}") from error
     if not isinstance(dtype, pl.DataType):
-        raise ValueError(f"{text!r} is no type of a column")
+        raise ValueError(f"{text!r} is not a column type")
     return dtype
 
 
@@ -56,4 +56,4 @@ def _read(node: ast.expr) -> Any:
             named = {each.arg: _read(each.value) for each in keywords if each.arg is not None}
             return _TYPES[name](*map(_read, args), **named)
         case _:
-            raise ValueError(f"{ast.unparse(node)!r} is no part of a type of a column")
+            raise ValueError(f"{ast.unparse(node)!r} is not part of a column type")

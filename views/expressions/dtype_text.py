@@ -22,7 +22,7 @@ NAMES: Mapping[type[pl.DataType], str] = {
 def dtype_text(dtype: pl.DataType | type[pl.DataType]) -> str:
     """Return the text of a type: with time unit, time zone, all categories, the types of fields.
 
-    ``evercurrent.views.expressions.dtype_reading`` reads them. A type without a name here has polars' own text.
+    ``evercurrent.views.expressions.dtype_reading`` reads them back. A type without a name here has polars' own text.
 
     >>> dtype_text(pl.List(pl.Datetime("ms", "UTC")))
     "List(Datetime(time_unit='ms', time_zone='UTC'))"

@@ -1,14 +1,14 @@
 """Divisions and sums are rewritten so that a row's result is the same in every frame, even if an operand is constant there.
 
-polars divides by a constant in another way than by a column, and ``when(...)``, ``coalesce`` and others return a constant
-where all rows of a frame take the same branch: ``x / when(b).then(49.0).otherwise(7.0)`` would depend on the other
-rows. So an operand that reads columns is written out, unless its values are certain to be. An operand that reads no
-column is a constant in every frame and stays one.
+polars divides by a constant differently from a column, and ``when(...)``, ``coalesce`` and others return a constant if
+all rows of a frame take the same branch: ``x / when(b).then(49.0).otherwise(7.0)`` would depend on the other rows. So an
+operand that reads columns is materialized, unless its values certainly are. An operand that reads no column is a constant
+in every frame and stays one.
 
-Floats are added up in one order where a group or list is a piece of the column, and in another where its values have
-been chosen from it; and where no group of a frame loses a value, ``filter`` and others return the piece itself. So
-chosen values are written out before they are added up. ``list.sum()`` uses another order where some list of the frame
-holds a null, and ``list.agg(element().sum())`` does not.
+polars adds floats up in one order if a group or list is a slice of the column, and in another if its values have been
+selected from it; and if no group of a frame loses a value, ``filter`` and others return the slice itself. So selected
+values are materialized before they are added up. ``list.sum()`` uses another order if some list of the frame holds a null,
+and ``list.agg(element().sum())`` does not.
 
 What the tree has as an evaluation of elements and this polars would compute otherwise, in a random order, is written anew.
 """
@@ -63,7 +63,7 @@ _OF_ELEMENTS = {
 
 
 def elementwise(expr: pl.Expr) -> pl.Expr:
-    """Return the expression with the operands of its divisions written out, where that may make a difference.
+    """Return the expression with the operands of its divisions materialized, where that may make a difference.
 
     Raises:
         TooDeepError: it nests too deeply to be rewritten.
@@ -80,7 +80,7 @@ def _elementwise(expr: pl.Expr) -> pl.Expr:
 
 
 def elementwise_columns(columns: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
-    """Return the columns with their expressions rewritten so; copies stay as they are."""
+    """Return the columns with their expressions rewritten in this way; copies stay as they are."""
     return tuple(
         column if column.copies is not None else replace(column, expr=elementwise(column.expr))
         for column in columns
@@ -110,12 +110,12 @@ def _written_out(node: Node) -> Node:
 
 
 def _shifted_by_none(node: Node) -> Node:
-    """Return the same values in a form that polars does not know to be constant."""
+    """Return the same values in a form that polars does not treat as constant."""
     return Call("shift", (node, Literal("int", 0)))
 
 
 def _may_be_constant(node: Node) -> bool:
-    """Return whether an operand reads rows and may still be one constant for all of them."""
+    """Return whether an operand reads rows and may nevertheless be one constant for all of them."""
     return _reads_rows(node) and not _is_long(node)
 
 

@@ -32,12 +32,12 @@ _WIDE = frozenset(
 
 
 def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = ()) -> list[Node]:
-    """Return the trees that an expression with selectors stands for, one per output column.
+    """Return the trees into which an expression with selectors expands, one per output column.
 
-    A selector that names no columns does not see the ``hidden`` ones: the keys, in a ``group_by``.
+    A selector that does not name columns skips the ``hidden`` ones: the keys, in a ``group_by``.
 
     Raises:
-        PlanError: where selections of different lengths meet.
+        PlanError: selections of different lengths are combined.
     """
     inputs = node.inputs
     parts = [expanded(where, schema, each, hidden) for each in inputs]
@@ -57,7 +57,7 @@ def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = 
     if len(lengths) > 1:
         raise PlanError(
             f"{where}: {text(node)}: it combines selections of {listed(map(str, sorted(lengths)))} columns;"
-            " select as many on both sides"
+            " select the same number on both sides"
         )
     each_of = range(lengths.pop())
     return [node.with_inputs([part[0 if len(part) == 1 else i] for part in parts]) for i in each_of]

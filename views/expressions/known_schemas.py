@@ -70,7 +70,7 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
     ``ask`` takes a frame, eager or lazy, and returns one.
 
     Raises:
-        PlanError: with the first line of what polars says, where it refuses.
+        PlanError: polars refuses it; has the first line of polars' message.
     """
     empty = schema.to_frame()
     try:
@@ -78,13 +78,13 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
         return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found
     except pl.exceptions.DuplicateError:
         raise PlanError(
-            f"{about}: it has output columns of one name; rename them with .name.suffix(...) or write them singly"
+            f"{about}: several of its output columns have the same name; rename them with .name.suffix(...) or write them one by one"
         ) from None
     except pl.exceptions.PanicException:
         # polars 2.1 cannot compute some aggregates without rows, as quantiles of dates, but has their types.
         again: pl.DataFrame | pl.LazyFrame = empty.lazy()
     except pl.exceptions.PolarsError:
-        # An expression without a value for no rows, as `get(0)`, may have one for a row of nulls.
+        # An expression that has no value without rows, such as `get(0)`, may have one for a row of nulls.
         again = empty.clear(1)
     return resolved(about, lambda: ask(again))
 
@@ -93,7 +93,7 @@ def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.
     """Return the schema of a frame; of a lazy one polars derives it without running the query.
 
     Raises:
-        PlanError: with the first line of what polars says, where it refuses.
+        PlanError: polars refuses it; has the first line of polars' message.
     """
     try:
         return make().collect_schema()

@@ -18,7 +18,7 @@ def unpacked(data: bytes) -> Any:
     """
     value, end = _value(data, 0)
     if end != len(data):
-        raise ValueError("there are more bytes behind the value")
+        raise ValueError("there are more bytes after the value")
     return value
 
 
@@ -33,7 +33,7 @@ _SIZED = {
 
 
 def _value(data: bytes, at: int) -> tuple[Any, int]:
-    """Return the value that begins at this place, and the place behind it."""
+    """Return the value that begins at this place, and the place after it."""
     head = data[at]
     at += 1
     if head < 0x80 or head >= 0xE0:

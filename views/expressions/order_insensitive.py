@@ -1,8 +1,8 @@
 """Expressions over a group are accepted only if they do not depend on the order of its rows.
 
-A group's rows come sorted by all their prepared columns, so any expression over them is a function of the
-collection. But one that uses the order of rows (``first``, ``shift``, ``cum_sum``) would use an order
-that the user did not state: it is refused unless it is above a ``sort`` or ``sort_by``.
+A group's rows are sorted by all their prepared columns, so any expression over them is a function of the collection. But
+one that uses the order of rows (``first``, ``shift``, ``cum_sum``) would use an order that the user did not state: it is
+refused unless it is applied to a ``sort`` or ``sort_by``.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -188,7 +188,7 @@ class Arranging:
 
 def _key(node: Node, below: RowAlignment | None) -> Hashable:
     """Return the identity of the rows that a node keeps, or of their order."""
-    # The first input of filter and sort_by is what is filtered or sorted; the others decide the rows.
+    # The first input of filter and sort_by is filtered or sorted; the others determine the rows.
     deciding = node.inputs[1:] if node.name in ("filter", "sort_by") else (node,)
     return node.name, below, deciding
 

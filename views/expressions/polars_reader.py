@@ -24,7 +24,7 @@ def node_of(body: Any) -> Node:
     """Return the tree of an expression in polars' form.
 
     Raises:
-        UnknownFormError, LostNumberError: the form is not known, or JSON could not hold a number in it.
+        UnknownFormError, LostNumberError: the form is unknown, or JSON could not hold a number in it.
     """
     if isinstance(body, str):
         if body not in _BARE:

@@ -1,8 +1,8 @@
 """Our tree of an expression is read from polars' form of it, and written back to be evaluated.
 
 Only this module, ``polars_reader``, ``polars_writer``, ``polars_forms``, ``polars_functions`` and ``polars_values`` use
-that form. polars may change it from one version to the next: a form that is not known is refused by its name, and with a
-polars newer than ``TESTED`` also one that does not round-trip.
+that form. polars may change it from one version to the next: an unknown form is refused by its name, and with a polars
+newer than ``TESTED`` also one that does not round-trip.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _known: dict[bytes, Node] = {}
 
 
 class UnreadableError(PlanError):
-    """polars writes an expression in a form that is not known here."""
+    """polars writes an expression in an unknown form."""
 
 
 def written(write: Callable[[], _T]) -> _T | None:
@@ -63,7 +63,7 @@ def read(expr: pl.Expr) -> Node | None:
     Call(function='add', inputs=(Column(column='a'), Literal(dtype='int', value=1)), options=())
 
     Raises:
-        UnreadableError: polars writes it in a form that is not known, which is named.
+        UnreadableError: polars writes it in an unknown form, which is named.
     """
     form = form_of(expr)
     if form is None:
@@ -112,7 +112,7 @@ def series_of(values: Values) -> pl.Series:
     return pl.read_ipc_stream(io.BytesIO(values.stream)).to_series()
 
 
-# Digests of expressions were made of these forms before they were made of our tree.
+# Digests of expressions of the first scheme were made of these forms; later ones are made of our tree.
 
 
 def first_form(expr: pl.Expr) -> bytes:

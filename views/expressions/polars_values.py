@@ -28,7 +28,7 @@ class LostNumberError(ValueError):
 
 
 def dumped(structure: Any) -> str:
-    """Return the JSON of a structure in which bytes may stand."""
+    """Return the JSON of a structure that may contain bytes."""
     return json.dumps(structure, default=list)
 
 
@@ -154,7 +154,7 @@ _PLAIN_NAMES = {dtype: name for name, dtype in _PLAIN_TYPES.items()}
 
 
 def dtype_of(body: Any) -> pl.DataType:
-    """Return the type that polars wrote, as polars reads it in a cast."""
+    """Return the type that polars wrote, by letting polars read it in a cast."""
     if isinstance(body, str) and body in _PLAIN_TYPES:
         return _PLAIN_TYPES[body]
     return _asked_dtype(dumped(body))

@@ -1,7 +1,7 @@
 """Expressions are checked to be row by row; the obstacle of one that is not names the reason and the remedy.
 
-For most functions the name decides (``functions``); the rules that depend on options or arguments, such as ``is_in`` of a
-whole column, are here.
+For most functions the name is enough (``functions``); the rules that depend on options or arguments, such as ``is_in`` of
+a whole column, are here.
 """
 
 import polars as pl
@@ -75,7 +75,7 @@ _INSTANTS: Obstacle = (
 
 
 _NESTED_ANGLE: Obstacle = (
-    "an angle is that of two numbers, and for other types polars crashes the process",
+    "arctan2 takes two numbers, and for other types polars crashes the process",
     "take the fields or elements",
 )
 
@@ -237,14 +237,14 @@ def _is_random(node: Node) -> bool:
 
 
 def _holds_instants(node: Node, schema: pl.Schema) -> bool:
-    """Return whether lists are of dates or times, which have no sum in polars, and a null within ``list.agg``."""
+    """Return whether lists hold dates or times, for which polars has no sum, and a null within ``list.agg``."""
     dtype = _type_of(node.inputs[0], schema)
     inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else None
     return inner is not None and inner.is_temporal() and not isinstance(inner, pl.Duration)
 
 
 def _looks_up_constants(node: Call, schema: pl.Schema) -> bool:
-    """Return whether the values that a function searches are constant, or a list in the row where it takes one."""
+    """Return whether the values that a function searches are constant, or a list in the row if it takes one."""
     looked_up = [node.inputs[place] for place in LOOKING_UP[node.function]]
     columns = [each for each in looked_up if not _is_constant(node, each)]
     if not columns or node.function.startswith("replace") or not is_rowwise(columns[0], schema):

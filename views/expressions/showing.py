@@ -22,14 +22,14 @@ def shown(expr: pl.Expr) -> str:
     >>> shown((pl.col("a") + 1 > pl.col("b")) & ~pl.col("c").is_in([2, 3]))
     '((col("a") + 1) > col("b")) & (col("c").is_in([[2, 3]]).not())'
     """
-    said = re.sub(_ATOM, r"\1", re.sub(_UNSAID, "", re.sub(r"\s*\n\s*", " ", str(expr))))
-    letters, opened = list(said), []
-    for place, letter in enumerate(said):
+    text_of_expr = re.sub(_ATOM, r"\1", re.sub(_UNSAID, "", re.sub(r"\s*\n\s*", " ", str(expr))))
+    letters, opened = list(text_of_expr), []
+    for place, letter in enumerate(text_of_expr):
         if letter == "[":
             opened.append(place)
         elif letter == "]" and opened:
             start = opened.pop()
-            before, after = said[:start], said[place + 1 : place + 2]
+            before, after = text_of_expr[:start], text_of_expr[place + 1 : place + 2]
             if before[-1:] + after in ("", "()") and not re.search(r"\w\($", before):
                 letters[start] = letters[place] = ""
             elif not before or re.search(r"(?<!\w)\($", before):

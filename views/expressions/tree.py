@@ -93,7 +93,7 @@ class Field(Leaf):
 class Literal(Leaf):
     """A constant: its stored value and its type, which may depend on the other operand.
 
-    ``dtype`` is ``"int"``, ``"float"``, ``"str"`` or ``"list"`` where the other operand decides the type, and ``"series"``
+    ``dtype`` is ``"int"``, ``"float"``, ``"str"`` or ``"list"`` if the other operand determines the type, and ``"series"``
     for values with rows of their own. 0.0 and -0.0 are two constants, and all NaN are one.
     """
 
@@ -120,7 +120,7 @@ def _bits(value: Option) -> Option:
 class Selector(Leaf):
     """A selection of columns by their names, positions, types or a pattern.
 
-    ``required`` are the names that have to be there. ``is_literal``: the columns are named or counted, not described.
+    ``required`` are the names that have to exist. ``is_literal``: the columns are given by name or position, not by a rule.
     """
 
     name: ClassVar[str] = "selector"
@@ -192,7 +192,7 @@ class Call(Node):
         return dict(self.options)[name]
 
     def with_option(self, name: str, value: Option) -> Call:
-        """Return the same with one option changed."""
+        """Return the same call with one option changed."""
         return replace(
             self, options=tuple((each, value if each == name else old) for each, old in self.options)
         )
@@ -240,7 +240,7 @@ class Nested(Node):
 
     @property
     def sees_row(self) -> bool:
-        """Return whether the evaluated expressions may also name columns of the row, as those of a struct may."""
+        """Return whether the evaluated expressions may also name columns of the row, as those of structs may."""
         return self.function.startswith("struct.")
 
     @property
@@ -259,14 +259,14 @@ Renaming = (Alias, Rename)
 
 
 def without_renaming(node: Node) -> Node:
-    """Return the node under its aliases."""
+    """Return the node without its aliases."""
     while isinstance(node, Renaming):
         node = node.input
     return node
 
 
 def copied(node: Node) -> str | None:
-    """Return the column that a tree is, under its own name or another; None where it computes."""
+    """Return the column of which a tree is a copy, under its own name or another; None if it computes."""
     plain = without_renaming(node)
     return plain.column if isinstance(plain, Column) else None
 

@@ -49,7 +49,7 @@ def expression_bytes(expr: pl.Expr, write: Write, *, as_given: bool = False) -> 
     """Return the bytes of an expression, the same in every process. It never raises.
 
     For an expression that calls a Python function they are polars' printed text, and for an unknown form polars' bytes.
-    ``as_given`` leaves the constants of ``is_in`` in the order in which they were given, as the second scheme of digests has it.
+    ``as_given`` leaves the constants of ``is_in`` in the given order, as in the second scheme of digests.
     """
     form = form_of(expr) or b""
     found = _known.get((form, as_given)) if form else None
@@ -75,16 +75,16 @@ def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
     waiting, made = [node], []
     while waiting:
         node = waiting.pop()
-        said, below = _said(node)
+        content, below = _content_and_inputs(node)
         if not as_given and isinstance(node, Call) and node.function == LOOKED_UP:
             below = tuple(map(_in_any_order, below))
-        made.append(write((*said, len(below))))
+        made.append(write((*content, len(below))))
         waiting.extend(reversed(below))
     return b"".join(made)
 
 
 def _in_any_order(node: Node) -> Node:
-    """Return several constants in a canonical order; lists and structs, which no set holds, as they are."""
+    """Return several constants in a canonical order; lists and structs, which no set can hold, keep their order."""
     if not isinstance(node, Literal) or not isinstance(node.value, Values):
         return node
     values = series_of(node.value)
@@ -94,8 +94,8 @@ def _in_any_order(node: Node) -> Node:
     return replace(node, value=series_parts(values.gather(plain.arg_sort())))
 
 
-def _said(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
-    """Return a node's own content, in words that never change, and its inputs."""
+def _content_and_inputs(node: Node) -> tuple[tuple[Option, ...], tuple[Node, ...]]:
+    """Return a node's own content, in a form that never changes, and its inputs."""
     match node:
         case Column(column=column):
             return ("column", column), ()

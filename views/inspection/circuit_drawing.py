@@ -1,4 +1,4 @@
-"""The whole circuit in words and as a drawing: the operators that run, in their stages, and what each looks at of others."""
+"""The whole circuit as text and as a drawing: the operators that run, in their stages, and what each reads of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RIGHT = {0, 1, 9, 10, 11}
 
 
 def circuit_text(compiled: Compiled, epoch: int) -> str:
-    """A line per operator in the order of work: where its rows come from, what it looks at of others, what was measured."""
+    """Return a line per operator in order of execution: its inputs, what it reads of others, and its measures."""
     nodes, stages = compiled.circuit.nodes, compiled.cut.stages
     title = f"circuit at epoch {epoch}: {len(nodes)} operators in {len(stages)} stages"
     return "\n".join([title, *aligned([HEAD, *_rows(compiled)], RIGHT)])

@@ -1,4 +1,4 @@
-"""The plan in words and as a drawing, with rows, entries, bytes and seconds of every node."""
+"""The plan as text and as a drawing, with rows, entries, bytes and seconds of every node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def explain_text(
 ) -> str:
     """Return a table with a line per node, then windows, watermarks, the ledger, and the memory limit if there is one.
 
-    ``instant`` is the processing time of the epoch; None: there was no epoch yet.
+    ``instant`` is the processing time of the epoch; None before the first.
     """
     places = plan.needed()
     lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
@@ -98,7 +98,7 @@ def _windows_line(place: PlanId, windowing: Windowing) -> str:
 
 
 def _sequence_line(source: Input, rows: SequencedUpsert) -> str:
-    """Describe how many deletions an upsert source remembers, and how many rows were superseded when they came."""
+    """Describe how many deletions an upsert source remembers, and how many rows were older than the current one."""
     deletions, superseded = rows.deletions.total(DIFF), rows.superseded.total(SUPERSEDED)
     by = f"rows of {source.name} by {', '.join(source.keys)}, the greatest {', '.join(source.sequence)} standing"
     return (

@@ -1,4 +1,4 @@
-"""The open windows of a view as a frame, to find those that ``why`` and ``fire`` are called for."""
+"""The open windows of a view as a frame, from which ``why`` and ``fire`` select."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpenWindows:
     state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
 
     def of(self, where: str, key: object, window: object) -> OpenWindows:
-        """Return those with this key (None: any) and this window (None: any).
+        """Return the windows with this key (None: any) and these bounds (None: any).
 
         Raises:
             InputError: the key or the window does not fit the columns.
@@ -39,7 +39,7 @@ class OpenWindows:
             is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
         for name, value in zip(BOUNDS, _bounds(where, window), strict=False):
             if name not in self.frame.columns:
-                raise InputError(f"{where}: there is one window over all of time here; leave out window=")
+                raise InputError(f"{where}: its one window covers all of time; leave out window=")
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
         places = np.flatnonzero(is_chosen.to_numpy())
@@ -68,7 +68,7 @@ def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
         return {}
     if isinstance(key, dict):
         if unknown := [name for name in key if name not in names]:
-            raise InputError(f"{where}: key {listed(unknown)} is no key here; there are {listed(names)}")
+            raise InputError(f"{where}: unknown key {listed(unknown)}; the keys are {listed(names)}")
         return key
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(names):

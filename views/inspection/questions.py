@@ -19,7 +19,7 @@ from .why import Circumstances, why_lines
 
 
 def shown_watermark(instant: int) -> datetime | int | None:
-    """Return a watermark as users see it: None while nothing is known, ``END_OF_TIME`` when no more rows will come."""
+    """Return a watermark as users see it: None if unknown, ``END_OF_TIME`` when no more rows will come."""
     return END_OF_TIME if instant >= END_OF_TIME else time_of(instant)
 
 
@@ -92,7 +92,7 @@ class WindowQueries:
         return tuple(clocks[slowest].describe(instant))
 
     def _sources(self, place: PlanId) -> list[str]:
-        """The sources of a node that have event time."""
+        """Return the sources of a node that have event time."""
         names = [source.name for source in self._plan.sources_of(place)]
         return [name for name in names if name in self._compiled.clocks]
 

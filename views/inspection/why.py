@@ -37,7 +37,7 @@ from .open_windows import OpenWindows
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What an explanation needs beside the state of a window: both times, and what holds the watermark back."""
+    """The input of an explanation besides the state of a window: both times, and what holds the watermark back."""
 
     watermark: int
     processing_time: int

@@ -1,1 +1,1 @@
-"""The same circuit over states cut into buckets, wherever their tasks run."""
+"""The same circuit over states that are cut into buckets, whose tasks may run anywhere."""

@@ -30,8 +30,8 @@ Read = TypeVar("Read")
 class CheckpointReader:
     """Reads the commits of a checkpoint of a plan, in any number of buckets, including those that come later.
 
-    Each call reads what is committed by then. Several threads may call it. ``keeps`` is an object that has to live as long
-    as the reader: a temporary folder.
+    Each call reads the latest commit. Several threads may call it. ``keeps`` is an object that has to live as long as the
+    reader, such as a temporary folder.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class CheckpointReader:
         return self._steadily(self._last)
 
     def commit(self, view: str, epoch: int | None = None) -> Commit:
-        """Return the commit of an epoch, by default the last, in which the view is declared as it is now.
+        """Return the commit of an epoch, by default the last, in which the view has its present definition.
 
         Raises:
-            InputError: that is no epoch, or it is still to come.
-            EpochGoneError: there is no commit of it any more, or the view was not there or another one.
+            InputError: that is not an epoch, or it is still to come.
+            EpochGoneError: its commit is no longer retained, or the view did not exist or had another definition.
         """
         return self._steadily(lambda: self._commit(view, epoch))
 
@@ -81,15 +81,15 @@ class CheckpointReader:
         return self._steadily(read)
 
     def delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
-        """Return the files of a view's deltas after an epoch, in the order of epochs; None: from the very beginning.
+        """Return the files of a view's deltas after an epoch, in the order of epochs; None starts from the first.
 
         Raises:
-            InputError: that is no epoch, or it is still to come.
+            InputError: that is not an epoch, or it is still to come.
             EpochGoneError: they are no longer all retained.
         """
 
         def read() -> list[DeltaRef]:
-            self._look()  # Files that were swept are missed by those who read them, and that is not here.
+            self._look()  # This does not read the files, so it would not notice that some were swept.
             return self._delta_files(view, since)
 
         return self._steadily(read)
@@ -108,10 +108,10 @@ class CheckpointReader:
         return self._steadily(read)
 
     def begins(self, view: str) -> int:
-        """Return the epoch after which all deltas are retained; -1: all are, with the rows before any input."""
+        """Return the epoch after which all deltas are retained; -1 if all are, including the rows before any input."""
 
         def read() -> int:
-            self._look()  # No record that comes says what was swept.
+            self._look()  # New records do not show which old ones were swept.
             self._last()
             return self._past.begins(view)
 
@@ -121,7 +121,7 @@ class CheckpointReader:
         commit = self._log.refresh()
         if commit is None:
             raise CheckpointError(
-                f"{self.store.url}: nothing is committed there; start what keeps the views current first, or correct "
+                f"{self.store.url}: nothing is committed there; first start the engine or query that writes it, or correct "
                 "the path"
             )
         commit = self._earlier.renewed(commit)
@@ -149,22 +149,22 @@ class CheckpointReader:
             raise InputError(f"{where}={epoch!r}; give the number of an epoch")
         if epoch > last.epoch:
             raise InputError(
-                f"{where}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; ask again "
-                "when it is there, or leave it out"
+                f"{where}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; read it "
+                "when it is there, or leave the number out"
             )
 
     def _require_plan(self, commit: Commit) -> None:
         match = check_plan(commit.plan, self._plan, self._compiled, self._drop)
         if match.to_fill:
             raise CheckpointError(
-                f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, so that there is nothing of it "
-                "to be read; leave it out, or open the checkpoint once with Engine(checkpoint=...), which fills views "
-                "from what is retained"
+                f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, which has no rows of it "
+                "to read; leave it out, or open the checkpoint once with Engine(checkpoint=...), which fills views "
+                "from retained rows"
             )
         require_all_states(self.store.url, match)
 
     def _steadily(self, read: Callable[[], Read]) -> Read:
-        """Return what a function reads, and call it once more if a file is missing, as it may have been deleted since."""
+        """Return the result of a function that reads files, called once more if one is missing, as it may just have been deleted."""
         with self._guard:
             try:
                 return read()
@@ -173,6 +173,6 @@ class CheckpointReader:
                 return read()
 
     def _look(self) -> None:
-        """Look at the checkpoint anew."""
+        """Read the log of the checkpoint from the start."""
         self._log = CommitLog(self.store)
         self._past = Past(self._plan, self._record, self._log, self.pieces, allow_pickle=self._allow_pickle)

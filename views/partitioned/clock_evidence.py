@@ -27,7 +27,7 @@ class ClockEvidence:
 
     @staticmethod
     def together(parts: list[ClockEvidence]) -> ClockEvidence:
-        """Join the evidence of several parts, one after the other."""
+        """Concatenate the evidence of several parts."""
         return ClockEvidence(
             pl.concat([part.frame for part in parts]), np.concatenate([part.times for part in parts])
         )
@@ -69,7 +69,7 @@ def _columns_read(specification: Watermark) -> list[str]:
 
 
 def _highest(specification: Watermark, now: Now, diffs: Ints, times: Ints) -> Index:
-    """The row with the highest event time that counts, and those that are too far ahead to count."""
+    """Return the row with the highest event time that counts, and those that are too far ahead to count."""
     added = diffs > 0
     beyond = np.zeros(len(times), np.bool_)
     if specification.future_limit is not None:

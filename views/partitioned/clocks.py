@@ -48,11 +48,11 @@ class Clocks:
         self._clocks |= {name: hold for name, (_, hold) in self.holds.items()}
 
     def said(self) -> dict[str, tuple[int, int]]:
-        """Return the watermarks of every clock: after the epoch before, and after this one as far as it is known."""
+        """Return the watermarks of every clock: after the epoch before, and after this one if already computed."""
         return {name: (clock.before, clock.now) for name, clock in self._clocks.items()}
 
     def advance(self, stage: int, now: Now, done: Sequence[TaskResult]) -> None:
-        """Move the clocks that the rows of a stage move; one behind windows is held back by those of all buckets."""
+        """Move the clocks that the rows of a stage move; a clock after windows is held back by the windows of all buckets."""
         for name, (at, mover) in self.sources.items():
             if at == stage and now.epoch:
                 told = [one.witnessed[name] for one in done if name in one.witnessed]
@@ -97,7 +97,7 @@ class Clocks:
         return {f"{name}/0": (state, state.saved()) for name, state in self.states.items()}
 
     def mend(self, states: dict[str, StateRecord]) -> None:
-        """Of what holds a watermark back, the first bucket has its own to say beside where the clock stands."""
+        """Add to the records of held watermarks, which are the first bucket's, the instant at which its windows hold them."""
         for name in self.holds:
             record, held_at = states[f"{name}/0"], self.held_at.get((name, 0), END_OF_TIME)
             states[f"{name}/0"] = replace(record, facts={**record.facts, "held_at": held_at})

@@ -29,7 +29,7 @@ from .tasks import FireRequest
 class Epochs:
     """The driver of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
-    ``driver_rows``: stages with up to so many rows run in this process, where no job has to be started for them.
+    ``driver_rows``: stages with at most this many rows run in this process, without a job.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class Epochs:
             self._go_on_from(self._earlier.renewed(last))
 
     def _of_this_plan(self, last: Commit) -> Commit:
-        """Return the commit without dropped views and sources, with the last epochs delivered to its readers since.
+        """Return the commit without dropped views and sources, with the epochs last delivered to its readers.
 
         Raises:
-            CheckpointError: it is of another plan, or views are new in this one, which are not filled here; or there are
-                epochs after it of which only the input is there.
+            CheckpointError: it is of another plan, or this one has new views, which are not filled here; or it is followed
+                by epochs of which only the input is on disk.
         """
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
@@ -120,8 +120,8 @@ class Epochs:
         # A view that is only renamed has all its states, but not the deltas that add up to them.
         if match.to_fill:
             raise CheckpointError(
-                f"view {listed(match.to_fill)} is new to the checkpoint, and what has gone by is filled in by the embedded "
-                "engine only: open it once with Engine(checkpoint=...) of the same Checkpoint, which fills views from what is "
+                f"view {listed(match.to_fill)} is new to the checkpoint, and only the embedded engine can fill it from "
+                "earlier rows: open it once with Engine(checkpoint=...) and the same Checkpoint, which fills views from what is "
                 "retained, and then start the query"
             )
         require_all_states(self.log.store.url, match)
@@ -139,7 +139,7 @@ class Epochs:
 
     @property
     def arrived(self) -> int | None:
-        """The number of rows in the last epoch of this driver; None: there was none."""
+        """The number of rows in the last epoch of this driver; None before the first."""
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
 

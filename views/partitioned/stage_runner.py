@@ -39,22 +39,22 @@ SAMPLE, FAR_FEWER = 256, 4
 """Rows are combined in memory if so many of them come to one in four at most."""
 
 LEDGER_ROWS = 1 << 62
-"""Tasks have no limit of refused rows: all go to the ledger, which has a limit of its own."""
+"""Tasks do not limit refused rows: all go to the ledger, which has a limit of its own."""
 
 
 ChangedStates = dict[str, tuple[State, Saved]]
-"""What is to be written of states, by ``"<state id>/<bucket>"``."""
+"""States to be written, by ``"<state id>/<bucket>"``."""
 
 Written = tuple[dict[str, StateRecord], list[DeltaRef]]
-"""Where it was written."""
+"""The records of what was written."""
 
 
 class StageRunner:
     """The circuit of a plan, into which the states of one bucket after the other are put.
 
     Nothing is kept between tasks but mapped files, which never change: so it does not matter in which process a task runs,
-    whether it runs twice, or whether the one before failed. ``inline_rows``: up to so many rows are passed on in memory;
-    more are written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
+    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows are passed on in memory; more are
+    written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
     memory, and combined only where that makes them far fewer. With ``HeldStates`` no file is mapped either.
     """
 
@@ -92,7 +92,7 @@ class StageRunner:
         self._witnesses = self._put_witnesses()
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
-        """The states of a stage that are cut into buckets, as far as they are in this one, by id."""
+        """Return the states of a stage that this bucket has a part of, by id."""
         return {name: self._states[name] for name in self._names(stage.in_bucket(bucket))}
 
     def _names(self, nodes: Iterable[NodeId]) -> dict[str, None]:
@@ -107,7 +107,7 @@ class StageRunner:
     # Tasks
 
     def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
-        """The first stage: rows as they arrive, which may be a part of those of the epoch."""
+        """Run the first stage over rows as they arrive, which may be a part of those of the epoch."""
         stage, now = self.cut.stages[0], self._begin(instant)
         names = {self.circuit.nodes[exchange.producer].name: exchange for exchange in self._arriving()}
         given = {names[name]: Delta(frame) for name, frame in arrived.items()}
@@ -119,7 +119,7 @@ class StageRunner:
         return done
 
     def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
-        """Run tasks of a stage, one after the other. Their states are put into ``kept``, and not written yet."""
+        """Run tasks of a stage, one after the other. Their states are put into ``kept``, and not yet written."""
         return [self._run(task, kept) for task in tasks]
 
     def write(self, kept: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
@@ -127,14 +127,14 @@ class StageRunner:
         return self._saver.write_all(kept, deltas)
 
     def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
-        """Return whether time alone makes operators work in this bucket."""
+        """Return whether an operator has work to do in this bucket because of time alone."""
         now = self._begin(instant)
         self._put(stage, bucket, states)
         operators = (self.circuit.nodes[node].operator for node in stage.in_bucket(bucket))
         return any(operator.is_due(now) for operator in operators)
 
     def contents(self, view: str, bucket: int, states: Mapping[str, StateRecord]) -> pl.DataFrame | None:
-        """The rows of a view that are in this bucket; None if there are none there for sure."""
+        """Return the rows of a view that are in this bucket; None if the bucket certainly has none."""
         node = self.compiled.kept_at[view]
         stage = self.cut.stages[self.cut.stage_of[node]]
         if node not in stage.in_bucket(bucket):
@@ -266,7 +266,7 @@ class StageRunner:
         return len(np.unique(words)) <= len(places) // FAR_FEWER
 
     def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
-        """Hand on the rows of each exchange, a part for each bucket that gets any."""
+        """Pass the rows of each exchange on, a part for each bucket that gets any."""
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
         for exchange, delta in leaving.items():
@@ -309,7 +309,7 @@ class StageRunner:
         return Delta(frames[0] if len(frames) == 1 else _together(frames))
 
     def _arriving(self) -> list[Exchange]:
-        """What comes from outside, source by source."""
+        """Return the exchanges by which rows of sources enter."""
         return [exchange for stage in self.cut.stages for exchange in stage.takes if exchange.arrives]
 
     def _put_witnesses(self) -> dict[NodeId, EvidenceCollector]:
@@ -319,14 +319,14 @@ class StageRunner:
 
 
 def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:
-    """A delta as readers see it: with the number of its epoch before ``_diff``."""
+    """Return a delta as readers see it: with the number of its epoch before ``_diff``."""
     numbers = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
     columns = frame.get_columns()
     return pl.DataFrame([*columns[:-1], numbers, columns[-1]])
 
 
 def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """All rows; of sums that are zero in all rows of a part, that part has no column."""
+    """Return all rows; a part in which a sum is zero in all rows has no column for it."""
     found = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
     names = [*found, DIFF]
     if all(frame.columns == names for frame in frames):
@@ -340,7 +340,7 @@ def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _same(before: Saved, after: Saved) -> bool:
-    """Whether nothing has to be written: the same pieces, the same facts."""
+    """Return whether nothing has to be written, as pieces and facts are the same."""
     return (
         len(before.pieces) == len(after.pieces)
         and all(one is other for one, other in zip(before.pieces, after.pieces, strict=True))

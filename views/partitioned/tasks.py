@@ -19,7 +19,7 @@ from .clock_evidence import ClockEvidence
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBatch:
-    """Rows with diffs on their way: in a file, or, where they are few, at hand."""
+    """Rows with diffs between stages: in a file or, if they are few, in memory."""
 
     rows: int
     held: pl.DataFrame | PieceRef
@@ -28,7 +28,7 @@ class RowBatch:
 Parts = tuple[RowBatch, ...]
 
 Origins = Mapping[str, frozenset[tuple[int, int]]]
-"""Of which partitions and files the rows of sources are."""
+"""The partitions and files of the rows of sources."""
 
 
 Measures = tuple[float, int, int]
@@ -39,7 +39,7 @@ Measures = tuple[float, int, int]
 class Instant:
     """The time of an epoch: its number, its processing time in microseconds, and watermarks by the state id of clocks.
 
-    ``clocks`` has the watermark as of the epoch before and that after the rows of this one, as far as it is known.
+    ``clocks`` has the watermark as of the epoch before, and that after the rows of this one if already computed.
     """
 
     epoch: int
@@ -71,9 +71,9 @@ class Task:
 class TaskResult:
     """The result of a task: states that changed, rows for later stages by their buckets, deltas of views.
 
-    ``place`` is the bucket, or, in the first stage, where the rows stood in the batch, and ``arrived`` how many there
-    were, and ``origins`` of which partitions and files, where that matters. ``held_at`` is how far windows hold back the
-    watermark behind them, by state id. ``measured`` is of the nodes whose state the stage keeps.
+    ``place`` is the bucket or, in the first stage, the place of the rows in the batch. ``arrived`` is their number, and
+    ``origins`` has their partitions and files, where these matter. ``held_at`` is how far windows hold back the watermark
+    after them, by state id. ``measured`` is of the nodes whose state the stage keeps.
     """
 
     stage: int

@@ -1,4 +1,4 @@
-"""The calls that declared collections are noted, so that they can be repeated over sources with other columns.
+"""The calls that declare collections are recorded, so that they can be repeated over sources with other columns.
 
 A checkpoint has a digest of what each view computed, columns of its sources included. Where a source is now declared with
 other columns, the same calls over its earlier columns show which of the views are unchanged.
@@ -35,7 +35,7 @@ class DeclaredCall:
 
 
 def noting_calls(kind: K) -> K:
-    """Return the class with public methods that note their calls in the plan; calls within other calls are not noted."""
+    """Return the class with public methods that record their calls in the plan; calls within other calls are not recorded."""
     for name, function in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_"):
             setattr(kind, name, _noting(name, function))
@@ -98,4 +98,4 @@ class Replay:
 
 
 class _MissingError(Exception):
-    """A collection that could not be made, and why."""
+    """A collection that could not be declared again, and the reason."""

@@ -34,7 +34,7 @@ VERSION = b"1"
 FIRST, SECOND, SCHEME = 1, 2, 3
 """The schemes by which expressions and columns of values are written into digests.
 
-At first in the forms of one version of polars, then in ours, and since the third with the constants of ``is_in`` in any order.
+The first scheme used the form of one version of polars, the second our own, and the third ignores the order of the constants of ``is_in``.
 """
 
 _scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
@@ -42,7 +42,7 @@ _scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
 
 @contextmanager
 def written_by(number: int) -> Iterator[None]:
-    """Make digests by an earlier scheme, in this thread, to recognize what was kept with them."""
+    """Make digests by an earlier scheme, in this thread, to recognize states that were persisted under them."""
     before = _scheme.set(number)
     try:
         yield
@@ -62,7 +62,7 @@ def scheme() -> int:
 def digest_of(*values: object) -> str:
     """Return the digest of these values, as 32 hexadecimal digits, the same in every process.
 
-    Equal data has equal digests, and so have expressions that polars writes alike. Dicts and sets have no order,
+    Equal data has equal digests, and so have expressions with the same form in polars. Dicts and sets have no order,
     lists and schemas have one; floats count by their bits. A dataclass counts by the fields that it is compared by,
     unless they are ``not_kept``; functions and other objects count by ``parts_of``. Classes of this library count by
     their tags. It never raises.
@@ -75,8 +75,8 @@ def digest_of(*values: object) -> str:
     return blake2b(VERSION + _Writing({}).of(values), digest_size=16).hexdigest()
 
 
-def told_apart(*values: object) -> bool:
-    """Return whether the digest covers everything that these values hold, so that values with one digest are the same."""
+def is_covered(*values: object) -> bool:
+    """Return whether the digest covers everything in these values, so that values with the same digest are equal."""
     writing = _Writing({})
     writing.of(values)
     return not writing.has_unseen
@@ -159,7 +159,7 @@ class _Writing:
         except UntaggedError:
             raise
         except Exception:
-            # Reading users' objects runs their code, and a plan has to be compiled even if that fails.
+            # Reading users' objects runs their code, and a plan has to be compiled even if that code fails.
             self.has_unseen = True
             return _marked("unseen", kind_of(type(value)).encode())
 

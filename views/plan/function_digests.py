@@ -1,4 +1,4 @@
-"""The parts of a user's function for its digest, as far as they can be seen: code, closure and the names it refers to.
+"""The parts of a user's function for its digest, as far as they can be inspected: code, closure and the names it refers to.
 
 What counts, and what does not:
 
@@ -8,7 +8,7 @@ What counts, and what does not:
 - what is defined in another package than the function, such as a function of polars, counts by its name alone, what is
   of this library by its tag; so do functions without code (those made in C). A plugin of polars counts by its library's name, its symbol and
   its arguments.
-- bound methods, ``functools.partial``, ``functools.lru_cache`` and callable objects count by what they are made of:
+- bound methods, ``functools.partial``, ``functools.lru_cache`` and callable objects count by their parts:
   the function, the arguments, the class with its methods, the attributes.
 - of objects of other packages only the class counts; attributes of modules (``settings.rate``) do not count.
 
@@ -29,7 +29,7 @@ from typing import Any
 from evercurrent.core.data.tags import tag_of
 
 Known = dict[int, tuple[int, object]]
-"""Functions, classes and objects met before, by ``id``: their number, and the object itself, which keeps it alive."""
+"""Functions, classes and objects that have occurred, by ``id``: their number, and the object itself, which keeps it alive."""
 
 UNSEEN_OBJECT = "object of another package"
 """The mark of an object of which only the class counts."""
@@ -45,7 +45,7 @@ UNSEEN = frozenset({"NOP", "CACHE", "RESUME", "EXTENDED_ARG"})
 
 
 def parts_of(value: Any, known: Known) -> tuple[object, ...]:
-    """Return the parts of a function, a class or an object; its number where it was met before."""
+    """Return the parts of a function, a class or an object; its number if it occurred before."""
     if id(value) in known:
         return "met", known[id(value)][0]
     known[id(value)] = (len(known), value)
@@ -71,7 +71,7 @@ def parts_of(value: Any, known: Known) -> tuple[object, ...]:
 
 
 def _home(known: Known) -> str:
-    """Return the package of the first function or object that is of no library: definitions in that package count."""
+    """Return the package of the first function or object that is not a library's: definitions in that package count."""
     for _, met in known.values():
         defined = met if isinstance(met, FunctionType | type) else type(met)
         if (package := _package(defined)) not in LIBRARIES:

@@ -1,7 +1,7 @@
 """Users' functions with a declared version count by it and not by their code, so that a repaired function keeps its state.
 
-A plan that only adds versions to the functions of a checkpoint's plan is the same plan: so a version can be given to an
-unchanged function, which can be changed from then on.
+A plan that only adds versions to the functions of a checkpoint's plan is the same plan, so a version can be given to an
+unchanged function, which can be changed after that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def versioned(where: str, role: str, version: str | int | None, function: Any) -
     """Return the function with its version; itself without one.
 
     Raises:
-        PlanError: the version is no text and no whole number.
+        PlanError: the version is neither a text nor a whole number.
     """
     if version is None or function is None:
         return function
@@ -71,9 +71,9 @@ def functions_of(operation: Operation) -> Iterator[tuple[str, Any]]:
 
 def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the digests of the functions of each view, by view and by their names in messages."""
-    found: dict[str, dict[str, str]] = {}
+    by_view: dict[str, dict[str, str]] = {}
     if not any(True for node in plan.nodes for _ in functions_of(node.operation)):
-        return found
+        return by_view
     for name, place in plan.views.items():
         digests = {
             what: digest_of(function)[:8]
@@ -81,12 +81,12 @@ def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
             for what, function in functions_of(plan[at].operation)
         }
         if digests:
-            found[name] = digests
-    return found
+            by_view[name] = digests
+    return by_view
 
 
 def require_one_function(one: PlanNode, other: PlanNode) -> None:
-    """Check that two nodes of one identity have the same functions, where versions and not code decide the identity.
+    """Check that two nodes with the same identity have the same functions, if versions and not code determine the identity.
 
     Raises:
         PlanError: they have different functions.
@@ -123,7 +123,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[PlanId, PlanId]] | None:
-    """Return the plan as it was before functions had versions, if more views then have the identity that ``views`` has.
+    """Return the plan as it was before functions had versions, if that gives more views the identity in ``views``.
 
     ``views`` are the identities on record. The result also maps each node to its node in that plan.
     """
@@ -153,7 +153,7 @@ def _has_version(operation: Operation) -> bool:
 
 def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
     """Return the possible earlier identities of each node, with the nodes whose functions had no version in each."""
-    found: list[dict[str, frozenset[PlanId]]] = []
+    identities: list[dict[str, frozenset[PlanId]]] = []
     for number, node in enumerate(plan.nodes):
         kinds = [(operation_identity(node), frozenset[PlanId]())]
         if _has_version(node.operation):
@@ -161,9 +161,9 @@ def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
             kinds.append((operation_identity(bare), frozenset({PlanId(number)})))
         made: dict[str, frozenset[PlanId]] = {}
         for (kind, own), *inputs in islice(
-            product(kinds, *(found[source].items() for source in node.inputs)), MOST_TRIED
+            product(kinds, *(identities[source].items() for source in node.inputs)), MOST_TRIED
         ):
             identity = digest_of(kind, [each for each, _ in inputs])
             made.setdefault(identity, own.union(*(nodes for _, nodes in inputs)))
-        found.append(made)
-    return found
+        identities.append(made)
+    return identities

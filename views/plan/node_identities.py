@@ -22,10 +22,10 @@ def operation_identity(node: PlanNode) -> str:
 
 def plan_identities(plan: Plan) -> list[str]:
     """Return the identity of each node of a plan, equal for equal nodes of any plans, however these were declared."""
-    found: list[str] = []
+    identities: list[str] = []
     for node in plan.nodes:
-        found.append(digest_of(operation_identity(node), [found[source] for source in node.inputs]))
-    return found
+        identities.append(digest_of(operation_identity(node), [identities[source] for source in node.inputs]))
+    return identities
 
 
 class CircuitIdentities:

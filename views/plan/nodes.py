@@ -1,4 +1,4 @@
-"""The operations of plans: frozen, equal ones being one, each with its traits."""
+"""The operations of plans: frozen values, each with its traits, of which equal ones are one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Mapped(Traits):
     function: Callable[[pl.DataFrame], pl.DataFrame]
 
     def made(self, where: str, schema: pl.Schema) -> Made:
-        """The function over frames."""
+        """Return the operator of the function over frames."""
         return Made(linear.MapBatches(where, schema, self.function))
 
 
@@ -118,7 +118,7 @@ class Concat(Traits):
     """All rows of all inputs."""
 
     def made(self, where: str, schema: pl.Schema) -> Made:
-        """The sum of all changes."""
+        """Return the operator that adds up all changes."""
         return Made(linear.Concat(schema), placement=Placement(passes=frozenset(schema)))
 
 
@@ -128,7 +128,7 @@ class Negate(Traits):
     """Every row with the opposite diff."""
 
     def made(self, where: str, schema: pl.Schema) -> Made:
-        """The opposite change."""
+        """Return the operator that negates changes."""
         return Made(linear.Negate(schema), placement=Placement(passes=frozenset(schema)))
 
     def may_retract(self, inputs_do: bool) -> bool:
@@ -198,7 +198,7 @@ class Join(Traits):
         return inputs_do or self.kind != "inner"
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return both inputs; of a semi or anti join only the left one, as the right one only decides which keys exist."""
+        """Return both inputs; for a semi or anti join only the left one, as the right one only determines which keys exist."""
         return inputs[:1] if self.kind in ("semi", "anti") else inputs
 
 

@@ -1,4 +1,4 @@
-"""The plan of declared views before compiling: frozen nodes, equal ones being one; no state and no data."""
+"""The plan of declared views before compiling: frozen nodes, of which equal ones are one, without state and data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LABEL = 60
 """The most characters of a node's label."""
 
 STEPS = 4
-"""How many steps back to a view or a source a message names; before them it names only the source."""
+"""The most operations between a node and a view or source that a message names; beyond them it names only the source."""
 
 _adding = Guard()
 
 
 class Plan:
-    """All declared collections, each once, every node behind its inputs."""
+    """All declared collections, each once, every node after its inputs."""
 
     def __init__(self) -> None:
         self.nodes: list[PlanNode] = []
@@ -42,25 +42,25 @@ class Plan:
         """The collections that these calls begin with, by name."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Return all of it but the calls: tasks in other processes compile the plan and declare nothing."""
+        """Return all of it except the calls: tasks in other processes compile the plan and declare nothing."""
         return {**self.__dict__, "calls": [], "sources": {}}
 
     def add(self, node: PlanNode) -> PlanId:
         """Return the place of this node; an equal one that is already there is that node."""
         with _adding.lock:  # One for all plans, as these are pickled.
-            known = self._known.get(node)
-            if known is None:
-                known = self._known[node] = PlanId(len(self.nodes))
+            place = self._known.get(node)
+            if place is None:
+                place = self._known[node] = PlanId(len(self.nodes))
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
                 self.nodes.append(replace(node, label=label))
                 if isinstance(node.operation, Input):
-                    self.inputs[known] = node.operation
+                    self.inputs[place] = node.operation
                 elif isinstance(node.operation, WindowedGroup):
-                    self.windowed[known] = node.operation
+                    self.windowed[place] = node.operation
                 self._consequences.append(
-                    _consequences(known, node, [self._consequences[source] for source in node.inputs])
+                    _consequences(place, node, [self._consequences[source] for source in node.inputs])
                 )
-            return known
+            return place
 
     def add_view(self, name: str, place: PlanId) -> None:
         """Give the rows of a node a name."""
@@ -112,19 +112,19 @@ class Plan:
     def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
         # The sources of each node are kept, so that the walk is one step for each node of a chain.
         passed = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
-        found = {at for at in passed if not self.nodes[at].inputs}
-        return frozenset(found.union(*(self._sources[at] for at in passed if at in self._sources)))
+        sources = {at for at in passed if not self.nodes[at].inputs}
+        return frozenset(sources.union(*(self._sources[at] for at in passed if at in self._sources)))
 
     def _upstream(self, place: PlanId, onward: Callable[[PlanId], Sequence[PlanId]]) -> set[PlanId]:
         """Return a node and all nodes reached from it by ``onward``."""
-        found: set[PlanId] = set()
-        wanted = [place]
-        while wanted:
-            at = wanted.pop()
-            if at not in found:
-                found.add(at)
-                wanted.extend(onward(at))
-        return found
+        reached: set[PlanId] = set()
+        pending = [place]
+        while pending:
+            at = pending.pop()
+            if at not in reached:
+                reached.add(at)
+                pending.extend(onward(at))
+        return reached
 
     def is_grouped(self, place: PlanId) -> bool:
         """Return whether a grouping is between the sources and a node, so that its rows do not grow without end."""
@@ -173,15 +173,15 @@ class Plan:
 
     def needed(self) -> list[PlanId]:
         """Return the nodes needed for the views and sources, in the order in which they can be computed."""
-        wanted = list(self.views.values())
-        wanted += self.inputs
-        found: set[PlanId] = set()
-        while wanted:
-            place = wanted.pop()
-            if place not in found:
-                found.add(place)
-                wanted += self.nodes[place].inputs
-        return sorted(found)
+        pending = list(self.views.values())
+        pending += self.inputs
+        reached: set[PlanId] = set()
+        while pending:
+            place = pending.pop()
+            if place not in reached:
+                reached.add(place)
+                pending += self.nodes[place].inputs
+        return sorted(reached)
 
 
 @dataclass(frozen=True, slots=True)

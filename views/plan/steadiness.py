@@ -44,7 +44,7 @@ class Steady:
 
 
 def steady_nodes(now: Plan, then: Plan, places: Mapping[PlanId, PlanId]) -> Steady:
-    """Return which nodes that were in an earlier plan compute the same as before."""
+    """Return which nodes of an earlier plan compute the same as before."""
     states: set[PlanId] = set()
     rows: set[PlanId] = set()
     for place in sorted(places):
@@ -104,16 +104,16 @@ def _computed_from(columns: Iterable[Column]) -> set[str]:
     return {name for each in columns if each.copies is None for name in each.expr.meta.root_names()}
 
 
-def _groups_the_same(group: Group, given: _Input) -> tuple[bool, bool]:
+def _groups_the_same(group: Group, columns: _Input) -> tuple[bool, bool]:
     prepared = (*group.key_columns, *group.aggregation.prepared)
-    if set(given.retyped).intersection(_computed_from(prepared)):
+    if set(columns.retyped).intersection(_computed_from(prepared)):
         return False, False
-    inputs = {each.name: given.retyped[each.copies] for each in prepared if each.copies in given.retyped}
+    inputs = {each.name: columns.retyped[each.copies] for each in prepared if each.copies in columns.retyped}
     aggregates = [
         each for each in group.aggregation.aggregates if not inputs.keys().isdisjoint(_inputs_of(each))
     ]
     if not all(isinstance(each, Additive | FirstBy | Distinct) for each in aggregates) or (
-        aggregates and given.has_other_texts
+        aggregates and columns.has_other_texts
     ):
         return False, False
     rounds = any(dtype.is_float() for dtype in inputs.values())

@@ -1,4 +1,4 @@
-"""The note of a store's writer on how far it has come: a store that holds less than noted has lost a file.
+"""The note in which a store's writer records its progress: a store that holds less than noted has lost a file.
 
 A missing file at the end of a log looks like one that was never written. So the writer notes each commit and each entry
 of the log of inputs once it is durable. The note is small, replaces the one before, and is not waited for: a killed
@@ -32,8 +32,7 @@ UNKNOWN = 2**64 - 1
 class Acknowledged:
     """The acknowledged state: the record of the epochs from ``first`` to ``committed``, and input up to epoch ``logged``.
 
-    ``token`` is that of the log of inputs, ``oldest`` the first epoch of the oldest retained record, None if it is not
-    known.
+    ``token`` is that of the log of inputs, ``oldest`` the first epoch of the oldest retained record, None if unknown.
     """
 
     first: int
@@ -50,11 +49,11 @@ class Acknowledged:
     @staticmethod
     def from_bytes(data: bytes) -> Acknowledged | None:
         """Return the note, or None where the bytes are damaged."""
-        said = unsealed(NOTE, MAGIC, data)
-        if said is None:
+        fields = unsealed(NOTE, MAGIC, data)
+        if fields is None:
             former = unsealed(FORMER_NOTE, FORMER_MAGIC, data)
             return None if former is None else Acknowledged(*former[1:])
-        _, first, committed, logged, token, oldest = said
+        _, first, committed, logged, token, oldest = fields
         return Acknowledged(first, committed, logged, token, None if oldest == UNKNOWN else oldest)
 
     @staticmethod

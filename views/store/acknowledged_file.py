@@ -1,4 +1,4 @@
-"""The file in which the writer of a folder notes how far it and its journal have come: see ``acknowledged``."""
+"""The file in which the writer of a folder notes its progress and that of its journal: see ``acknowledged``."""
 
 import os
 import struct
@@ -25,46 +25,46 @@ NO_ENDS: tuple[JournalEnd, JournalEnd] = ((bytes(16), 0), (bytes(16), 0))
 
 
 class AcknowledgedFile:
-    """The note in a folder, for one writer, whose threads may write at once. The file is created with the first note.
+    """The note in a folder, for one writer, whose threads may write concurrently. The file is created with the first note.
 
     Raises:
-        OSError: the path is there, and is no file; from methods that write, the disk fails.
+        OSError: the path exists and is not a file; from methods that write, the disk fails.
     """
 
     def __init__(self, folder: str) -> None:
         self._path = f"{folder}/{ACKNOWLEDGED}"
-        self.said = read_acknowledged(folder)
+        self.note = read_acknowledged(folder)
         self._ends = list(read_journal_ends(folder) or NO_ENDS)
         self._guard = threading.Lock()
         self._descriptor: int | None = None
 
     def committed(self, first: int, epoch: int) -> None:
         """Note that a record is there."""
-        self._say(Acknowledged.committed_after(self.said, first, epoch))
+        self._write(Acknowledged.committed_after(self.note, first, epoch))
 
     def retained_from(self, oldest: int) -> None:
         """Note durably that no record before the one of this first epoch is needed, if there is a note."""
-        if self.said is not None and self.said.oldest != oldest:
-            self._say(replace(self.said, oldest=oldest))
+        if self.note is not None and self.note.oldest != oldest:
+            self._write(replace(self.note, oldest=oldest))
             sync_data(self._opened())
 
     def logged(self, epoch: int, token: bytes) -> None:
         """Note that the input of an epoch is there, and that of all epochs since the newest record."""
-        said = Acknowledged(0, 0, 0) if self.said is None else self.said
-        self._say(replace(said, logged=epoch, token=token))
+        note = Acknowledged(0, 0, 0) if self.note is None else self.note
+        self._write(replace(note, logged=epoch, token=token))
 
     def take_back(self, epoch: int) -> None:
         """Note durably that the input of an epoch is not there, if the note says that it is."""
-        said = self.said
-        if said is not None and said.logged >= epoch:
-            self._say(replace(said, logged=max(epoch - 1, said.committed)))
+        note = self.note
+        if note is not None and note.logged >= epoch:
+            self._write(replace(note, logged=max(epoch - 1, note.committed)))
             sync_data(self._opened())
 
     def forget_inputs(self) -> None:
         """Note that the log of inputs is not needed."""
-        said = self.said
-        if said is not None and said.logged > said.committed:
-            self._say(replace(said, logged=said.committed))
+        note = self.note
+        if note is not None and note.logged > note.committed:
+            self._write(replace(note, logged=note.committed))
 
     def end_of_journal(self, which: int, end: JournalEnd) -> None:
         """Note how many entries of a journal file are on the disk."""
@@ -91,9 +91,9 @@ class AcknowledgedFile:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _say(self, said: Acknowledged) -> None:
-        self.said = said
-        os.pwrite(self._opened(), said.as_bytes(), 0)
+    def _write(self, note: Acknowledged) -> None:
+        self.note = note
+        os.pwrite(self._opened(), note.as_bytes(), 0)
 
     def _opened(self) -> int:
         if self._descriptor is None:
@@ -110,7 +110,7 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
     """Return the note in a folder; None if there is none.
 
     Raises:
-        OSError: it is there, and is no file.
+        OSError: it exists and is not a file.
     """
     return Acknowledged.from_bytes(_content(folder)[:ENDS_AT])
 
@@ -119,10 +119,10 @@ def read_journal_ends(folder: str) -> Sequence[JournalEnd] | None:
     """Return how many entries each journal file of a folder had; None if that is not noted.
 
     Raises:
-        OSError: it is there, and is no file.
+        OSError: it exists and is not a file.
     """
-    said = unsealed(ENDS, MAGIC, _content(folder)[ENDS_AT:])
-    return None if said is None else ((said[1], said[2]), (said[3], said[4]))
+    fields = unsealed(ENDS, MAGIC, _content(folder)[ENDS_AT:])
+    return None if fields is None else ((fields[1], fields[2]), (fields[3], fields[4]))
 
 
 def _content(folder: str) -> bytes:

@@ -1,6 +1,6 @@
 """An append log is a file to which durable entries are added, and which is emptied as a whole.
 
-Entries have ever growing numbers. After the log is emptied the next entry is written over the first, and remains of
+The numbers of entries always grow. After the log is emptied the next entry is written over the first, and remains of
 older entries have lower numbers. An entry begins on a multiple of ``ALIGNED``, so that a torn write damages none
 before it, with a head of fixed size.
 
@@ -95,7 +95,7 @@ class AppendLog:
         """Wait until the entry that was begun is on the disk.
 
         Raises:
-            OSError: it is not known whether it is: ``take_back``.
+            OSError: it is unknown whether it is; then call ``take_back``.
         """
         if self._writing is not None:
             self._writing.result()
@@ -107,7 +107,7 @@ class AppendLog:
         """Undo the entry that was begun and not waited for, durably, however much of it is there.
 
         Raises:
-            OSError: it may be there, and may be not.
+            OSError: it is unknown whether the entry is still there.
         """
         if self._writing is not None:
             wait([self._writing])
@@ -121,7 +121,7 @@ class AppendLog:
         self._next, self._begun = self._end, None
 
     def restart(self) -> None:
-        """Forget all entries: the next one, whose number is higher than theirs, takes their place."""
+        """Drop all entries: the next one, whose number is higher than theirs, takes their place."""
         self._end = self._next = 0
 
     def remove(self) -> None:
@@ -176,12 +176,12 @@ def require_none(path: str, number: int, known: Acknowledged | None) -> None:
     """
     if known is not None and known.logged > number:
         raise MissingFileError(
-            f"{path} is missing, and has the input of the epochs from {number + 1} to {known.logged}, which were "
+            f"{path} is missing, with the input of the epochs from {number + 1} to {known.logged}, which were "
             "acknowledged and are not committed; restore it from a copy of the checkpoint"
         )
 
 
-def entries_in(path: str, content: memoryview, number: int, known: Acknowledged | None) -> list[memoryview]:
+def entries_in(path: str, content: memoryview, number: int, note: Acknowledged | None) -> list[memoryview]:
     """Return the consecutive entries after this number in the content of a log.
 
     Raises:
@@ -193,9 +193,9 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
             f"{path} goes on from epoch {first.number}, and not from {number + 1}", first.number
         )
     entries: list[memoryview] = []
-    tokens = {each.token for each in (first, known) if each is not None}
+    tokens = {each.token for each in (first, note) if each is not None}
     at, head, last = 0, first, number
-    # A log has one writer: entries of another writer behind its own are old remains, whatever their number.
+    # A log has one writer: entries of another writer after its own are old remains, whatever their number.
     while head is not None and first is not None and (not at or _follows(head, first, last)):
         entry = content[at + head.length : at + head.length + head.size]
         if len(entry) < head.size or zlib.crc32(entry) != head.crc:
@@ -208,7 +208,7 @@ def entries_in(path: str, content: memoryview, number: int, known: Acknowledged 
     heads = (_head_at(content, place) for place in range(at, len(content), ALIGNED))
     # Without a known token any is accepted; with one, an entry imitated by users' data is not.
     later = (each.number for each in heads if each is not None and (not tokens or each.token in tokens))
-    is_owed = known is not None and known.logged > last
+    is_owed = note is not None and note.logged > last
     if is_owed or any(its_number > last + 1 for its_number in later):
         raise CorruptFileError(
             f"{path} is damaged: the input of epoch {last + 1}, at byte {at:,}, is not what was written, and that epoch was "

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 ATTEMPTS = 8
-"""How often a write is tried that conflicts with another one under way."""
+"""How often a write is tried that conflicts with a concurrent one."""
 
 CONFLICTS = {"ConditionalRequestConflict", "OperationAborted"}
 """Codes of S3 when two conditional writes of a name meet and are to be tried again."""
@@ -25,7 +25,7 @@ class Writing:
         self._fs = fs
         self._is_memory = fs.protocol == "memory"
         method = type(fs)._pipe_file if getattr(fs, "async_impl", False) else type(fs).pipe_file
-        # fsspec's own looks first and writes then, and not all that override it know the mode.
+        # fsspec's default checks first and writes afterwards, and not all overrides support the mode.
         is_own = method.__module__ != "fsspec.spec"
         self._has_mode = is_own and "mode" in inspect.signature(method).parameters
 
@@ -39,7 +39,7 @@ class Writing:
 
         Raises:
             FileExistsError: the name is taken, and nothing was written.
-            Exception: whatever the file system raises.
+            Exception: any error of the file system.
         """
         if self._is_memory:
             with _one_at_a_time:

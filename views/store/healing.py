@@ -64,15 +64,15 @@ def journal_entries(folder: str) -> list[Entry]:
     for path in paths:
         with told(folder, os.path.basename(path), "read"):
             entries += entries_of(path)
-    found = Counter(entry.token for entry in entries)
+    entry_counts = Counter(entry.token for entry in entries)
     for path, (token, count) in zip(paths, ends, strict=True):
-        if found[token] < count:
+        if entry_counts[token] < count:
             if not os.path.lexists(path):
                 raise MissingFileError(
                     f"{path} is missing, and the other journal file is there; {WITHOUT_JOURNAL}"
                 )
             raise CorruptFileError(
-                f"{path} is damaged: of {count} entries that were acknowledged {found[token]} are as they were written; "
+                f"{path} is damaged: of {count} entries that were acknowledged {entry_counts[token]} are as they were written; "
                 f"{WITHOUT_JOURNAL}"
             )
     return entries

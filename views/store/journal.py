@@ -86,23 +86,23 @@ class JournalFile:
         self._pass, self._token = number, os.urandom(16)
         self.touched = set()
 
-    def write(self, files: Sequence[File], gone: Sequence[str]) -> None:
+    def write(self, files: Sequence[File], deleted: Sequence[str]) -> None:
         """Add an entry, which is durable after ``sync``."""
         self._start = self.end
-        said = json.dumps([[[name, size_of(data)] for name, data in files], list(gone)]).encode()
-        buffers: list[Buffer] = [said, *(each for _, data in files for each in data)]
+        names = json.dumps([[[name, size_of(data)] for name, data in files], list(deleted)]).encode()
+        buffers: list[Buffer] = [names, *(each for _, data in files for each in data)]
         crc = 0
         for each in buffers:
             crc = zlib.crc32(each, crc)
         size = size_of(buffers)
-        head = HEAD.pack(MAGIC, self._token, self._pass, self._count, len(said), size - len(said), crc)
+        head = HEAD.pack(MAGIC, self._token, self._pass, self._count, len(names), size - len(names), crc)
         head += zlib.crc32(head).to_bytes(4, "little")
         _write_at(self._descriptor, [head, *buffers, bytes(-(HEAD_SIZE + size) % ALIGNED)], self._start)
         self.end = self._start + _aligned(HEAD_SIZE + size)
         self._count += 1
 
     def sync(self) -> None:
-        """Sync all entries to the disk, and then note how many they are."""
+        """Sync all entries to the disk, and then note their number."""
         end = self._token, self._count
         sync_data(self._descriptor)
         self._acknowledged.end_of_journal(self._which, end)
@@ -111,7 +111,7 @@ class JournalFile:
         """Undo the last ``write``, however much of it is there.
 
         Raises:
-            OSError: it may be there, and may be not.
+            OSError: it is unknown whether the entry is still there.
         """
         count = self._count - (self.end > self._start)
         self._acknowledged.shorten_journal(self._which, (self._token, count))
@@ -120,7 +120,7 @@ class JournalFile:
         self.end, self._count = self._start, count
 
     def empty(self) -> None:
-        """Forget all entries."""
+        """Drop all entries."""
         self._acknowledged.shorten_journal(self._which, (self._token, 0))
         os.pwrite(self._descriptor, bytes(HEAD_SIZE), 0)
         sync_data(self._descriptor)
@@ -146,7 +146,7 @@ class Journal:
         self.spares = Spares(folder)
         self._making: Future[None] | None = None
         self.broken: OSError | None = None
-        """The error after which the content of the journal is not known."""
+        """The error after which the content of the journal is unknown."""
 
     @property
     def is_begun(self) -> bool:
@@ -214,7 +214,7 @@ class Journal:
             self._files = []
 
     def abandon(self) -> bool:
-        """Leave everything to the next process that opens the folder, without a wait; return whether nothing is under way."""
+        """Leave everything to the next process that opens the folder, without waiting; return whether no write is under way."""
         self._beside.shutdown(wait=False)
         if self._making is None or self._making.done():
             self.spares.close()
@@ -323,13 +323,13 @@ def _head_at(content: memoryview, at: int) -> _Head | None:
 
 
 def _files_of(names: bytes, content: memoryview) -> dict[str, memoryview | None]:
-    written, gone = json.loads(names)
+    written, deleted = json.loads(names)
     files: dict[str, memoryview | None] = {}
     at = 0
     for name, size in written:
         files[name] = content[at : at + size]
         at += size
-    return files | dict.fromkeys(gone)
+    return files | dict.fromkeys(deleted)
 
 
 def _aligned(size: int) -> int:

@@ -58,10 +58,10 @@ class LocalStore:
 
     The holder of the lock commits through a journal: all files of a commit are one write to it and one wait. The files
     themselves are there when ``commit`` returns, for all to read, and are synced later, in the background. After a
-    power failure it takes the next ``lock`` to have them all as they were; until then readers may find the last ones missing.
+    power failure the next ``lock`` restores them all; until then readers may find the last ones missing.
 
     Raises:
-        CheckpointError: the path is there and is not a folder.
+        CheckpointError: the path exists and is not a folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -84,11 +84,11 @@ class LocalStore:
 
     def put_all(self, items: Sequence[Item]) -> None:
         """See ``Store.put_all``."""
-        known: list[str] = []
+        taken_names: list[str] = []
         for start in range(0, len(items), AT_ONCE):
-            known += self._put_some(items[start : start + AT_ONCE])
-        if known:
-            raise taken(self.url, known)
+            taken_names += self._put_some(items[start : start + AT_ONCE])
+        if taken_names:
+            raise taken(self.url, taken_names)
 
     def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
         """See ``Store.put_ahead``: large files are written, and all if there is no journal."""
@@ -126,9 +126,9 @@ class LocalStore:
         """See ``Store.list``. Costs the files below the folder that the prefix names."""
         folder, slash, _ = checked_prefix(prefix, self.url).rpartition("/")
         with told(self.url, prefix, "listed"):
-            found = _below(f"{self.url}/{folder}", folder + slash)
+            files = _below(f"{self.url}/{folder}", folder + slash)
             return sorted(
-                (each for each in found if each.name.startswith(prefix)), key=lambda each: each.name
+                (each for each in files if each.name.startswith(prefix)), key=lambda each: each.name
             )
 
     def delete(self, name: str) -> None:
@@ -157,9 +157,9 @@ class LocalStore:
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         """See ``Store.inputs_after``. Costs the log."""
-        known = self.acknowledged()
+        note = self.acknowledged()
         with told(self.url, INPUTS, "read"):
-            return entries_after(f"{self.url}/{INPUTS}", epoch, known)
+            return entries_after(f"{self.url}/{INPUTS}", epoch, note)
 
     def acknowledge(self, first: int, epoch: int) -> None:
         """See ``Store.acknowledge``."""
@@ -229,7 +229,7 @@ class LocalStore:
         """Return the journal, if this process writes to it.
 
         Raises:
-            CheckpointError: its content is not known.
+            CheckpointError: its content is unknown.
         """
         journal = self._journal
         if journal is None or journal.process != os.getpid():
@@ -362,8 +362,8 @@ def _below(folder: str, prefix: str) -> Iterator[Listed]:
                 continue
             # The file may have been deleted since its name was read.
             with suppress(FileNotFoundError):
-                found = entry.stat()
-                yield Listed(name, found.st_size, found.st_mtime)
+                status = entry.stat()
+                yield Listed(name, status.st_size, status.st_mtime)
 
 
 def _shown(names: Sequence[str]) -> str:

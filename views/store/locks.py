@@ -21,29 +21,29 @@ NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """Errors of file systems without locks."""
 
 
-class _Held:
+class _LockedFile:
     """An open file that is locked by this process."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        _held.add(self)
+        _locked_files.add(self)
 
     def release(self) -> None:
-        if self in _held:
-            _held.discard(self)
+        if self in _locked_files:
+            _locked_files.discard(self)
             if fcntl is not None:
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
             os.close(self.descriptor)
 
 
-_held: set[_Held] = set()
+_locked_files: set[_LockedFile] = set()
 
 
 def _forget_in_child() -> None:
     """Close the locks in a child made by ``fork``, which would keep them alive after its parent's death."""
-    for held in _held:
-        os.close(held.descriptor)
-    _held.clear()
+    for locked_file in _locked_files:
+        os.close(locked_file.descriptor)
+    _locked_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -61,25 +61,25 @@ def writer_lock(path: Path, url: str) -> Iterator[bool]:
     if fcntl is None:
         yield False
         return
-    held = _Held(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+    locked_file = _LockedFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
     is_ours = True
     try:
         try:
-            fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(locked_file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CheckpointError(
-                f"{url}: {_holder(held.descriptor)} writes to this checkpoint; "
-                "end it (or close the engine that has it), or choose another place"
+                f"{url}: {_holder(locked_file.descriptor)} writes to this checkpoint; "
+                "end that process (or close the engine that has it open), or choose another place"
             ) from None
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
             is_ours = False
-        os.ftruncate(held.descriptor, 0)
-        os.pwrite(held.descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        os.ftruncate(locked_file.descriptor, 0)
+        os.pwrite(locked_file.descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield is_ours
     finally:
-        held.release()
+        locked_file.release()
 
 
 def _holder(descriptor: int) -> str:
@@ -95,12 +95,12 @@ def waiting_lock(path: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    held = _Held(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+    locked_file = _LockedFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
     try:
-        fcntl.flock(held.descriptor, fcntl.LOCK_EX)
+        fcntl.flock(locked_file.descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        held.release()
+        locked_file.release()
 
 
 _writing: set[str] = set()
@@ -109,7 +109,7 @@ _guard = threading.Lock()
 
 @contextmanager
 def lock_in_process(url: str) -> Iterator[None]:
-    """Be the only writer of this process, for stores that cannot hold a lock.
+    """Make the caller the only writer of this process, for stores that cannot hold a lock.
 
     Raises:
         CheckpointError: this process writes there already.

@@ -20,13 +20,13 @@ A_URL_AS_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")
 Opener = TypeVar("Opener", bound=Callable[[str], Store])
 
 OPENERS: dict[str, Callable[[str], Store]] = {}
-"""What opens urls, by their scheme: see ``opens``."""
+"""The functions that open urls, by their scheme: see ``opens``."""
 
 
 def opens(scheme: str) -> Callable[[Opener], Opener]:
-    """Name the scheme of the urls that a store, or a function that makes one, opens; they are no longer fsspec's.
+    """Register a store, or a function that makes one, for urls of a scheme, which fsspec then no longer opens.
 
-    It holds in each process that imports the store: an application does, beside which the command line runs.
+    The registration is valid in each process that imports the store, as an application does.
     """
 
     def remember(opener: Opener) -> Opener:
@@ -37,7 +37,7 @@ def opens(scheme: str) -> Callable[[Opener], Opener]:
 
 
 def store_at(where: str | Path | Store) -> Store:
-    """The store at a path, at a ``file://`` url, or at a url that a store ``opens`` or fsspec knows; a store is itself.
+    """Return the store at a path, at a ``file://`` url, or at a url of fsspec or of ``opens``; a store is returned as it is.
 
     Nothing is made or opened yet, but what is there must be a folder.
 
@@ -45,21 +45,21 @@ def store_at(where: str | Path | Store) -> Store:
     LocalStore('/tmp/evercurrent-doctest')
 
     Raises:
-        CheckpointError: the path is of a file, fsspec or what it needs for this url is not installed, or it knows
-            no such urls.
+        CheckpointError: the path is that of a file, fsspec or a package that it needs is not installed, or it does not
+            support such urls.
     """
     if isinstance(where, os.PathLike):
         text = os.fspath(where)
         if A_URL_AS_PATH.match(text):
-            raise CheckpointError(f"{text}: give urls as text; as a Path they lose a slash")
+            raise CheckpointError(f"{text}: give a url as text; as a Path it loses a slash")
         return LocalStore(text)
     if not isinstance(where, str):
         return where
     if not where:
-        raise CheckpointError("'' is no place for a checkpoint; give a folder")
+        raise CheckpointError("'' is not the path of a checkpoint; give a folder")
     if odd := next((each for each in where if each == "\0" or "\ud800" <= each <= "\udbff"), None):
         raise CheckpointError(
-            f"{where!r}: U+{ord(odd):04X} is no character that a path can hold; give another folder"
+            f"{where!r}: U+{ord(odd):04X} is not a character that a path can hold; give another folder"
         )
     if A_FILE.match(where):
         return LocalStore(unquote(A_FILE.sub("", where)))

@@ -24,7 +24,7 @@ LOCK = "writer.lock"
 JOURNALS = ("writer.journal", "writer.journal2")
 INPUTS = "writer.inputs"
 ACKNOWLEDGED = "writer.acknowledged"
-"""Names that are a store's own, beside all that begin with a dot."""
+"""Names that are a store's own, besides all that begin with a dot."""
 
 OWN = (LOCK, INPUTS, ACKNOWLEDGED, *JOURNALS)
 
@@ -41,8 +41,8 @@ class Listed:
 class Abandoned(BaseException):
     """The exception that ends a lock, or a log, of an owner that was collected as garbage.
 
-    That happens at any point, with any lock of the standard library held: no thread may be waited for then, nor given
-    work. What is left undone is left to the next process that locks the store.
+    That happens at any point, with any lock of the standard library held, so the handler must neither wait for a thread nor
+    start work in one. Anything left undone is left to the next process that locks the store.
     """
 
 
@@ -72,18 +72,18 @@ class Log(Protocol):
         """Wait until the entry that was begun is on the disk.
 
         Raises:
-            OSError: it is not known whether it is: ``take_back``.
+            OSError: it is unknown whether it is; then call ``take_back``.
         """
 
     def take_back(self) -> None:
         """Undo the entry that was begun and not waited for, durably, however much of it is there.
 
         Raises:
-            OSError: it may be there, and may be not.
+            OSError: it is unknown whether the entry is still there.
         """
 
     def restart(self) -> None:
-        """Forget all entries."""
+        """Drop all entries."""
 
     def remove(self) -> None:
         """Remove the log, which is not needed any more."""
@@ -134,7 +134,7 @@ class Store(Protocol):
     def commit(self, items: Sequence[Item], name: str, data: Sequence[Buffer]) -> None:
         """Write these items, and then, as ``put``, the file that names them. All of them are durable when this returns.
 
-        ``items`` are those that ``put_ahead`` returned. An error means what it means for a ``put`` of the last file.
+        ``items`` are those that ``put_ahead`` returned. An error has the same meaning as for a ``put`` of the last file.
 
         Raises:
             NameTakenError: there is a file of that name. It stays as it is; the items may be there.
@@ -148,7 +148,7 @@ class Store(Protocol):
         """
 
     def list(self, prefix: str = "") -> list[Listed]:
-        """Return all files whose names begin with the prefix, by name; none that is unfinished or the store's own."""
+        """Return all files whose names begin with the prefix, by name, except unfinished ones and the store's own."""
 
     def delete(self, name: str) -> None:
         """Delete a file, durably. No error if it is not there."""
@@ -183,16 +183,16 @@ class Store(Protocol):
         """
 
     def acknowledged(self) -> Acknowledged | None:
-        """Return how far the writer has noted to have come, which must be there; None without a note."""
+        """Return the progress that the writer has noted, up to which all files must be there; None without a note."""
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
         """Return the faults of the store's own files, except the log: their names, and what is wrong."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only writer for as long as the context lasts, or until it is ``Abandoned``.
+        """Make the caller the only writer for as long as the context lasts, or until it is ``Abandoned``.
 
         Raises:
-            CheckpointError: there is another writer; names its process where that is known.
+            CheckpointError: there is another writer; names its process if it is known.
         """
 
 
@@ -200,13 +200,13 @@ def checked(name: str, url: str) -> str:
     """Return a name, checked to be the name of a file.
 
     Raises:
-        CheckpointError: it leads out of the store, is the store's own, or is not spelled in the one way.
+        CheckpointError: it leads out of the store, is the store's own, or is not in normal form.
     """
     odd = "\\" in name or "\0" in name or not all(name.split("/"))
     if odd or is_own(name):
         raise CheckpointError(
-            f"{url}: {name!r} is no name of a file here; names are relative paths such as 'pieces/a.arrow', "
-            "without '\\', and no part of them is empty or begins with a dot"
+            f"{url}: {name!r} is not a file name in a checkpoint; names are relative paths such as 'pieces/a.arrow', "
+            "without '\\', of which no part is empty or begins with a dot"
         )
     return name
 
@@ -215,7 +215,7 @@ def checked_prefix(prefix: str, url: str) -> str:
     """Return a prefix, checked to be a possible beginning of names.
 
     Raises:
-        CheckpointError: no name does.
+        CheckpointError: no name begins with it.
     """
     if prefix:
         checked(prefix + "x", url)

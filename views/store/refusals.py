@@ -1,4 +1,4 @@
-"""Errors of file systems are raised as messages with what could not be done, why, and the remedy."""
+"""Errors of file systems are raised with messages that name the failed action, the reason and the remedy."""
 
 import errno
 import warnings
@@ -26,7 +26,7 @@ REASONS = {
     errno.ENAMETOOLONG: ("the name is too long", "choose a shorter path, or shorter names of views"),
     errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
     errno.ENFILE: ("too many files are open on this machine", "close some"),
-    errno.EIO: ("the disk or the connection failed", "look at its health, then try again"),
+    errno.EIO: ("the disk or the connection failed", "check its health, then try again"),
     errno.ENOENT: ("there is no such folder or bucket", "make it first"),
 }
 """The reason and the remedy by error number."""
@@ -54,9 +54,9 @@ def taken(url: str, names: list[str]) -> NameTakenError:
 
 
 def not_noted(url: str, error: Exception) -> None:
-    """Warn that the note of how far a writer has come is older than it should be."""
+    """Warn that the note of a writer's progress could not be updated."""
     warnings.warn(
-        f"{refusal(error, url, ACKNOWLEDGED, 'written')}; what is committed is there, but nobody would notice if the newest "
+        f"{refusal(error, url, ACKNOWLEDGED, 'written')}; what is committed is safe, but it would go unnoticed if the newest "
         "commit were lost",
         CheckpointWarning,
         stacklevel=4,
@@ -65,7 +65,7 @@ def not_noted(url: str, error: Exception) -> None:
 
 @contextmanager
 def told(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
-    """Raise every error of a file system as ``refusal`` does; errors of ours pass."""
+    """Raise every error of a file system as ``refusal`` words it; our own errors pass unchanged."""
     try:
         yield
     except EvercurrentError:
@@ -84,12 +84,12 @@ def _reason_of(error: Exception, size: int) -> tuple[str, str]:
         return REASONS[number]
     if isinstance(error, PermissionError):
         return (
-            f"this user may not ({_text(error)})",
+            f"this user lacks permission ({_text(error)})",
             "change the permissions or credentials, or choose another place",
         )
     if isinstance(error, FileNotFoundError):
         return f"{REASONS[errno.ENOENT][0]} ({_text(error)})", REASONS[errno.ENOENT][1]
-    return f"{type(error).__name__}: {_text(error)}", "see what the store says, then try again"
+    return f"{type(error).__name__}: {_text(error)}", "check the store, then try again"
 
 
 def _text(error: Exception) -> str:

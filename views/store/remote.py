@@ -50,19 +50,19 @@ class FsspecStore:
 
     A put is one request (big files: one for each part and two more), and the server itself refuses it where the name
     is taken (S3: a conditional PUT), so two writers on two machines cannot both commit. Where a file system has no
-    such condition, ``lock`` warns. fsspec retries transient errors. If the answer of a put was lost, its retry
-    finds the name taken by the put itself: callers to whom that matters read the file.
+    such condition, ``lock`` warns. fsspec retries transient errors. If the response to a put was lost, its retry
+    finds the name taken by the put itself: callers for which that matters read the file.
 
     Files that are read or put are kept on this machine (in ``cache_folder``, else among the temporary files; up to
     ``cache_bytes``) and mapped. Files in ``commits/`` or at the top are fetched every time: they are tiny, and their
-    names recur when a checkpoint is made anew.
+    names recur when a checkpoint is deleted and begun again.
 
     Args:
-        url: as fsspec wants it.
+        url: in the form that fsspec takes.
         options: for the file system: credentials, endpoints. They are better placed in its configuration or in the
             environment, as options given here are part of every pickle.
-        cache_folder: on a disk with ``cache_bytes`` to spare; nothing of it outlives the process.
-        cache_bytes: the most bytes that are kept. A larger file is fetched anew at every read.
+        cache_folder: a folder on a disk with ``cache_bytes`` of free space; nothing in it outlives the process.
+        cache_bytes: the most bytes that are kept. A larger file is fetched again at every read.
 
     Raises:
         CheckpointError: fsspec, or what it needs for this url, is not installed; it knows no such urls.
@@ -110,17 +110,17 @@ class FsspecStore:
 
     def put_all(self, items: Sequence[Item]) -> None:
         """See ``Store.put_all``: several requests at a time."""
-        known: list[str] = []
+        taken_names: list[str] = []
 
         def put(item: Item) -> None:
             try:
                 self.put(*item)
             except NameTakenError:
-                known.append(item[0])
+                taken_names.append(item[0])
 
         all_at_once(put, items)
-        if known:
-            raise taken(self.url, sorted(known))
+        if taken_names:
+            raise taken(self.url, sorted(taken_names))
 
     def put_ahead(self, items: Sequence[Item]) -> Sequence[Item]:
         """See ``Store.put_ahead``: writes all."""
@@ -151,12 +151,12 @@ class FsspecStore:
         folder = checked_prefix(prefix, self.url).rpartition("/")[0]
         with told(self.url, prefix, "listed"):
             try:
-                found = self._fs.find(f"{self._root}/{folder}".rstrip("/"), detail=True)
+                infos = self._fs.find(f"{self._root}/{folder}".rstrip("/"), detail=True)
             except FileNotFoundError:
                 if not self._has_top():
                     raise
-                found = {}
-            files = [self._listed(path, info) for path, info in found.items() if info["type"] == "file"]
+                infos = {}
+            files = [self._listed(path, info) for path, info in infos.items() if info["type"] == "file"]
         kept = (each for each in files if each.name.startswith(prefix) and not is_own(each.name))
         return sorted(kept, key=lambda each: each.name)
 
@@ -190,11 +190,11 @@ class FsspecStore:
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         """See ``Store.inputs_after``: none is written here, but one may have been copied here with its checkpoint."""
-        known, where = self.acknowledged(), f"{self.url}/{INPUTS}"
+        note, where = self.acknowledged(), f"{self.url}/{INPUTS}"
         content = self._own(INPUTS)
         if content is not None:
-            return entries_in(where, memoryview(content), epoch, known)
-        require_none(where, epoch, known)
+            return entries_in(where, memoryview(content), epoch, note)
+        require_none(where, epoch, note)
         return ()
 
     def acknowledge(self, first: int, epoch: int) -> None:
@@ -205,10 +205,10 @@ class FsspecStore:
     def retain_from(self, oldest: int) -> None:
         """See ``Store.retain_from``."""
         self._end_note()
-        said = self.acknowledged()
-        if said is not None and said.oldest != oldest:
+        note = self.acknowledged()
+        if note is not None and note.oldest != oldest:
             with told(self.url, ACKNOWLEDGED, "written"):
-                self._write_note(replace(said, oldest=oldest)).result()
+                self._write_note(replace(note, oldest=oldest)).result()
 
     def _write_note(self, note: Acknowledged) -> Future[None]:
         self._said = note
@@ -222,7 +222,7 @@ class FsspecStore:
         if note is not None:
             try:
                 note.result()
-            except Exception as error:  # Whatever a client of an object store raises.
+            except Exception as error:  # Clients of object stores raise errors of their own.
                 not_noted(self.url, error)
 
     def _own(self, name: str) -> bytes | None:
@@ -336,8 +336,8 @@ class FsspecStore:
         return self._is_memory or bool(self._fs.exists(self._root[: self._root.index(top)] + top))
 
     def _listed(self, path: str, info: Mapping[str, Any]) -> Listed:
-        found = (info.get(key) for key in WRITTEN)
-        written = next((each for each in found if isinstance(each, datetime | int | float)), None)
+        times = (info.get(key) for key in WRITTEN)
+        written = next((each for each in times if isinstance(each, datetime | int | float)), None)
         if written is None:
             written = self._fs.modified(path)
         seconds = written.timestamp() if isinstance(written, datetime) else float(written)

@@ -1,4 +1,4 @@
-"""Unfinished files get their name when they are whole."""
+"""Files are written under temporary names, and get their own names when they are whole."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 def unfinished_in(folder: str) -> str:
-    """Return a path in this folder that nobody else gets."""
+    """Return a unique path in this folder."""
     return f"{folder}/{UNFINISHED}{os.getpid()}-{secrets.token_hex(6)}"
 
 
@@ -88,7 +88,7 @@ class Unfinished:
         try:
             os.link(self._temporary, self.path)
         except FileExistsError:
-            # A network file system may have made the link and lost the answer: then the file has two names.
+            # A network file system may have made the link and lost the response: then the file has two names.
             self.is_taken = os.stat(self._temporary).st_nlink < 2
         except OSError as error:
             if error.errno not in NO_LINKS:

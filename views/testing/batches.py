@@ -17,14 +17,14 @@ BEGINNING = 1_704_067_200_000_000
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One epoch of a history: processing time, rows by source, and where watermarks move after them."""
+    """One epoch of a history: processing time, rows by source, and watermarks that are moved after them."""
 
     at: datetime
     rows: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     watermarks: Mapping[str, datetime] = field(default_factory=dict)
 
     def push(self, engine: Engine) -> int:
-        """Push it to an engine; return the number of the epoch."""
+        """Push it to an engine, and return the number of the epoch."""
         with engine.epoch(at=self.at):
             for source, frame in self.rows.items():
                 engine.push(source, frame)
@@ -33,21 +33,21 @@ class Batch:
         return engine.epoch_number
 
     def __repr__(self) -> str:
-        """Processing time, rows as tuples, and watermarks."""
+        """Show processing time, rows as tuples, and watermarks."""
         parts = [f"at {self.at:%Y-%m-%d %H:%M:%S}"]
         parts += [f"{source}: {list(map(_shown, frame.to_dicts()))}" for source, frame in self.rows.items()]
         parts += [f"watermark of {source}: {to:%H:%M:%S}" for source, to in self.watermarks.items()]
         return f"Batch({'; '.join(parts)})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How Hypothesis prints a failure."""
+        """Print the batch for Hypothesis, which shows it in failures."""
         printer.text(repr(self))
 
 
 History = list[Batch]
-"""What happened to an engine, epoch by epoch."""
+"""The input of an engine, epoch by epoch."""
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with its times as text."""
+    """Return a row with its times as text."""
     return {name: str(cell) if isinstance(cell, datetime) else cell for name, cell in row.items()}

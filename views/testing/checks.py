@@ -21,10 +21,10 @@ from .batches import BEGINNING, Batch, History
 from .times import as_datetime
 
 Bag = Counter[tuple[Any, ...]]
-"""Rows and how often they are there."""
+"""Rows with their counts."""
 
 AFTERWARDS = timedelta(days=366)
-"""How long after the last batch all periods are over."""
+"""The time after the last batch by which all periods are over."""
 
 
 def assert_split_and_order_do_not_matter(
@@ -32,16 +32,16 @@ def assert_split_and_order_do_not_matter(
 ) -> None:
     """Check that views end up with the same rows however a history is cut into epochs and in whatever order rows come.
 
-    The batches between two moves of a watermark by hand are given as they are, all in one epoch, row by row, and row by
-    row in another order (retractions after additions; the rows of an upsert source without ``sequence_by`` stay in order). Then all watermarks
-    go to the end of time and processing time a year on. Columns of pane information are not compared.
+    The batches between two moves of a watermark by hand are pushed as they are, all in one epoch, row by row, and row by
+    row in another order (retractions after additions; rows of an upsert source without ``sequence_by`` stay in order).
+    Then all watermarks move to the end of time, and processing time advances by a year. Pane information is not compared.
 
     ``views``: those to compare, by default all. Leave out those whose panes are discarding or accumulating: their panes
-    depend on when they are emitted. With a watermark that follows the rows and ``.lateness(...)``, which rows are too
-    late depends on their order, so that this does not hold.
+    depend on when they are emitted. The check does not hold either for a watermark that follows the rows together with
+    ``.lateness(...)``, as which rows are too late then depends on their order.
 
     Raises:
-        AssertionError: naming the view, the way in which the history was cut, and the rows that differ.
+        AssertionError: the rows differ; names the view, the way in which the history was cut, and these rows.
     """
     expected: dict[str, Bag] | None = None
     for how, batches in _cuts(history, make()).items():
@@ -49,9 +49,11 @@ def assert_split_and_order_do_not_matter(
         for batch in batches:
             batch.push(engine)
         _finish(engine, history)
-        found = {name: _bag(without(engine.views[name].read(), PANE_INFO)) for name in _named(engine, views)}
-        expected = expected or found
-        for name, bag in found.items():
+        contents = {
+            name: _bag(without(engine.views[name].read(), PANE_INFO)) for name in _named(engine, views)
+        }
+        expected = expected or contents
+        for name, bag in contents.items():
             if bag != expected[name]:
                 raise AssertionError(
                     f"view {name!r} depends on how its input is cut into epochs; {how}, "
@@ -63,10 +65,10 @@ def assert_split_and_order_do_not_matter(
 def assert_retractions_sum(view: View, *, signed: bool = False) -> None:
     """Check that the deltas of a view add up to what it holds, and that no row is retracted that was not there.
 
-    ``signed``: rows may be there a negative number of times, as after ``minus``; those are not compared in the end.
+    ``signed``: rows may have negative counts, as after ``minus``; such rows are not compared in the end.
 
     Raises:
-        AssertionError: they do not; with the epoch or the rows.
+        AssertionError: they do not; names the epoch or the rows.
         EpochGoneError: the first deltas are no longer retained; make the engine with ``Engine(retain=Retain(...))``.
     """
     total: Bag = Counter()
@@ -76,7 +78,7 @@ def assert_retractions_sum(view: View, *, signed: bool = False) -> None:
             total[key] += diff
             if total[key] < 0 and not signed:
                 raise AssertionError(
-                    f"view {view.name!r}: epoch {epoch} takes back {key}, which was not there so often"
+                    f"view {view.name!r}: epoch {epoch} retracts {key} more often than it was there"
                 )
     summed, held = +total, _bag(view.read())
     if summed != held:
@@ -107,7 +109,7 @@ def assert_replay_is_equal(
 
 
 def _cuts(history: History, engine: Engine) -> Mapping[str, list[Batch]]:
-    """The same history, cut in other ways; the order of rows that matters is kept."""
+    """Return the same history, cut in other ways; where the order of rows matters, it is kept."""
     ordered = {
         name for name, source in engine.sources.items() if source.kind == "upsert" and not source.sequence_by
     }
@@ -123,7 +125,7 @@ def _cuts(history: History, engine: Engine) -> Mapping[str, list[Batch]]:
 
 
 def _stretches(history: History, *, by_arrival: bool) -> Iterator[list[Batch]]:
-    """Batches up to one that moves a watermark by hand, that included; ``by_arrival``: of one processing time."""
+    """Yield the batches up to and with one that moves a watermark by hand; ``by_arrival``: only of one processing time."""
     stretch: list[Batch] = []
     for batch in history:
         if stretch and by_arrival and stretch[-1].at != batch.at:
@@ -147,7 +149,7 @@ def _joined(stretch: list[Batch]) -> Batch:
 
 
 def _turned(batch: Batch, ordered: set[str]) -> Batch:
-    """Additions from the last to the first, then retractions."""
+    """Return the batch with additions from the last to the first, then retractions."""
     turned = {
         source: frame
         if source in ordered
@@ -185,7 +187,7 @@ def _bag(frame: pl.DataFrame) -> Bag:
 
 
 def _frozen(cell: Any) -> Any:
-    """A cell that can be counted: lists as tuples, NaN as one value."""
+    """Return a hashable form of a cell: lists as tuples, NaN as one value."""
     if isinstance(cell, list):
         return tuple(map(_frozen, cell))
     if isinstance(cell, dict):

@@ -17,7 +17,7 @@ Step = dict[str, Any]
 def figure_transcript(figure: Transcript, events: Sequence[Mapping[str, Any]] | None = None) -> Transcript:
     """Turn a case of ``paper-figures/1`` into one of ``window-transcript/1``: each datum a batch at its processing time.
 
-    ``events`` replace those of the file, for figures whose order of arrival is another. The watermark takes the values
+    ``events`` replace those of the file, for figures with another order of arrival. The watermark takes the values
     of the curve that the case names; with processing-time triggers there is an epoch at each of their boundaries.
 
     Raises:
@@ -46,7 +46,7 @@ def figure_transcript(figure: Transcript, events: Sequence[Mapping[str, Any]] | 
 
 
 def in_event_time_order(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The same data, arriving at the same times, in order of their event times."""
+    """Return the same data in order of event time, arriving at the same times."""
     arrivals = sorted(event["processing_time"] for event in events)
     ordered = sorted(events, key=lambda event: str(event["event_time"]))
     return [{**event, "processing_time": at} for event, at in zip(ordered, arrivals, strict=True)]
@@ -70,7 +70,7 @@ def _one_by_one(figure: Transcript, events: Sequence[Mapping[str, Any]]) -> list
 
 
 def _boundaries(trigger: Any, first: str, last: str) -> Iterator[str]:
-    """The instants at which periodic triggers are due, up to the first one after all is over."""
+    """Yield the instants at which periodic triggers are due, up to the first one after the last event."""
     if isinstance(trigger, list):
         for part in trigger:
             yield from _boundaries(part, first, last)
@@ -79,18 +79,18 @@ def _boundaries(trigger: Any, first: str, last: str) -> Iterator[str]:
             if word == "at_period":
                 length = _TIMES.duration(part["period"])
                 start = _TIMES.instant(first) // length * length
-                yield from map(_TIMES.spoken, range(start, _TIMES.instant(last) + length + 1, length))
+                yield from map(_TIMES.written, range(start, _TIMES.instant(last) + length + 1, length))
             else:
                 yield from _boundaries(part, first, last)
 
 
 def _in_batches(events: Sequence[Mapping[str, Any]], period: Any) -> list[Step]:
-    """All that came up to a boundary, at the boundary."""
+    """Return steps that push at each boundary all events up to it."""
     batches: dict[str, list[Mapping[str, Any]]] = {}
     length = _TIMES.duration(period)
     for event in events:
         after = -(-_TIMES.instant(event["processing_time"]) // length) * length
-        batches.setdefault(_TIMES.spoken(after), []).append(_row(event))
+        batches.setdefault(_TIMES.written(after), []).append(_row(event))
     return [{"processing_time": at, "input": rows} for at, rows in sorted(batches.items())]
 
 
@@ -99,7 +99,7 @@ def _row(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _expected(figure: Transcript) -> dict[str, Any]:
-    """What the figure shows, in the words of panes; of "final" ones only the last of each window."""
+    """Return the panes that the figure shows, in the words of transcripts; of "final" ones only the last of each window."""
     panes = [_pane(pane, figure.case["accumulation"]) for pane in figure.case["expect"]]
     if all(pane.get("timing") == "final" for pane in figure.case["expect"]):
         return {"expect_last": [{key: pane[key] for key in ("window", "value")} for pane in panes]}
@@ -107,20 +107,22 @@ def _expected(figure: Transcript) -> dict[str, Any]:
 
 
 def _pane(pane: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    said = {name: pane[name] for name in ("window", "value", "timing", "at", "retracts") if name in pane}
-    if not _is_time(said.get("at")):
-        said.pop("at", None)
+    attributes = {
+        name: pane[name] for name in ("window", "value", "timing", "at", "retracts") if name in pane
+    }
+    if not _is_time(attributes.get("at")):
+        attributes.pop("at", None)
     if mode == "accumulating_and_retracting":
-        said.setdefault("retracts", [])
+        attributes.setdefault("retracts", [])
     if pane.get("optional_if_unchanged") or pane.get("optional_if_empty"):
-        said["optional"] = True
-    return said
+        attributes["optional"] = True
+    return attributes
 
 
-def _is_time(said: Any) -> bool:
-    """Whether "at" is a time, and not words such as "on arrival of 6"."""
+def _is_time(value: Any) -> bool:
+    """Return whether "at" is a time, and not a text such as "on arrival of 6"."""
     try:
-        _TIMES.instant(said)
+        _TIMES.instant(value)
     except InputError:
         return False
     return True

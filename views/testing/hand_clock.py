@@ -25,18 +25,18 @@ class HandClock:
 
     @property
     def now(self) -> datetime:
-        """The time that it shows, in UTC."""
+        """The time of the clock, in UTC."""
         return as_datetime(self.instant)
 
     def advance(self, by: timedelta | str) -> datetime:
-        """Move on by a duration: "250ms", "1m30s", a timedelta. Returns the time then."""
+        """Advance by a duration ("250ms", "1m30s" or a timedelta), and return the new time."""
         return self._move(self.instant + self._times.duration(by))
 
     def set(self, to: datetime | str) -> datetime:
-        """Move on to a time, and return it; "12:05" is one of the day on which the clock began.
+        """Advance to a time, and return it; "12:05" is a time of the day on which the clock began.
 
         Raises:
-            InputError: the clock shows a later time: processing time does not go back.
+            InputError: the clock shows a later time, and processing time does not go back.
         """
         return self._move(self._times.instant(to))
 
@@ -50,5 +50,5 @@ class HandClock:
         return then
 
     def __repr__(self) -> str:
-        """The time that it shows."""
+        """Show the time."""
         return f"HandClock({self.now.isoformat()!r})"

@@ -1,4 +1,4 @@
-"""Random histories for an engine of your own, with which Hypothesis looks for a batch that breaks a view."""
+"""Random histories for an engine of your own, with which Hypothesis searches for a batch that breaks a view."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def histories(
 ) -> SearchStrategy[History]:
     """Return a strategy of histories for the sources of an engine, with few different values, so that keys meet.
 
-    Event times are out of order, processing time moves on, watermarks that are moved by hand do so, some epochs are
-    empty. Sources of kind "diffs" and "upsert" take back rows that are there. ``cells`` gives strategies for columns,
-    by "column" or "source.column"; without, types have a few values of their own and null. Not for sources with
-    ``perfect()``, which refuse rows that are out of order.
+    Event times are out of order, processing time advances, watermarks are moved where that is done by hand, and some
+    epochs are empty. Sources of kind "diffs" and "upsert" retract rows that are there. ``cells`` gives strategies for
+    columns, by "column" or "source.column"; without one, a column has a few values of its type and null. Not for sources
+    with ``perfect()``, which refuse rows that are out of order.
 
         @given(testing.histories(build))
         def test_order(history): testing.assert_split_and_order_do_not_matter(build, history)
@@ -82,7 +82,7 @@ def histories(
 
 
 class _Writer:
-    """What can be written to one source."""
+    """The strategies of the rows of one source."""
 
     def __init__(self, source: Source, cells: Mapping[str, SearchStrategy[Any]]) -> None:
         self.source = source
@@ -91,16 +91,16 @@ class _Writer:
         self.cells = {name: self._cell(name, dtype, cells) for name, dtype in self.columns.items()}
 
     def begun(self, draw: DrawFn) -> _Scribe:
-        """A history of this source that is still empty, with the rows that may come up in it."""
+        """Return an empty history of this source, with the rows that may occur in it."""
         pool = draw(st.lists(st.tuples(*self.cells.values()), min_size=1, max_size=6))
         return _Scribe(self, pool)
 
     def _cell(
         self, name: str, dtype: pl.DataType, cells: Mapping[str, SearchStrategy[Any]]
     ) -> SearchStrategy[Any]:
-        given = cells.get(f"{self.source.name}.{name}", cells.get(name))
-        if given is not None:
-            return given
+        strategy = cells.get(f"{self.source.name}.{name}", cells.get(name))
+        if strategy is not None:
+            return strategy
         few = _values(f"source {self.source.name!r}: column {name!r}", dtype)
         if name in (self.source.event_time, *self.source.key, *self.source.sequence_by):
             return few
@@ -108,7 +108,7 @@ class _Writer:
 
 
 class _Scribe:
-    """One source in one history: what is there so far, and how far its watermark is."""
+    """One source in one history: its rows so far, and its watermark."""
 
     def __init__(self, writer: _Writer, pool: list[tuple[Any, ...]]) -> None:
         self.name = writer.source.name
@@ -118,10 +118,10 @@ class _Scribe:
         self._watermark = 0
 
     def rows(self, draw: DrawFn, most: int) -> pl.DataFrame:
-        """Some rows of the pool, and some of those that are there taken back."""
+        """Draw some rows of the pool, and retractions of some that are there."""
         source = self._writer.source
         entries: list[tuple[int, int]] = []
-        # Of one key in a batch an upsert source takes the last row, and deletes only what was there before.
+        # An upsert source takes the last row of a key in a batch, and deletes only what was there before.
         deletable = {place for place, count in self._held.items() if count}
         for number in draw(st.lists(st.integers(0, len(self._pool) - 1), max_size=most)):
             place = self._place(number)
@@ -139,7 +139,7 @@ class _Scribe:
         return pl.DataFrame(columns)
 
     def watermark(self, draw: DrawFn) -> datetime | None:
-        """A move of the watermark, if it is one that is moved by hand."""
+        """Draw a move of the watermark, if it is moved by hand."""
         source = self._writer.source
         if not isinstance(source._declared.watermark, ByHand) or draw(st.integers(0, 2)):
             return None
@@ -147,7 +147,7 @@ class _Scribe:
         return _moment(self._watermark)
 
     def _place(self, number: int) -> int:
-        """What a row is counted under: itself, or of an upsert source the first row with its key."""
+        """Return the row under which a row is counted: itself or, in an upsert source, the first row with its key."""
         source, row = self._writer.source, self._pool[number]
         kept = [i for i, name in enumerate(self._writer.columns) if name in source.key]
         if not kept:
@@ -157,7 +157,7 @@ class _Scribe:
 
 
 def _values(where: str, dtype: pl.DataType) -> SearchStrategy[Any]:
-    """A few values of a type."""
+    """Return a strategy of a few values of a type."""
     if isinstance(dtype, pl.Datetime):
         return st.integers(0, SPAN).map(_moment if dtype.time_zone is not None else _local_moment)
     if isinstance(dtype, pl.List):

@@ -9,18 +9,18 @@ from typing import Any
 from evercurrent.core.data.schema import DIFF
 
 
-def equal(wanted: Any, found: Any) -> bool:
+def equal(expected: Any, actual: Any) -> bool:
     """Return whether values are equal, where NaN equals NaN. The expected one may be a ``pytest.approx``."""
-    if isinstance(wanted, float) and isinstance(found, float) and wanted != wanted:
-        return found != found
-    if isinstance(wanted, tuple | list) and isinstance(found, tuple | list):
-        return len(wanted) == len(found) and all(map(equal, wanted, found))
-    return bool(wanted == found)
+    if isinstance(expected, float) and isinstance(actual, float) and expected != expected:
+        return actual != actual
+    if isinstance(expected, tuple | list) and isinstance(actual, tuple | list):
+        return len(expected) == len(actual) and all(map(equal, expected, actual))
+    return bool(expected == actual)
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One expected attribute of a row: its word, its value, and how it is read from the row."""
+    """One expected attribute of a row: its word, its value, and the functions that read and show it."""
 
     word: str
     wanted: Any
@@ -29,13 +29,13 @@ class Attribute:
     agree: Callable[[Any, Any], bool] = equal
 
     def differs(self, row: dict[str, Any]) -> bool:
-        """Whether the row is not as expected."""
+        """Return whether the row is not as expected."""
         return not self.agree(self.wanted, self.read(row))
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A row that is expected, by some of its attributes; an optional one may stay away."""
+    """A row that is expected, by some of its attributes; an optional one may be missing."""
 
     attributes: tuple[Attribute, ...]
     optional: bool = False
@@ -49,9 +49,9 @@ class Expectation:
         return [attribute for attribute in self.attributes if attribute.differs(row)]
 
     def __str__(self) -> str:
-        """What is expected, in the words of the transcript."""
-        said = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
-        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in said) or "any row"
+        """Show the expected attributes in the words of the transcript."""
+        shown_attributes = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
+        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in shown_attributes) or "any row"
 
 
 def left_over(
@@ -59,8 +59,8 @@ def left_over(
 ) -> tuple[list[Expectation], list[dict[str, Any]]]:
     """Return the expectations without a row, and the rows without an expectation.
 
-    Each expectation takes one row of those that fit, so that as few as possible go without; those that are not
-    optional choose first (Kuhn's matching by augmenting paths).
+    Each expectation is matched with one row that fits, so that as few as possible stay unmatched; optional ones come
+    last (Kuhn's matching by augmenting paths).
     """
     taken: dict[int, int] = {}
     fitting = [[i for i, row in enumerate(rows) if each.fits(row)] for each in expected]
@@ -79,7 +79,7 @@ def left_over(
     return [expected[i] for i in sorted(missing)], [row for i, row in enumerate(rows) if i not in taken]
 
 
-def told(
+def mismatches(
     expected: Sequence[Expectation], rows: Sequence[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
 ) -> str:
     """Describe the mismatches between expectations and rows; empty if there are none."""
@@ -91,7 +91,7 @@ def told(
             lines.append(f"  - {each}")
             lines += _closest(each, unexpected or rows, shown)
     if unexpected:
-        lines.append("Unexpected output: it came, and nobody expects it")
+        lines.append("Unexpected output: it came, and was not expected")
         lines += [f"  + {shown(row)}" for row in unexpected]
     return "\n".join(lines)
 
@@ -99,7 +99,7 @@ def told(
 def _closest(
     expected: Expectation, rows: Sequence[dict[str, Any]], shown: Callable[[dict[str, Any]], str]
 ) -> list[str]:
-    """The row that comes closest to an expectation, and where it differs."""
+    """Describe the row that comes closest to an expectation, and where it differs."""
     if not rows:
         return []
     row = min(rows, key=lambda each: len(expected.differences(each)))

@@ -30,11 +30,11 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
 
     A step is one epoch: processing time moves (``at``), rows come (``rows``: by source), watermarks move (``watermark``:
     by source); then the rows that views have emitted (``expect``: by view), the rows that they hold (``contents``) and the
-    number of refused rows of a source (``refused``) are compared. A view that is in an ``expect`` once must emit nothing
-    unexpected from then on.
+    number of refused rows of a source (``refused``) are compared. A view that has occurred in an ``expect`` must not emit
+    anything unexpected from then on.
 
     Raises:
-        InputError: a word is unknown, a time is none, or the engine raised an error.
+        InputError: a word is unknown, a time is not valid, or the engine raised an error.
     """
     where = f"transcript {transcript.id!r}"
     engine = make()
@@ -44,7 +44,9 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
     views: set[str] = set()
     for number, step in enumerate(transcript.get("steps", ()), 1):
         if unknown := [word for word in step if word not in _WORDS]:
-            raise InputError(f"{where}: step {number} says {listed(unknown)}; there are {listed(_WORDS)}")
+            raise InputError(
+                f"{where}: step {number} has the unknown word {listed(unknown)}; there are {listed(_WORDS)}"
+            )
         _epoch(script, step)
         for text in _compared(script, step, views):
             report.failures.append(f"step {number}: {text}")
@@ -63,14 +65,14 @@ def _epoch(script: Play, step: Mapping[str, Any]) -> None:
     if "at" in step:
         script.clock.set(step["at"])
     with script.engine.epoch(at=script.clock.now):
-        for source, given in rows.items():
-            script.engine.push(source, script.frame(source, given))
+        for source, source_rows in rows.items():
+            script.engine.push(source, script.frame(source, source_rows))
         for source, time in watermarks.items():
             script.engine.advance(source, script.moment(time))
 
 
 def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[str]:
-    """Return the mismatches of what views have emitted and of what they hold."""
+    """Return the mismatches of emitted rows and of contents."""
     wrong: list[str] = []
     for word in _EXPECTS:
         for view, rows in step.get(word, {}).items():
@@ -84,25 +86,25 @@ def _compared(script: Play, step: Mapping[str, Any], views: set[str]) -> list[st
     return wrong
 
 
-def _wrong(check: Callable[..., object], *given: Any, **options: Any) -> list[str]:
-    """What a check finds wrong."""
+def _wrong(check: Callable[..., object], *arguments: Any, **options: Any) -> list[str]:
+    """Return the failures that a check finds."""
     try:
-        check(*given, **options)
+        check(*arguments, **options)
     except AssertionError as error:
         return [str(error)]
     return []
 
 
 def application(transcript: Transcript) -> Callable[[], Engine]:
-    """The function that a file names as ``application``: "module:function", which returns a new engine.
+    """Return the function that a file names as ``application``, "module:function", which returns a new engine.
 
     Raises:
-        InputError: it names none, or it is not there.
+        InputError: the file names none, or it does not exist.
     """
-    said = transcript.get("application")
-    where = f"transcript {transcript.id!r}: application {said!r}"
-    module, colon, name = str(said).partition(":")
-    if not isinstance(said, str) or not colon or not name:
+    declared = transcript.get("application")
+    where = f"transcript {transcript.id!r}: application {declared!r}"
+    module, colon, name = str(declared).partition(":")
+    if not isinstance(declared, str) or not colon or not name:
         raise InputError(f"{where}; name a function that returns a new engine, as 'shop.views:engine'")
     try:
         made = getattr(importlib.import_module(module), name)

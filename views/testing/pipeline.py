@@ -46,14 +46,14 @@ STAMPS: dict[str, Stamp] = {
     "output_at_latest": "latest",
     TRANSFORMED: "end",
 }
-"""The timestamp of a pane, by the words of a transcript."""
+"""The timestamps of panes, by the words of a transcript."""
 
 UNBOUNDED = ("inf", "unbounded", float("inf"))
 _NO_TRIGGER: Mapping[str, Any] = {"every_epoch": {}}
 
 
 class Pipeline:
-    """One source of rows with key, value and event time, one view of panes by key and window."""
+    """One source of rows with key, value and event time, and one view of panes by key and window."""
 
     def __init__(self, transcript: Transcript, times: Times, *, always: bool = False) -> None:
         self._case = transcript
@@ -66,7 +66,7 @@ class Pipeline:
         self.view: View = self.engine.view(VIEW, self._panes(always))
 
     def frame(self, rows: list[Mapping[str, Any]]) -> pl.DataFrame:
-        """Rows of a transcript as a frame for the source."""
+        """Return rows of a transcript as a frame for the source."""
         cells: dict[str, list[Any]] = {
             KEY: [_key(row) for row in rows],
             VALUE: [row.get("v") for row in rows],
@@ -76,8 +76,8 @@ class Pipeline:
 
     def _panes(self, always: bool) -> Collection:
         windowed = self.source.window(self._window(), timestamp=self._stamp())
-        spoken = windowed.trigger(self._trigger(self._case.get("trigger", _NO_TRIGGER)), always=always)
-        moded = spoken.accumulate(self._choice("accumulation", MODES, "retracting"))
+        triggered = windowed.trigger(self._trigger(self._case.get("trigger", _NO_TRIGGER)), always=always)
+        moded = triggered.accumulate(self._choice("accumulation", MODES, "retracting"))
         late = self._case.get("allowed_lateness", 0)
         if late not in UNBOUNDED:
             moded = moded.lateness(self._length(late))
@@ -90,20 +90,20 @@ class Pipeline:
         return stamp
 
     def _transformed(self) -> dict[str, pl.Expr]:
-        """The earliest of the times that a window function gives its rows, where it changes them."""
+        """Return the earliest of the times that a window function gives its rows, if it changes them."""
         if self._case.get("timestamp_combiner") != TRANSFORMED:
             return {}
         custom = str(self._word("window", dict, {}).get("custom"))
-        found = re.fullmatch(r"transformed output time = input timestamp \+ (\d+)", custom)
-        if found is None:
+        match_of_custom = re.fullmatch(r"transformed output time = input timestamp \+ (\d+)", custom)
+        if match_of_custom is None:
             raise InputError(
                 f"{self._where}: {TRANSFORMED} goes with a window whose custom is "
                 f"'transformed output time = input timestamp + 100', not {custom!r}"
             )
-        return {STAMP: (pl.col(TIME) + self._length(int(found[1]))).min()}
+        return {STAMP: (pl.col(TIME) + self._length(int(match_of_custom[1]))).min()}
 
     def _dated(self, panes: Collection) -> Collection:
-        """The panes with their timestamp, rounded down to the unit in which the transcript is written."""
+        """Return the panes with their timestamp, rounded down to the unit of the transcript."""
         columns = panes.columns
         if STAMP in columns:
             stamp = pl.col(STAMP)
@@ -116,26 +116,26 @@ class Pipeline:
         return panes.with_columns(stamp.dt.truncate(f"1{self._times.unit}").alias(STAMP))
 
     def _window(self) -> Window:
-        said = self._word("window", dict, {"type": "global"})
-        match said.get("type"):
+        entry = self._word("window", dict, {"type": "global"})
+        match entry.get("type"):
             case "fixed":
-                return windows.fixed(self._length(said["size"]), offset=self._length(said.get("offset", 0)))
+                return windows.fixed(self._length(entry["size"]), offset=self._length(entry.get("offset", 0)))
             case "sliding":
-                size, period = self._length(said["size"]), self._length(said["period"])
-                return windows.sliding(size, every=period, offset=self._length(said.get("offset", 0)))
+                size, period = self._length(entry["size"]), self._length(entry["period"])
+                return windows.sliding(size, every=period, offset=self._length(entry.get("offset", 0)))
             case "session":
-                return windows.sessions(self._length(said["gap"]))
+                return windows.sessions(self._length(entry["gap"]))
             case "global":
                 return windows.global_window()
         raise InputError(
-            f"{self._where}: window {said.get('type')!r}; there are fixed, sliding, session and global"
+            f"{self._where}: window {entry.get('type')!r}; there are fixed, sliding, session and global"
         )
 
-    def _trigger(self, said: Mapping[str, Any]) -> Trigger:
+    def _trigger(self, entry: Mapping[str, Any]) -> Trigger:
         """Build a trigger from the words of a transcript, which are described in ``docs/testing.md``."""
-        if not isinstance(said, Mapping) or len(said) != 1:
-            raise InputError(f"{self._where}: trigger {said!r}; write one, as {{'default': {{}}}}")
-        ((word, rest),) = said.items()
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            raise InputError(f"{self._where}: trigger {entry!r}; write one, as {{'default': {{}}}}")
+        ((word, rest),) = entry.items()
         match word:
             case "every_epoch":
                 return triggers.every_epoch()
@@ -161,32 +161,32 @@ class Pipeline:
             case "or_finally":
                 part, end = map(self._trigger, rest)
                 return triggers.until(part, end)
-        raise InputError(f"{self._where}: there is no trigger {word!r}; they are listed in docs/testing.md")
+        raise InputError(f"{self._where}: unknown trigger {word!r}; docs/testing.md lists them")
 
-    def _length(self, said: Any) -> timedelta:
-        return timedelta(microseconds=self._times.duration(said))
+    def _length(self, length: Any) -> timedelta:
+        return timedelta(microseconds=self._times.duration(length))
 
     def _word(self, name: str, kind: type, default: Any) -> Any:
-        said = self._case.get(name, default)
-        if not isinstance(said, kind):
-            raise InputError(f"{self._where}: {name} {said!r}; write a mapping")
-        return said
+        entry = self._case.get(name, default)
+        if not isinstance(entry, kind):
+            raise InputError(f"{self._where}: {name} {entry!r}; write a mapping")
+        return entry
 
     def _choice(self, name: str, known: Mapping[str, Any], default: str) -> Any:
-        said = self._case.get(name, default)
-        if said not in known:
-            raise InputError(f"{self._where}: {name} {said!r}; there are {listed(known)}")
-        return known[said]
+        entry = self._case.get(name, default)
+        if entry not in known:
+            raise InputError(f"{self._where}: {name} {entry!r}; there are {listed(known)}")
+        return known[entry]
 
 
 def rows_of(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
-    """All rows that a transcript puts in."""
+    """Yield all input rows of a transcript."""
     for step in transcript.get("steps", ()):
         yield from step.get("input", ())
 
 
 def times_of(transcript: Transcript) -> Times:
-    """How times are written in a transcript: as numbers, or as times of the day."""
+    """Return how times are written in a transcript: as numbers, or as times of the day."""
     first = next((row.get("t") for row in rows_of(transcript)), 0)
     return Times(transcript.get("time_unit", "s"), clock=isinstance(first, str))
 

@@ -16,12 +16,12 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed
 from ..engine.engine import Engine
 from ..engine.view import View
 from .hand_clock import HandClock
-from .matching import Expectation, told
+from .matching import Expectation, mismatches
 from .rows import Row, RowWords
 from .times import Times, as_datetime, midnight
 
 Said = Mapping[str, Any]
-"""What is expected of a row, by column; columns that are left out are not compared."""
+"""The expected values of a row, by column; columns that are left out are not compared."""
 
 
 def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play:
@@ -55,7 +55,7 @@ class Play:
         self._heard: dict[str, int] = {}
         self._begun = engine.epoch_number
 
-    # What goes in
+    # Input
 
     def rows(
         self,
@@ -65,50 +65,50 @@ class Play:
         watermark: Any = None,
         at: Any = None,
     ) -> Self:
-        """One epoch: rows of a source, then, where it is given, its watermark. ``at`` moves processing time first."""
+        """Run one epoch: rows of a source, then its watermark if given. ``at`` moves processing time first."""
         self._move(at)
         moved = {} if watermark is None else {"watermark": self.moment(watermark)}
         self.engine.push(source, self.frame(source, rows), at=self.clock.now, **moved)
         return self
 
     def watermark(self, source: str, time: Any, *, at: Any = None) -> Self:
-        """One epoch: the watermark of a source moves; "inf" says that no more rows will come."""
+        """Run one epoch that moves the watermark of a source; "inf" means that no more rows will come."""
         self._move(at)
         self.engine.advance(source, self.moment(time), at=self.clock.now)
         return self
 
     def end(self, *sources: str) -> Self:
-        """No more rows will come from these sources, or from any that has event time: an epoch for each."""
+        """Move the watermarks of these sources, by default of all, to the end of time: an epoch for each."""
         timed = [name for name, source in self.engine.sources.items() if source.event_time is not None]
         for source in sources or timed:
             self.watermark(source, "inf")
         return self
 
     def at(self, time: datetime | str) -> Self:
-        """One epoch: processing time moves to ``time``, and triggers that are due then fire."""
+        """Run one epoch that moves processing time to ``time`` and fires the triggers that are due."""
         return self._tick(self.clock.set(time))
 
     def advance(self, by: timedelta | str) -> Self:
-        """One epoch: processing time moves on by a duration, and triggers that are due then fire."""
+        """Run one epoch that advances processing time by a duration and fires the triggers that are due."""
         return self._tick(self.clock.advance(by))
 
-    # What is expected
+    # Expectations
 
     def expect(self, view: str, rows: Iterable[Said], *, in_order: bool = False) -> Self:
         """Check that the view has emitted these rows and no others since the last check; ``_diff`` is 1 unless given.
 
-        Only the columns that are given are compared. For a windowed view ``window`` ([start, end]) can be given, and
-        ``index``, ``early``, ``late``, ``final``, ``at`` where it has pane information. ``in_order``: epoch by epoch in this
-        order; rows of one epoch have no order.
+        Only the given columns are compared. For a windowed view ``window`` ([start, end]) can be given, and with pane
+        information ``index``, ``early``, ``late``, ``final`` and ``at``. ``in_order`` also compares the order of epochs;
+        rows of one epoch have no order.
 
         Raises:
-            AssertionError: it emitted others; with a list of what is missing and what was not expected.
+            AssertionError: it emitted others; lists the missing rows and the unexpected ones.
         """
         words = self._words(view)
         expected = words.expectations(rows)
-        found = self._since(view, words, self._heard.get(view, self._begun))
+        emitted = self._since(view, words, self._heard.get(view, self._begun))
         self._heard[view] = self.engine.epoch_number
-        self._compare(view, expected, found, words, in_order)
+        self._compare(view, expected, emitted, words, in_order)
         return self
 
     def expect_nothing(self, *views: str) -> Self:
@@ -124,18 +124,18 @@ class Play:
         return self
 
     def expect_refused(self, source: str, count: int, reason: str = "") -> Self:
-        """Check that so many rows of a source are in the ledger, with reasons that contain this text."""
+        """Check that this many rows of a source are in the ledger, with reasons that contain this text."""
         refused = self.engine.ledger().filter(pl.col("source") == source)
-        found = refused.filter(pl.col("reason").str.contains(reason, literal=True))
-        if found.height != count:
+        matching = refused.filter(pl.col("reason").str.contains(reason, literal=True))
+        if matching.height != count:
             about = f" because of {reason!r}" if reason else ""
             raise AssertionError(
-                f"source {source!r}: {found.height} rows are refused{about}, expected are {count}\n{refused}"
+                f"source {source!r}: {matching.height} rows are refused{about}, expected are {count}\n{refused}"
             )
         return self
 
     def done(self) -> Self:
-        """Check that the views with expectations have emitted nothing more."""
+        """Check that the views with expectations have emitted nothing else."""
         return self.expect_nothing(*self._heard) if self._heard else self
 
     def __enter__(self) -> Self:
@@ -145,12 +145,12 @@ class Play:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Check that nothing more was emitted, unless an error was raised already."""
+        """Check that nothing else was emitted, unless an error was raised already."""
         if kind is None:
             self.done()
 
     def __repr__(self) -> str:
-        """The engine and the time."""
+        """Show the engine and the time."""
         return f"Play({self.engine!r}, at {self.clock.now.isoformat()})"
 
     def said(self, view: str) -> list[str]:
@@ -158,7 +158,7 @@ class Play:
         words = self._words(view)
         return [words.shown(row) for row in self._since(view, words, self._begun)]
 
-    # Inside
+    # Internals
 
     def _tick(self, at: datetime) -> Self:
         self.engine.tick(at=at)
@@ -185,46 +185,46 @@ class Play:
         return [row for frame in self._view(view).deltas(since=epoch) for row in words.read(frame)]
 
     def _compare(
-        self, view: str, expected: list[Expectation], found: list[Row], words: RowWords, in_order: bool
+        self, view: str, expected: list[Expectation], emitted: list[Row], words: RowWords, in_order: bool
     ) -> None:
-        pairs = _by_epoch(expected, found) if in_order else [(expected, found)]
-        wrong = [text for want, have in pairs if (text := told(want, have, words.shown))]
+        pairs = _by_epoch(expected, emitted) if in_order else [(expected, emitted)]
+        wrong = [text for want, have in pairs if (text := mismatches(want, have, words.shown))]
         if wrong:
             raise AssertionError("\n".join([f"view {view!r} at epoch {self.engine.epoch_number}", *wrong]))
 
     def frame(self, source: str, rows: Any) -> Any:
-        """Return rows as a frame for the source, with times as instants; what is no list of rows is left to the engine."""
+        """Return rows as a frame for the source, with times as instants; anything but a list of rows is left to the engine."""
         if source not in self.engine.sources or not isinstance(rows, list | tuple):
             return rows
         schema = self.engine.sources[source].schema
         instants = {name: dtype for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
 
-        def cell(name: str, said: Any) -> Any:
-            return self._cell(said, instants[name]) if name in instants else said
+        def cell(name: str, value: Any) -> Any:
+            return self._cell(value, instants[name]) if name in instants else value
 
         columns = [*schema, *[DIFF] * max(map(len, rows), default=0)]
         signed = {DIFF: 1} if any(isinstance(row, Mapping) and DIFF in row for row in rows) else {}
         return [
-            {name: cell(name, said) for name, said in (signed | row).items()}
+            {name: cell(name, value) for name, value in (signed | row).items()}
             if isinstance(row, dict)
             else tuple(map(cell, columns, row))
             for row in rows
         ]
 
-    def _cell(self, said: Any, dtype: pl.Datetime) -> datetime | None:
-        if said is None:
+    def _cell(self, value: Any, dtype: pl.Datetime) -> datetime | None:
+        if value is None:
             return None
-        moment = as_datetime(self._times.instant(said))
+        moment = as_datetime(self._times.instant(value))
         return moment if dtype.time_zone else moment.replace(tzinfo=None)
 
 
-def _by_epoch(expected: list[Expectation], found: list[Row]) -> list[tuple[list[Expectation], list[Row]]]:
-    """Cut the expectations into epochs like the rows; those left over go to the last epoch."""
+def _by_epoch(expected: list[Expectation], emitted: list[Row]) -> list[tuple[list[Expectation], list[Row]]]:
+    """Split the expectations into epochs like the rows; those left over go to the last epoch."""
     sizes: dict[int, int] = {}
-    for row in found:
+    for row in emitted:
         sizes[row[EPOCH]] = sizes.get(row[EPOCH], 0) + 1
     pairs, at = [], 0
     for size in sizes.values():
-        pairs.append((expected[at : at + size], found[at : at + size]))
+        pairs.append((expected[at : at + size], emitted[at : at + size]))
         at += size
     return [*pairs, (expected[at:], [])] if expected[at:] else pairs

@@ -1,6 +1,6 @@
 """The pytest plugin: files of transcripts are tests, and ``hand_clock`` is a fixture.
 
-Found through the entry point ``evercurrent`` of ``pytest11``; off with ``-p no:evercurrent``.
+pytest finds it through the entry point ``evercurrent`` of ``pytest11``; ``-p no:evercurrent`` disables it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDINGS = (".transcript.json", ".transcript.yaml", ".transcript.yml")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> TranscriptFile | None:
-    """Take files of transcripts."""
+    """Collect files of transcripts."""
     if file_path.name.startswith("test_") and file_path.name.endswith(ENDINGS):
         file: TranscriptFile = TranscriptFile.from_parent(parent, path=file_path)
         return file
@@ -31,7 +31,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Transcript
 
 @pytest.fixture
 def hand_clock() -> HandClock:
-    """A clock that stands at 2024-01-01 00:00 UTC until it is moved: ``engine.push(..., at=hand_clock.now)``."""
+    """Return a clock that shows 2024-01-01 00:00 UTC until it is moved: ``engine.push(..., at=hand_clock.now)``."""
     return HandClock()
 
 
@@ -39,7 +39,7 @@ class TranscriptFile(pytest.File):
     """A file of transcripts."""
 
     def collect(self) -> Iterator[TranscriptItem]:
-        """Each case is a test."""
+        """Yield a test for each case."""
         try:
             transcripts = load_transcripts(self.path)
         except EvercurrentError as error:
@@ -49,22 +49,22 @@ class TranscriptFile(pytest.File):
 
 
 class TranscriptItem(pytest.Item):
-    """One case."""
+    """The test of one case."""
 
     def __init__(self, *, transcript: Transcript, **options: Any) -> None:
         super().__init__(**options)
         self._transcript = transcript
 
     def runtest(self) -> None:
-        """Run it."""
+        """Run the case."""
         run_case(self._transcript).check()
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong, in the words of the transcript; for anything else, where it happened."""
+        """Return the failures in the words of the transcript; for another error, its traceback."""
         if isinstance(excinfo.value, AssertionError | EvercurrentError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """The file and the case."""
+        """Return the file and the name of the case."""
         return self.path, None, self.name

@@ -39,7 +39,7 @@ class RowWords:
 
     ``window``: [start, end], the end not included, or "global". ``early``, ``on_time``, ``late``: true or false.
     ``index``: ``pane_index``. ``final``: ``is_last``. ``at``: the processing time of a pane. ``values``: the list in the
-    column ``value``, in any order. ``_diff``: -1 for a row that is taken back; 1 where it is not given.
+    column ``value``, in any order. ``_diff``: -1 for a retracted row; by default 1.
     """
 
     def __init__(self, where: str, schema: pl.Schema, times: Times) -> None:
@@ -49,7 +49,7 @@ class RowWords:
         self._instants = {name for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
 
     def read(self, frame: pl.DataFrame) -> list[Row]:
-        """The rows of a delta or of contents, each as often as its diff says."""
+        """Return the rows of a delta or of contents, each as often as its diff says."""
         instants = [pl.col(name).dt.epoch("us") for name in self._instants]
         rows: list[Row] = []
         for row in frame.with_columns(instants).iter_rows(named=True):
@@ -57,24 +57,26 @@ class RowWords:
             rows += [{**row, DIFF: 1 if diff > 0 else -1}] * abs(diff)
         return rows
 
-    def expectation(self, said: Mapping[str, Any]) -> Expectation:
+    def expectation(self, expected: Mapping[str, Any]) -> Expectation:
         """Return the expectation that a transcript gives for a row.
 
         Raises:
-            InputError: a word is neither a column nor one of those above, or a time is none.
+            InputError: a word is neither a column nor one of those above, or a time is not valid.
         """
-        if not isinstance(said, Mapping):
+        if not isinstance(expected, Mapping):
             raise InputError(
-                f"{self._where}: {said!r} is no row; write what is expected of it by column, as {{'n': 1}}"
+                f"{self._where}: {expected!r} is not a row; write the expected values by column, as {{'n': 1}}"
             )
-        attributes = [self._attribute(word, wanted) for word, wanted in said.items() if word != "optional"]
-        if DIFF not in said:
+        attributes = [
+            self._attribute(word, wanted) for word, wanted in expected.items() if word != "optional"
+        ]
+        if DIFF not in expected:
             attributes.append(Attribute(DIFF, 1, lambda row: row[DIFF]))
-        return Expectation(tuple(attributes), bool(said.get("optional", False)))
+        return Expectation(tuple(attributes), bool(expected.get("optional", False)))
 
-    def expectations(self, said: Iterable[Mapping[str, Any]]) -> list[Expectation]:
-        """The same of several rows."""
-        return [self.expectation(each) for each in said]
+    def expectations(self, expected: Iterable[Mapping[str, Any]]) -> list[Expectation]:
+        """Return the expectations for several rows."""
+        return [self.expectation(each) for each in expected]
 
     def shown(self, row: Row, *, brief: bool = False) -> str:
         """Show a row in the words of a transcript, without nulls; ``brief``: without pane information."""
@@ -83,42 +85,42 @@ class RowWords:
         shown = columns if brief else [*columns, *_PANE_COLUMNS]
         cells = {name: row[name] for name in shown if row.get(name) not in (None, "")}
         parts += [f"{name} {self._cell_shown(name)(cell)}" for name, cell in cells.items()]
-        parts += [f"takes back ({self.shown(each, brief=True)})" for each in row.get("retracts", ())]
+        parts += [f"retracts ({self.shown(each, brief=True)})" for each in row.get("retracts", ())]
         if row[DIFF] < 0 and not brief:
-            parts.append("taken back")
+            parts.append("retracted")
         return ", ".join(parts)
 
-    def _attribute(self, word: str, wanted: Any) -> Attribute:
+    def _attribute(self, word: str, expected: Any) -> Attribute:
         if word in self._schema:
-            return Attribute(word, self._cell(word, wanted), lambda row: row[word], self._cell_shown(word))
+            return Attribute(word, self._cell(word, expected), lambda row: row[word], self._cell_shown(word))
         if word == DIFF:
-            return Attribute(DIFF, wanted, lambda row: row[DIFF])
+            return Attribute(DIFF, expected, lambda row: row[DIFF])
         if word == "window":
-            return Attribute(word, self.window(wanted), self.window_of, self.window_shown)
+            return Attribute(word, self.window(expected), self.window_of, self.window_shown)
         if word in _FLAGS and "timing" in self._schema:
             column, value = _FLAGS[word]
-            return Attribute(word, bool(wanted), lambda row: row[column] == value)
+            return Attribute(word, bool(expected), lambda row: row[column] == value)
         if word in _OTHER_NAMES and (column := _OTHER_NAMES[word]) in self._schema:
             return Attribute(
-                word, self._cell(column, wanted), lambda row: row[column], self._cell_shown(column)
+                word, self._cell(column, expected), lambda row: row[column], self._cell_shown(column)
             )
         if word == "values" and "value" in self._schema:
             return Attribute(
-                word, sorted(wanted), lambda row: None if row["value"] is None else sorted(row["value"])
+                word, sorted(expected), lambda row: None if row["value"] is None else sorted(row["value"])
             )
         if word == "retracts":
-            return self._retracts(wanted)
+            return self._retracts(expected)
         missing = "" if "timing" in self._schema else "; for those of panes declare .with_pane_info()"
         raise InputError(
             f"{self._where}: {word!r} is expected, and there are the columns {listed(self._schema)}{missing}"
         )
 
     def _retracts(self, wanted: Iterable[Mapping[str, Any]]) -> Attribute:
-        """The rows that are taken back together with this one, all of them."""
+        """Return the attribute of all rows that are retracted together with this one."""
 
         def show(found: Any) -> str:
-            said = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
-            return "[" + "; ".join(said) + "]"
+            texts = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
+            return "[" + "; ".join(texts) + "]"
 
         return Attribute(
             "retracts",
@@ -128,35 +130,35 @@ class RowWords:
             lambda expected, found: left_over(expected, found) == ([], []),
         )
 
-    def _cell(self, column: str, wanted: Any) -> Any:
-        if wanted is None:
+    def _cell(self, column: str, expected: Any) -> Any:
+        if expected is None:
             return None
         dtype = self._schema[column]
         if isinstance(dtype, pl.Datetime):
-            return self._times.instant(wanted)
-        if dtype == pl.Date and isinstance(wanted, str):
-            return date.fromisoformat(wanted)
-        return wanted
+            return self._times.instant(expected)
+        if dtype == pl.Date and isinstance(expected, str):
+            return date.fromisoformat(expected)
+        return expected
 
     def _cell_shown(self, column: str) -> Callable[[Any], str]:
         if column in self._instants:
-            return lambda cell: "null" if cell is None else self._times.spoken(cell)
+            return lambda cell: "null" if cell is None else self._times.written(cell)
         return repr
 
-    def window(self, wanted: Any) -> Window:
-        """The bounds of a window as a transcript says them; None for the global one."""
-        if wanted == "global":
+    def window(self, written: Any) -> Window:
+        """Return the bounds of a window as a transcript writes it; None for the global window."""
+        if written == "global":
             return None
-        if not isinstance(wanted, list | tuple) or len(wanted) != 2:
-            raise InputError(f'{self._where}: window {wanted!r}; write [start, end] or "global"')
-        return self._times.instant(wanted[0]), self._times.instant(wanted[1])
+        if not isinstance(written, list | tuple) or len(written) != 2:
+            raise InputError(f'{self._where}: window {written!r}; write [start, end] or "global"')
+        return self._times.instant(written[0]), self._times.instant(written[1])
 
     def window_of(self, row: Row) -> Window:
-        """The window of a row."""
+        """Return the window of a row."""
         return (row[START], row[END]) if START in row else None
 
     def window_shown(self, window: Window) -> str:
-        """A window in the words of a transcript."""
+        """Return a window in the words of a transcript."""
         if window is None:
             return "global"
-        return f"[{self._times.spoken(window[0])}, {self._times.spoken(window[1])})"
+        return f"[{self._times.written(window[0])}, {self._times.written(window[1])})"

@@ -11,7 +11,7 @@ from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
 from .figures import figure_transcript
-from .matching import told
+from .matching import mismatches
 from .pipeline import KEY, RESULT, SOURCE, VALUE, Pipeline, times_of
 from .rows import END, START, Row, RowWords
 from .times import as_datetime
@@ -35,7 +35,7 @@ class Report:
     id: str
     failures: list[str] = field(default_factory=list)
     panes: list[Row] = field(default_factory=list)
-    """All that was emitted, in order; what a pane retracts is in its list ``retracts``."""
+    """All emitted panes, in order; the panes that one retracts are in its list ``retracts``."""
     said: list[str] = field(default_factory=list)
     """The same in the words of the transcript."""
 
@@ -50,26 +50,26 @@ class Report:
             raise TranscriptError(str(self))
 
     def __str__(self) -> str:
-        """What is wrong, and then all that was said."""
-        said = [f"  {line}" for line in self.said] or ["  nothing"]
+        """Show the failures, and then all output."""
+        output = [f"  {line}" for line in self.said] or ["  nothing"]
         verdict = self.failures or ["passed"]
-        return "\n".join([f"transcript {self.id!r}", *verdict, "All that was said:", *said])
+        return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *output])
 
 
 def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
     """Run one case of ``window-transcript/1`` or ``paper-figures/1`` on an engine of its own.
 
     A step is one epoch: first processing time is moved, then the rows of ``input`` come, then the watermark moves.
-    ``always`` emits panes also where nothing has changed.
+    ``always`` emits panes even if nothing has changed.
 
     Raises:
         PlanError: the pipeline is refused.
-        InputError: a word that is not known, a time that is none, an engine's error.
+        InputError: a word is unknown, a time is not valid, or the engine raised an error.
     """
     if transcript.format == FIGURES:
         transcript = figure_transcript(transcript)
     if transcript.format != WINDOWS:
-        raise InputError(f"transcript {transcript.id!r} is about an engine of its own: use run_on_engine")
+        raise InputError(f"transcript {transcript.id!r} names an engine of its own: use run_on_engine")
     run = _Run(transcript, always)
     for number, step in enumerate(transcript.get("steps", ()), 1):
         run.step(number, step)
@@ -78,7 +78,7 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
 
 
 class _Run:
-    """One run: what has been emitted so far, and what of it no expectation has covered yet."""
+    """One run: the panes emitted so far, and those that no expectation has matched yet."""
 
     def __init__(self, transcript: Transcript, always: bool) -> None:
         self.report = Report(transcript.id)
@@ -90,10 +90,10 @@ class _Run:
         self._uncovered: list[Row] = []
 
     def step(self, number: int, step: Mapping[str, Any]) -> None:
-        """Do one step."""
+        """Run one step."""
         if unknown := [word for word in step if word not in _WORDS]:
             raise InputError(
-                f"transcript {self.report.id!r}: step {number} says {listed(unknown)}; there are {listed(_WORDS)}"
+                f"transcript {self.report.id!r}: step {number} has the unknown word {listed(unknown)}; there are {listed(_WORDS)}"
             )
         if any(word in step for word in _INPUTS):
             self._epoch(step)
@@ -142,7 +142,7 @@ class _Run:
             self.report.said += [self._words.shown(pane) for pane in panes]
 
     def _with_retractions(self, rows: list[Row]) -> list[Row]:
-        """The panes of an epoch, each with those that it takes back: of its window, or of parts of it."""
+        """Return the panes of an epoch, each with those that it retracts: of its window, or of parts of it."""
         panes = sorted((row for row in rows if row[DIFF] > 0), key=self._window)
         alone = []
         for row in sorted((row for row in rows if row[DIFF] < 0), key=self._window):
@@ -158,7 +158,7 @@ class _Run:
         return (row.get(START, 0), row.get(END, 0))
 
     def _compare(self, where: str, expected: Sequence[Any]) -> None:
-        wrong = told(expected, self._uncovered, self._words.shown)
+        wrong = mismatches(expected, self._uncovered, self._words.shown)
         if wrong:
             self.report.failures.append(f"{where}:\n{wrong}")
         self._uncovered = []
@@ -173,11 +173,11 @@ class _Run:
             found.setdefault(self._words.window_of(row), []).append(sorted(row[RESULT] or []))
         for window in [*expected, *(window for window in found if window not in expected)]:
             shown = self._words.window_shown(window)
-            came, should = found.get(window, []), expected.get(window, [])
-            if came != should:
+            panes, should = found.get(window, []), expected.get(window, [])
+            if panes != should:
                 kind = "Unmatched" if window in expected else "Unexpected"
                 self.report.failures.append(
-                    f"{where}: {kind} output: window {shown} has said {came}, expected is {should}"
+                    f"{where}: {kind} output: window {shown} has emitted {panes}, expected is {should}"
                 )
         self._uncovered = []
 
@@ -193,14 +193,14 @@ class _Run:
         if found != [list(each) for each in wanted]:
             self.report.failures.append(f"net changes: {found}, expected are {wanted}")
 
-    def _compare_dropped(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+    def _compare_dropped(self, dropped: Sequence[Mapping[str, Any]]) -> None:
         """Compare the values of all rows that were refused."""
         refused = self._pipeline.engine.ledger(SOURCE)
-        found, expected = sorted(refused[VALUE]), sorted(each["value"] for each in wanted)
+        found, expected = sorted(refused[VALUE]), sorted(each["value"] for each in dropped)
         if found != expected:
             self.report.failures.append(f"dropped rows: {found}, expected are {expected}")
 
 
 def _holds(pane: Row, row: Row) -> bool:
-    """Whether the window of a pane holds that of another."""
+    """Return whether the window of a pane contains that of another."""
     return START not in pane or bool(pane[START] <= row[START] and row[END] <= pane[END])

@@ -1,4 +1,4 @@
-"""Times as people write them in tests: numbers of a unit, times of one day, dates. Inside, microseconds since 1970."""
+"""Times as tests write them: numbers of a unit, times of one day, dates; internally, microseconds since 1970."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Times:
     >>> times = Times("s")
     >>> times.instant("00:01:00") == times.instant(60) == times.instant("1970-01-01T00:01Z") == 60_000_000
     True
-    >>> times.duration("1m30s"), times.spoken(90_000_000), Times("s", clock=True).spoken(90_000_000)
+    >>> times.duration("1m30s"), times.written(90_000_000), Times("s", clock=True).written(90_000_000)
     (90000000, '90', '00:01:30')
     """
 
@@ -42,35 +42,35 @@ class Times:
         if self.unit not in UNITS:
             raise InputError(f"time unit {self.unit!r}; there are {', '.join(UNITS)}")
 
-    def instant(self, said: Any) -> int:
-        """An instant in microseconds; ``END_OF_TIME`` for "inf". Times without a zone are in UTC.
+    def instant(self, time: Any) -> int:
+        """Return an instant in microseconds; ``END_OF_TIME`` for "inf". Times without a zone are in UTC.
 
         Raises:
-            InputError: it is no time.
+            InputError: it is not a time.
         """
-        if isinstance(said, date):
-            return _since_1970(said)
-        if isinstance(said, str):
-            return self._of_text(said.strip())
-        if isinstance(said, int | float) and not isinstance(said, bool):
-            if said in (END_OF_TIME, float("inf")):
+        if isinstance(time, date):
+            return _since_1970(time)
+        if isinstance(time, str):
+            return self._of_text(time.strip())
+        if isinstance(time, int | float) and not isinstance(time, bool):
+            if time in (END_OF_TIME, float("inf")):
                 return END_OF_TIME
-            return self.day + round(said * UNITS[self.unit])
-        raise InputError(f"{said!r} is no time; {_EXAMPLE}")
+            return self.day + round(time * UNITS[self.unit])
+        raise InputError(f"{time!r} is not a time; {_EXAMPLE}")
 
-    def duration(self, said: Any) -> int:
-        """A duration in microseconds: a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
+    def duration(self, length: Any) -> int:
+        """Return a duration in microseconds, given as a number of the unit, a text such as "1m30s" or "2min", or a timedelta.
 
         Raises:
-            PlanError: it is no duration, or a negative text.
+            PlanError: it is not a duration, or a negative text.
         """
-        if isinstance(said, int | float) and not isinstance(said, bool):
-            return round(said * UNITS[self.unit])
-        if isinstance(said, str):
-            said = "0s" if said == "0" else said.replace("min", "m").replace(" ", "")
-        return microseconds("duration", said)
+        if isinstance(length, int | float) and not isinstance(length, bool):
+            return round(length * UNITS[self.unit])
+        if isinstance(length, str):
+            length = "0s" if length == "0" else length.replace("min", "m").replace(" ", "")
+        return microseconds("duration", length)
 
-    def spoken(self, instant: int) -> str:
+    def written(self, instant: int) -> str:
         """Return an instant as it is written in a transcript."""
         if instant in (END_OF_TIME, START_OF_TIME):
             return "inf" if instant == END_OF_TIME else "-inf"
@@ -82,34 +82,34 @@ class Times:
         return moment.time().isoformat() if 0 <= since < DAY else moment.isoformat()
 
     def floored(self, instant: int) -> int:
-        """The instant without what is finer than the unit."""
+        """Return the instant, rounded down to the unit."""
         return instant - (instant - self.day) % UNITS[self.unit]
 
-    def _of_text(self, said: str) -> int:
-        if said == "inf":
+    def _of_text(self, text: str) -> int:
+        if text == "inf":
             return END_OF_TIME
-        if clock := _CLOCK.fullmatch(said):
+        if clock := _CLOCK.fullmatch(text):
             hours, minutes, seconds, rest = clock.groups(default="0")
             whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
             return self.day + whole * 1_000_000 + int(rest.ljust(6, "0"))
         try:
-            return _since_1970(datetime.fromisoformat(said))
+            return _since_1970(datetime.fromisoformat(text))
         except ValueError as error:
-            raise InputError(f"{said!r} is no time; {_EXAMPLE}") from error
+            raise InputError(f"{text!r} is not a time; {_EXAMPLE}") from error
 
 
 def _since_1970(moment: date) -> int:
-    """The instant of a date or datetime; without a zone it is in UTC."""
+    """Return the instant of a date or datetime; without a zone it is in UTC."""
     if isinstance(moment, datetime) and moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return instant_of("time", moment, _UTC)
 
 
 def as_datetime(instant: int) -> datetime:
-    """An instant as a datetime in UTC."""
+    """Return an instant as a datetime in UTC."""
     return _ORIGIN + timedelta(microseconds=instant)
 
 
 def midnight(instant: int) -> int:
-    """The start of the day, in UTC, that an instant is in."""
+    """Return the start of an instant's day in UTC."""
     return instant // DAY * DAY

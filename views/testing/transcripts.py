@@ -36,34 +36,34 @@ class Transcript:
         return self.case.get(name, self.header.get(name, default))
 
     def altered(self, **changes: Any) -> Transcript:
-        """The same case with some of its parts replaced, as in ``altered(allowed_lateness="inf")``."""
+        """Return the same case with some of its entries replaced, as in ``altered(allowed_lateness="inf")``."""
         return replace(self, case={**self.case, **changes})
 
     def __str__(self) -> str:
-        """File and case."""
+        """Show file and case."""
         return f"{self.path.name}: {self.id}" if self.path else self.id
 
 
 def load_transcripts(path: str | Path) -> list[Transcript]:
-    """The cases of a file of transcripts.
+    """Return the cases of a file of transcripts.
 
-    The file holds an object, or in YAML a mapping, with ``format``, ``cases`` (each with an ``id``), and what is said
-    of all of them. YAML is read where PyYAML is installed; times of the day are text there too.
+    The file holds an object, or in YAML a mapping, with ``format``, ``cases`` (each with an ``id``), and entries that
+    apply to all of them. YAML is read if PyYAML is installed; times of the day are text there too.
 
     Raises:
         FileError: it cannot be read, or is not of one of the formats.
     """
     file = Path(path)
-    found = _parsed(file)
-    if not isinstance(found, Mapping) or not isinstance(found.get("cases"), list):
+    content = _parsed(file)
+    if not isinstance(content, Mapping) or not isinstance(content.get("cases"), list):
         raise FileError(f"{file}: no transcripts; write a mapping with 'format' and a list of 'cases'")
-    if found.get("format") not in FORMATS:
-        raise FileError(f"{file}: format {found.get('format')!r}; there are {listed(FORMATS)}")
-    header = {name: part for name, part in found.items() if name != "cases"}
-    for number, case in enumerate(found["cases"], 1):
+    if content.get("format") not in FORMATS:
+        raise FileError(f"{file}: format {content.get('format')!r}; there are {listed(FORMATS)}")
+    header = {name: part for name, part in content.items() if name != "cases"}
+    for number, case in enumerate(content["cases"], 1):
         if not isinstance(case, Mapping) or not isinstance(case.get("id"), str):
             raise FileError(f"{file}: case {number} has no id; give each case one, as 'id': 'late rows'")
-    return [Transcript(case["id"], found["format"], case, header, file) for case in found["cases"]]
+    return [Transcript(case["id"], content["format"], case, header, file) for case in content["cases"]]
 
 
 def _parsed(file: Path) -> Any:
@@ -76,7 +76,7 @@ def _parsed(file: Path) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise FileError(f"{file}: no JSON: {error}") from error
+        raise FileError(f"{file}: not JSON: {error}") from error
 
 
 def _yaml(file: Path, text: str) -> Any:
@@ -100,7 +100,7 @@ def _yaml(file: Path, text: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        raise FileError(f"{file}: no YAML: {' '.join(str(error).split())}") from error
+        raise FileError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def require(where: str, case: Transcript, name: str) -> Any:
@@ -109,7 +109,7 @@ def require(where: str, case: Transcript, name: str) -> Any:
     Raises:
         InputError: it is missing.
     """
-    found = case.get(name)
-    if found is None:
+    entry = case.get(name)
+    if entry is None:
         raise InputError(f"{where}: {name!r} is missing")
-    return found
+    return entry

@@ -24,7 +24,7 @@ _MONTH = 30 * _DAY
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A straight map from instants (microseconds) to places on the paper."""
+    """A linear map from instants (microseconds) to positions on the drawing."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Scale:
     high: float
 
     def at(self, instant: int) -> float:
-        """Return the place of an instant; one outside of the axis is put at its end."""
+        """Return the position of an instant; one outside of the axis is put at its end."""
         share = (instant - self.first) / (self.last - self.first)
         return self.low + min(max(share, 0.0), 1.0) * (self.high - self.low)
 
@@ -50,22 +50,22 @@ class Tick:
 
 
 class ClockFace:
-    """Instants as people of a time zone read them."""
+    """Instants in the local time of a time zone."""
 
     def __init__(self, zone: str | None) -> None:
         self.zone = zone
         self._zone = ZoneInfo(zone) if zone else UTC
 
     def wall(self, instant: int) -> datetime:
-        """The time of an instant on the wall, without its zone; at most what a datetime can hold."""
+        """Return the local time of an instant, without its zone, within the range of a datetime."""
         return (_ORIGIN + timedelta(microseconds=_held(instant))).astimezone(self._zone).replace(tzinfo=None)
 
     def instant(self, wall: datetime) -> int:
-        """The instant at which the wall shows this time."""
+        """Return the instant of this local time."""
         return (wall.replace(tzinfo=self._zone) - _ORIGIN) // timedelta(microseconds=1)
 
     def text(self, instant: int) -> str:
-        """Date and time, without a fraction of nothing.
+        """Return date and time, without a fraction of zero.
 
         >>> ClockFace(None).text(1_500_000)
         '1970-01-01 00:00:01.5'
@@ -74,24 +74,24 @@ class ClockFace:
         return f"{wall:%Y-%m-%d} {self.time(instant)}"
 
     def time(self, instant: int) -> str:
-        """The time of the day, without a fraction of nothing."""
+        """Return the time of the day, without a fraction of zero."""
         wall = self.wall(instant)
         return f"{wall:%H:%M:%S}" + (f"{wall:.%f}".rstrip("0") if wall.microsecond else "")
 
     def ticks(self, first: int, last: int, at_most: int) -> list[Tick]:
-        """Round instants from ``first`` to ``last``, at most so many (two at least), with what is written there."""
-        wanted = max((last - first) / max(at_most, 2), 1)
-        place = bisect_left(_STEPS, wanted)
+        """Return round instants from ``first`` to ``last``, at most ``at_most`` (and at least two), with their labels."""
+        least_step = max((last - first) / max(at_most, 2), 1)
+        place = bisect_left(_STEPS, least_step)
         if place < len(_STEPS):
             step = _STEPS[place]
             instants = list(self._even(first, last, step))
             return [Tick(each, self._short(each, step)) for each in instants]
-        months = next((each for each in _MONTHS if each * _MONTH >= wanted), _MONTHS[-1])
+        months = next((each for each in _MONTHS if each * _MONTH >= least_step), _MONTHS[-1])
         form = "%Y" if months % 12 == 0 else "%b %Y"
         return [Tick(each, f"{self.wall(each):{form}}") for each in self._months(first, last, months)]
 
     def _even(self, first: int, last: int, step: int) -> Iterator[int]:
-        """Instants a step apart that are round on the wall: a day begins at midnight there."""
+        """Yield instants a step apart that are round in local time, in which days begin at midnight."""
         shift = self._shift(first)
         at = -(-(first + shift) // step) * step
         while at - shift <= last:
@@ -129,12 +129,12 @@ class ClockFace:
 
 
 def _held(instant: int) -> int:
-    """The nearest instant that a datetime can hold in any zone."""
+    """Return the nearest instant that a datetime can hold in any zone."""
     return min(max(instant, -62_135_500_000 * _SECOND), 253_402_200_000 * _SECOND)
 
 
 def lasting(microseconds: int) -> str:
-    """Return a span of time in words, of two units at most.
+    """Return a length of time in words, with at most two units.
 
     >>> lasting(195_000_000), lasting(90 * 60_000_000), lasting(1_500_000), lasting(250), lasting(0)
     ('3 min 15 s', '1 h 30 min', '1.5 s', '250 us', '0 s')

@@ -60,13 +60,13 @@ def dots_of(recording: Recording, limit: int) -> Dots:
         else pl.Series("key", [None], pl.String).new_from_index(0, rows.height),
         _standings(recording),
     ]
-    kept = _kept(columns[-1], limit)
+    kept = _drawn_positions(columns[-1], limit)
     drawn = pl.DataFrame(columns)[kept].sort("seen", maintain_order=True)
     return Dots(tuple(Dot(*row) for row in drawn.iter_rows()), rows.height + recording.unrecorded_rows)
 
 
-def _kept(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
-    """The positions of the rows that stay."""
+def _drawn_positions(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
+    """Return the positions of the rows that are drawn."""
     if len(standings) <= limit:
         return np.arange(len(standings))
     special = standings.is_not_null().to_numpy()
@@ -76,14 +76,14 @@ def _kept(standings: pl.Series, limit: int) -> npt.NDArray[np.int64]:
 
 
 def _spread(positions: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
-    """So many of them, evenly spread, the first and the last among them."""
+    """Return at most ``limit`` positions, evenly spread, with the first and the last."""
     if len(positions) <= limit:
         return positions
     return positions[np.linspace(0, len(positions) - 1, limit).round().astype(np.int64)]
 
 
 def _standings(recording: Recording) -> pl.Series:
-    """The column ``standing``; where the recording has none: late is a row behind the watermark that it met."""
+    """Return the column ``standing``; without one, rows behind the watermark of their time are late."""
     rows = recording.rows
     if "standing" in rows.columns:
         return rows["standing"]
@@ -117,7 +117,7 @@ def row_hint(plot: Plot, dot: Dot) -> str:
 
 
 def colour_of(dot: Dot) -> str:
-    """The colour of a row: what came late stands out."""
+    """Return the colour of a row; late ones stand out."""
     return style.LATE_ROW if dot.standing else style.ROW
 
 
@@ -137,10 +137,10 @@ def _speck(plot: Plot, dot: Dot) -> str:
 
 
 def _circle(plot: Plot, dot: Dot, placing: Placing) -> str:
-    said = shortened(f"{MINUS}{dot.label}" if dot.diff < 0 else dot.label, _LABEL_LENGTH)
+    label = shortened(f"{MINUS}{dot.label}" if dot.diff < 0 else dot.label, _LABEL_LENGTH)
     x, y = plot.x.at(dot.event_time), plot.y.at(dot.seen)
-    radius = style.DOT_RADIUS if said else style.DOT_RADIUS / 2
-    half = max(radius, width(said, style.DOT_SIZE) / 2 + 4)
+    radius = style.DOT_RADIUS if label else style.DOT_RADIUS / 2
+    half = max(radius, width(label, style.DOT_SIZE) / 2 + 4)
     placing.take(Box.around(x, y, 2 * half, 2 * radius))
     hollow, colour = dot.diff < 0 or dot.standing == "refused", colour_of(dot)
     shape = element(
@@ -155,14 +155,14 @@ def _circle(plot: Plot, dot: Dot, placing: Placing) -> str:
         stroke_width=1.2,
     )
     value = text(
-        said, x, y + 4, text_anchor="middle", fill=colour if hollow else style.PAPER, font_weight="600"
+        label, x, y + 4, text_anchor="middle", fill=colour if hollow else style.PAPER, font_weight="600"
     )
     cross = _cross(x, y, half, radius) if dot.standing == "refused" else ""
     return element("g", hint(row_hint(plot, dot)), shape, cross, value)
 
 
 def _cross(x: float, y: float, half: float, radius: float) -> str:
-    """A line through a dot and beyond, faint enough to leave the value readable."""
+    """Draw a line through a dot and beyond, faint enough to leave the value readable."""
     return element(
         "line",
         x1=x - half - 3,
@@ -175,10 +175,10 @@ def _cross(x: float, y: float, half: float, radius: float) -> str:
     )
 
 
-def shortened(said: str, length: int) -> str:
-    """A text cut to so many letters, the last of them an ellipsis.
+def shortened(value: str, length: int) -> str:
+    """Return a text cut to this length, with an ellipsis as its last letter.
 
     >>> shortened("12345", 4)
     '123…'
     """
-    return said if len(said) <= length else said[: length - 1] + "…"
+    return value if len(value) <= length else value[: length - 1] + "…"

@@ -34,7 +34,7 @@ class Look:
     """How a timeline is drawn: its size in pixels, and how much of a large run.
 
     ``height`` is that of one pair of axes; by default it follows from the width. ``rows``, ``panes`` and ``keys`` are
-    the most that are drawn of each; a note below the drawing counts what is left out. ``legend``: explain the marks.
+    the most that are drawn of each; a note below the drawing counts the others. ``legend`` adds an explanation of marks.
 
     Raises:
         PlanError: a size or number is too small.
@@ -76,17 +76,17 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
     head, top = _head(scene, title, subtitle, look)
     left = _left_margin(scene)
     height = look.height or round(look.width * (0.56 if len(scene.keys) == 1 else 0.34))
-    plots, unsaid = [], 0
+    plots, unplaced = [], 0
     for key in scene.keys:
         top += 10 if len(scene.keys) == 1 else 28
         scales = Scale(*scene.across, left, look.width - _MARGIN), Scale(*scene.up, top + height, top)
         drawn, left_out = _panel(Plot(*scales, scene.clock), scene, key)
         plots.append(drawn)
-        unsaid += left_out
+        unplaced += left_out
         top += height + _AXIS_ROOM
     notes = [
         line
-        for note in _notes(scene, unsaid, recording.remarks)
+        for note in _notes(scene, unplaced, recording.remarks)
         for line in wrapped(note, style.TEXT_SIZE, look.width - left - _MARGIN)
     ]
     foot = [text(note, left, top + _NOTE_HEIGHT * (place + 0.7)) for place, note in enumerate(notes)]
@@ -105,7 +105,7 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
         height=whole,
         font_family=FONT,
         role="img",
-        aria_label=". ".join(said for said in (title, subtitle) if said),
+        aria_label=". ".join(line for line in (title, subtitle) if line),
     )
 
 
@@ -126,7 +126,7 @@ def _scene(recording: Recording, look: Look) -> _Scene:
 
 
 def _keys(recording: Recording, limit: int) -> tuple[tuple[str, ...], int]:
-    """The keys with most panes, in order, and how many there are. One key, of no name, where panes have none."""
+    """Return the keys with most panes, in order, and the number of keys; a single empty key where panes have none."""
     if "key" not in recording.panes.columns or not recording.panes.height:
         return ("",), 1
     counted = (
@@ -136,44 +136,44 @@ def _keys(recording: Recording, limit: int) -> tuple[tuple[str, ...], int]:
 
 
 def _of_keys(recording: Recording, keys: Sequence[str]) -> Recording:
-    """The part of a recording that is about these keys."""
+    """Return the part of a recording with these keys."""
     mine = pl.col("key").fill_null("").is_in(list(keys))
     rows = recording.rows.filter(mine) if "key" in recording.rows.columns else recording.rows
     return replace(recording, rows=rows, panes=recording.panes.filter(mine))
 
 
 def _span_across(recording: Recording) -> tuple[int, int]:
-    """Event time from the first to the last row and bound; a watermark a little beyond is taken in."""
+    """Return event time from the first to the last row or bound, extended to watermarks a little beyond."""
     times = [recording.rows["event_time"], recording.panes["window_start"], recording.panes["window_end"]]
     marks = _bounded(recording.watermarks["watermark"])
-    found = pl.concat([_bounded(column) for column in times])
-    if found.is_empty():
+    bounds = pl.concat([_bounded(column) for column in times])
+    if bounds.is_empty():
         return _padded(marks, 0.03)
-    low, high = _ends(found)
+    low, high = _ends(bounds)
     near = marks.filter(marks.is_between(low - (high - low) // 4, high + (high - low) // 4))
-    return _padded(pl.concat([found, near]), 0.02)
+    return _padded(pl.concat([bounds, near]), 0.02)
 
 
 def _span_up(recording: Recording) -> tuple[int, int]:
-    """Processing time from the first to the last thing that happened."""
+    """Return processing time from the first to the last event."""
     frames = (recording.rows, recording.panes, recording.watermarks)
     return _padded(pl.concat([_bounded(frame["processing_time"]) for frame in frames]), 0.06)
 
 
 def _bounded(times: pl.Series) -> pl.Series:
-    """The instants that are neither null nor the end of time."""
-    found = instants(times).alias("instant")
-    return found.filter((found > START_OF_TIME) & (found < END_OF_TIME))
+    """Return the instants that are neither null nor the end of time."""
+    times_as_instants = instants(times).alias("instant")
+    return times_as_instants.filter((times_as_instants > START_OF_TIME) & (times_as_instants < END_OF_TIME))
 
 
-def _ends(found: pl.Series) -> tuple[int, int]:
-    low, high = found.min(), found.max()
+def _ends(instants_shown: pl.Series) -> tuple[int, int]:
+    low, high = instants_shown.min(), instants_shown.max()
     return (low, high) if isinstance(low, int) and isinstance(high, int) else (0, _SECOND)
 
 
-def _padded(found: pl.Series, share: float) -> tuple[int, int]:
-    """From the least to the greatest with a margin at both ends; a second around a single instant."""
-    low, high = _ends(found)
+def _padded(instants_shown: pl.Series, share: float) -> tuple[int, int]:
+    """Return the range of instants with a margin at both ends; a second around a single instant."""
+    low, high = _ends(instants_shown)
     margin = max(round((high - low) * share), 1) if high > low else _SECOND // 2
     return low - margin, high + margin
 
@@ -184,14 +184,14 @@ def _left_margin(scene: _Scene) -> float:
 
 
 def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, float]:
-    """Title and legend, and where they end."""
+    """Return title and legend, and the position of their lower end."""
     left, top = _MARGIN, 12.0
     parts = []
-    for said, size, colour, weight in (
+    for caption, size, colour, weight in (
         (title, style.TITLE_SIZE, style.INK, "600"),
         (subtitle, style.TEXT_SIZE + 1, style.SOFT_INK, "400"),
     ):
-        for line in wrapped(said, size, look.width - 2 * _MARGIN):
+        for line in wrapped(caption, size, look.width - 2 * _MARGIN):
             top += size + 5
             parts.append(text(line, left, top - 3, font_size=size, fill=colour, font_weight=weight))
     ideal = has_ideal(scene.across, scene.up)
@@ -201,7 +201,7 @@ def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, fl
 
 
 def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
-    """One pair of axes with the marks of a key, and how many values found no place."""
+    """Return one pair of axes with the marks of a key, and the number of values without a place."""
     panes = [pane for pane in scene.panes.drawn if len(scene.keys) == 1 or pane.key == key]
     dots = [dot for dot in scene.dots.drawn if len(scene.keys) == 1 or dot.key in (None, key)]
     lines = [
@@ -228,7 +228,7 @@ def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
     return element("g", *parts), labels.left_out
 
 
-def _notes(scene: _Scene, unsaid: int, remarks: Sequence[str]) -> list[str]:
+def _notes(scene: _Scene, unplaced: int, remarks: Sequence[str]) -> list[str]:
     """Return notes on what is not drawn."""
     left_out = []
     for kind, drawn, total in (
@@ -239,9 +239,9 @@ def _notes(scene: _Scene, unsaid: int, remarks: Sequence[str]) -> list[str]:
             left_out.append(f"{total - drawn:,} of {total:,} {kind}")
     notes = [*remarks, *([f"Left out: {' and '.join(left_out)}."] if left_out else [])]
     if scene.keys_in_all > len(scene.keys):
-        notes.append(f"Drawn are the {len(scene.keys)} of {scene.keys_in_all:,} keys with most panes.")
-    if unsaid:
+        notes.append(f"Of {scene.keys_in_all:,} keys, the {len(scene.keys)} with most panes are drawn.")
+    if unplaced:
         notes.append(
-            f"The values of {unsaid:,} panes have no room; they are in the hints that the pointer brings up."
+            f"There is no room for the values of {unplaced:,} panes; point at a pane to see its value."
         )
     return notes

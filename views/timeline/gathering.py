@@ -27,8 +27,8 @@ class SourceRows:
     """The rows of a source that has event time, as they came.
 
     ``frame`` has the columns of the source, ``_epoch`` and ``_diff``; ``label`` is the column that is written at the
-    rows, if any is. ``refused`` are frames of rows that came too late for the view: ``_epoch``, event
-    time, and what else of the source's columns is known of them. ``unrecorded`` counts rows that came and are not in ``frame``.
+    rows, if any. ``refused`` are frames of rows that came too late for the view: ``_epoch``, event time, and those of
+    the source's other columns that they still have. ``unrecorded`` counts rows that came and are not in ``frame``.
     """
 
     frame: pl.DataFrame
@@ -64,12 +64,12 @@ def gathered(
 
     Args:
         view: its name, for messages.
-        deltas: its columns, ``_epoch`` and ``_diff``; ``timing`` among them says early, on time or late. Without it
-            that follows from the watermarks: early before one has passed the end of the window, on time in the epoch
+        deltas: its columns, ``_epoch`` and ``_diff``; a column ``timing`` holds early, on time or late. Without it the
+            timing follows from the watermarks: early before one has passed the end of the window, on time in the epoch
             in which it does, late afterwards.
         sources: the rows of its sources, by name.
         epochs: ``_epoch``, ``processing_time``.
-        watermarks: ``_epoch``, ``source``, ``watermark``: from the end of that epoch on. Every source that has
+        watermarks: ``_epoch``, ``source``, ``watermark``, valid from the end of that epoch on. Every source that has
             event time is in it, with null at first.
         choice: what is drawn.
         remarks: sentences about what is missing.
@@ -87,19 +87,19 @@ def gathered(
     )
     zone = _zone(source.frame.schema[source.event_time] for source in sources.values())
     rows = [_rows(name, source, epochs, moves, choice, zone) for name, source in sources.items()]
-    came = sum(source.frame.height + source.unrecorded for source in sources.values())
+    row_count = sum(source.frame.height + source.unrecorded for source in sources.values())
     kept = sum(source.frame.join(epochs, on=EPOCH, how="semi").height for source in sources.values())
     return Recording(
         pl.concat([_row_schema(zone).to_frame(), *rows]),
         moves.select("processing_time", "watermark", "source"),
         _panes(view, deltas, epochs, watermarks["source"].unique(maintain_order=True), moves, choice),
-        came - kept,
+        row_count - kept,
         tuple(remarks),
     )
 
 
 def _changes(watermarks: pl.DataFrame) -> pl.DataFrame:
-    """The entries in which a source has another watermark than in the entry before."""
+    """Return the entries in which the watermark of a source differs from the entry before."""
     mark = pl.col("watermark")
     return watermarks.sort(EPOCH, maintain_order=True).filter(mark.ne_missing(mark.shift(1).over("source")))
 
@@ -119,7 +119,7 @@ def _row_schema(zone: str | None) -> pl.Schema:
 
 
 def _zone(dtypes: Iterable[pl.DataType]) -> str | None:
-    """The first time zone of these types."""
+    """Return the first time zone of these types."""
     return next(
         (dtype.time_zone for dtype in dtypes if isinstance(dtype, pl.Datetime) and dtype.time_zone), None
     )
@@ -133,7 +133,7 @@ def _rows(
     choice: Choice,
     zone: str | None,
 ) -> pl.DataFrame:
-    """The rows of a source in the form of a recording, those of the chosen key where the source knows the key."""
+    """Return the rows of a source in the form of a recording, only those of the chosen key where the source has its columns."""
     rows = source.frame.filter(pl.col(source.event_time).is_not_null()).join(epochs, on=EPOCH, how="semi")
     knows_keys = all(key in rows.columns for key in choice.keys)
     if knows_keys:
@@ -153,7 +153,7 @@ def _rows(
 
 
 def _is_chosen(choice: Choice) -> pl.Expr:
-    """Whether a row or pane is of the chosen key; nulls are a key like any other."""
+    """Return whether a row or pane has the chosen key; null is a key like any other."""
     if choice.key is None:
         return pl.lit(True)
     pairs = zip(choice.keys, choice.key, strict=True)
@@ -161,19 +161,19 @@ def _is_chosen(choice: Choice) -> pl.Expr:
 
 
 def _times(column: pl.Series) -> pl.Series:
-    """Instants of a column of times or dates."""
+    """Return the instants of a column of times or dates."""
     return instants(column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column)
 
 
 def _seen(frame: pl.DataFrame, epochs: pl.DataFrame) -> pl.Series:
-    """The processing time of each row, by its epoch; a column of that name may be another thing."""
+    """Return the processing time of each row, by its epoch; a column of that name may have another meaning."""
     return frame.select(EPOCH).join(epochs, on=EPOCH, how="left", maintain_order="left")["processing_time"]
 
 
 def _standings(
     rows: pl.DataFrame, times: pl.Series, refused: Sequence[pl.DataFrame], moves: pl.DataFrame
 ) -> pl.Series:
-    """Late is a row behind the watermark that the epochs before its own left; refused is one that is in ``refused``."""
+    """Mark rows as late that are behind the watermark before their epoch, and those in ``refused`` as refused."""
     is_late = times < _watermark_at(rows[EPOCH], moves, before=True)
     is_refused = pl.Series([False], dtype=pl.Boolean).new_from_index(0, rows.height)
     for frame in refused:
@@ -184,20 +184,20 @@ def _standings(
 
 
 def _are_in(rows: pl.DataFrame, some: pl.DataFrame) -> pl.Series:
-    """Whether each row is among some that have columns in common with it."""
+    """Return whether each row is in another frame, by the columns that both have."""
     shared = [name for name, dtype in rows.schema.items() if some.schema.get(name) == dtype and name != DIFF]
-    known = some.select(*shared, pl.lit(True).alias(DIFF)).unique()
-    found = rows.select(shared).join(known, on=shared, how="left", nulls_equal=True, maintain_order="left")
-    return found[DIFF].fill_null(False)
+    others = some.select(*shared, pl.lit(True).alias(DIFF)).unique()
+    joined = rows.select(shared).join(others, on=shared, how="left", nulls_equal=True, maintain_order="left")
+    return joined[DIFF].fill_null(False)
 
 
 def _watermark_at(epochs: pl.Series, moves: pl.DataFrame, *, before: bool) -> pl.Series:
-    """The watermark of one source at the end of these epochs, or of those before them, in microseconds."""
+    """Return the watermark of one source at the end of these epochs, or of those before them, in microseconds."""
     marks = pl.DataFrame({EPOCH: moves[EPOCH], "mark": instants(moves["watermark"])})
     marks = marks.sort(EPOCH, maintain_order=True).unique(EPOCH, keep="last", maintain_order=True)
-    wanted = pl.DataFrame({EPOCH: epochs.cast(pl.UInt64)}).with_row_index("row").sort(EPOCH)
-    found = wanted.join_asof(marks, on=EPOCH, strategy="backward", allow_exact_matches=not before)
-    return found.sort("row")["mark"].fill_null(START_OF_TIME)
+    epochs_in_order = pl.DataFrame({EPOCH: epochs.cast(pl.UInt64)}).with_row_index("row").sort(EPOCH)
+    joined = epochs_in_order.join_asof(marks, on=EPOCH, strategy="backward", allow_exact_matches=not before)
+    return joined.sort("row")["mark"].fill_null(START_OF_TIME)
 
 
 def _panes(
@@ -208,13 +208,13 @@ def _panes(
     moves: pl.DataFrame,
     choice: Choice,
 ) -> pl.DataFrame:
-    """The deltas of the view in the form of a recording."""
+    """Return the deltas of the view in the form of a recording."""
     timed = timed if choice.is_timed else timed.clear()
     emitted = deltas.filter(_is_chosen(choice)).join(epochs, on=EPOCH, how="semi")
     if choice.key is not None and deltas.height and not emitted.height:
-        known = key_labels(deltas.select(choice.keys).unique().sort(choice.keys), choice.keys)
+        all_keys = key_labels(deltas.select(choice.keys).unique().sort(choice.keys), choice.keys)
         raise InputError(
-            f"timeline of view {view!r}: it has emitted nothing for the key {choice.key!r}; its keys are {listed(known)}"
+            f"timeline of view {view!r}: it has emitted nothing for the key {choice.key!r}; its keys are {listed(all_keys)}"
         )
     bounds = [_bound(emitted, column) for column in (WINDOW_START, WINDOW_END)]
     return pl.DataFrame(
@@ -233,14 +233,14 @@ def _panes(
 
 
 def _bound(emitted: pl.DataFrame, name: str) -> pl.Series:
-    """A bound of the windows; null where the view has no windows."""
+    """Return a bound of the windows; null where the view has no windows."""
     if name not in emitted.columns:
         return pl.Series(name, [None], pl.Datetime("us")).new_from_index(0, emitted.height)
     return emitted[name].cast(pl.Datetime("us")) if emitted.schema[name] == pl.Date else emitted[name]
 
 
 def _timings(epochs: pl.Series, ends: pl.Series, sources: pl.Series, moves: pl.DataFrame) -> pl.Series:
-    """Early, on time or late by the least watermark of these sources; null where there are none."""
+    """Return early, on time or late by the least watermark of these sources; null without sources."""
     if sources.is_empty():
         return pl.Series("timing", [None], pl.String).new_from_index(0, len(epochs))
     least = []

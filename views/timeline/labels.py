@@ -10,7 +10,7 @@ from evercurrent.core.columns.json_texts import as_text, is_far, json_values
 
 
 def labels(column: pl.Series) -> pl.Series:
-    """The values of a column as short text: floats with four digits, lists and structs as JSON.
+    """Return the values of a column as short text: floats with four digits, lists and structs as JSON.
 
     >>> labels(pl.Series([2.0, 3.14159, None])).to_list()
     ['2', '3.142', 'null']
@@ -34,7 +34,7 @@ def labels(column: pl.Series) -> pl.Series:
 
 
 def key_labels(frame: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
-    """The columns of a key as one text."""
+    """Return the columns of a key as one text."""
     if not keys:
         return pl.Series("key", [""], pl.String).new_from_index(0, frame.height)
     parts = [labels(frame[key]).alias(str(place)) for place, key in enumerate(keys)]

@@ -19,7 +19,7 @@ _PANE_MEANINGS = {"EARLY": "early pane", "ON_TIME": "on-time pane", "LATE": "lat
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A symbol, drawn around (0, 0) in a field of 20 x 14, and what it means."""
+    """A symbol, drawn around (0, 0) in a field of 20 x 14, and its meaning."""
 
     symbol: str
     meaning: str
@@ -28,7 +28,7 @@ class Entry:
 def entries_for(
     dots: Sequence[Dot], watermarks: Sequence[Watermark], panes: Sequence[Pane], *, has_ideal: bool
 ) -> list[Entry]:
-    """The entries for what is drawn."""
+    """Return the entries for the marks that are drawn."""
     entries = _of_rows(dots)
     several = len(watermarks) > 1
     for place, watermark in enumerate(watermarks):
@@ -49,7 +49,7 @@ def _of_rows(dots: Sequence[Dot]) -> list[Entry]:
         cross = element("line", x1=-7, y1=7, x2=7, y2=-7, stroke=style.LATE_ROW, stroke_width=1.6)
         entries.append(Entry(_disc(style.LATE_ROW, hollow=True) + cross, "row refused as too late"))
     if any(dot.diff < 0 for dot in dots):
-        entries.append(Entry(_disc(style.ROW, hollow=True), "row taken back"))
+        entries.append(Entry(_disc(style.ROW, hollow=True), "row retracted"))
     return entries
 
 
@@ -64,12 +64,12 @@ def _of_panes(panes: Sequence[Pane]) -> list[Entry]:
         entries.append(Entry(_sample(f"{MINUS}7", style.TAKEN_BACK), "retraction"))
     if any(pane.gone_at is not None for pane in panes):
         strike = _line(style.SOFT_INK, 1.2)
-        entries.append(Entry(_sample("7", style.SOFT_INK) + strike, "later taken back"))
+        entries.append(Entry(_sample("7", style.SOFT_INK) + strike, "later retracted"))
     return entries
 
 
 def draw_legend(entries: Sequence[Entry], left: float, top: float, right: float) -> tuple[str, int]:
-    """The entries in lines, and how many lines those are."""
+    """Return the entries in lines, and the number of lines."""
     if not entries:
         return "", 0
     x, lines, drawn = left, 1, []
@@ -115,7 +115,7 @@ def _pane(colour: str) -> str:
     return body + element("line", x1=-10, y1=-6, x2=10, y2=-6, stroke=colour, stroke_width=2.5)
 
 
-def _sample(said: str, colour: str) -> str:
+def _sample(content: str, colour: str) -> str:
     return text(
-        said, 0, 4, text_anchor="middle", font_size=style.TEXT_SIZE + 1, font_weight="600", fill=colour
+        content, 0, 4, text_anchor="middle", font_size=style.TEXT_SIZE + 1, font_weight="600", fill=colour
     )

@@ -19,11 +19,11 @@ from .gathering import NOT_VALUES, Choice, SourceRows
 from .timeline import Timeline, timeline_of
 
 Key = object | Sequence[object] | Mapping[str, object]
-"""The value of a key column, those of several in their order, or by name."""
+"""A key: the value of its column, or the values of several, in order or by name."""
 
 
 class RecordedRun(Protocol):
-    """What an engine keeps of a run."""
+    """The records that an engine keeps of a run."""
 
     @property
     def log(self) -> RunLog:
@@ -50,7 +50,7 @@ def timeline_of_view(
     subtitle: str,
     look: Look,
 ) -> Timeline:
-    """Return the timeline of a view at a place of a plan, from its deltas and what is kept of the run.
+    """Return the timeline of a view at a place of a plan, from its deltas and the records of the run.
 
     Raises:
         PlanError: a column does not exist, or the view has no such key.
@@ -78,25 +78,25 @@ def timeline_of_view(
 
 
 def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:
-    """A place and all that it is computed from, each once."""
-    seen, wanted = {place}, [place]
-    while wanted:
-        at = wanted.pop()
+    """Yield a place and all places from which it is computed, each once."""
+    seen, pending = {place}, [place]
+    while pending:
+        at = pending.pop()
         yield at
         new = [each for each in plan[at].inputs if each not in seen]
         seen.update(new)
-        wanted.extend(new)
+        pending.extend(new)
 
 
 def pane_keys(plan: Plan, place: PlanId) -> tuple[str, ...]:
-    """The key of the panes, as far as the view still has its columns: that of the nearest grouping."""
+    """Return the key of the nearest grouping, as far as the view still has its columns."""
     grouping = _grouping(plan, place)
     keys = () if grouping is None else plan[grouping].operation.grouped_by or ()
     return tuple(name for name in keys if name in plan[place].schema and name not in BOUNDS)
 
 
 def _grouping(plan: Plan, place: PlanId) -> PlanId | None:
-    """The grouping nearest to a place, if there is one and only one way to it."""
+    """Return the grouping nearest to a place, if exactly one path leads to it."""
     while len(plan[place].inputs) == 1:
         if plan[place].operation.grouped_by is not None:
             return place
@@ -104,38 +104,38 @@ def _grouping(plan: Plan, place: PlanId) -> PlanId | None:
     return None
 
 
-def _value(where: str, schema: pl.Schema, keys: Sequence[str], asked: str | None) -> str:
+def _value(where: str, schema: pl.Schema, keys: Sequence[str], chosen: str | None) -> str:
     """Return the column that is written at panes: by default the first one that is neither key nor bound."""
-    if asked is not None:
-        require_columns(where, schema, [asked])
-        return asked
-    found = [name for name in schema if name not in (*keys, *NOT_VALUES)]
-    if not found:
+    if chosen is not None:
+        require_columns(where, schema, [chosen])
+        return chosen
+    candidates = [name for name in schema if name not in (*keys, *NOT_VALUES)]
+    if not candidates:
         raise PlanError(
-            f"{where}: it has no column besides its key; say which to write: value= one of {listed(schema)}"
+            f"{where}: it has no column besides its key; choose the one to write: value= one of {listed(schema)}"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...] | None:
-    """The chosen key in the order of its columns."""
+    """Return the chosen key in the order of its columns."""
     if key is None:
         return None
     if isinstance(key, Mapping):
         if set(key) != set(keys):
             raise PlanError(f"{where}: key= has {listed(map(str, key))}; the key is {listed(keys)}")
         return tuple(key[name] for name in keys)
-    found = tuple(key) if isinstance(key, list | tuple) else (key,)
-    if len(found) != len(keys):
-        raise PlanError(f"{where}: key={key!r} has {len(found)} values; the key is {listed(keys)}")
-    return found
+    values = tuple(key) if isinstance(key, list | tuple) else (key,)
+    if len(values) != len(keys):
+        raise PlanError(f"{where}: key={key!r} has {len(values)} values; the key is {listed(keys)}")
+    return values
 
 
 def _sources(
     where: str, plan: Plan, place: PlanId, kept: RecordedRun, label: str | None, choice: Choice
 ) -> dict[str, SourceRows]:
-    """The sources of a view that have event time, with what came of them."""
-    log, found, schemas = kept.log, {}, {}
+    """Return the sources of a view that have event time, with their recorded rows."""
+    log, rows_by_source, schemas = kept.log, {}, {}
     places = sorted(_upstream(plan, place))
     judges = [f"{plan.name_of(at)}:" for at in places]
     for at in places:
@@ -143,17 +143,19 @@ def _sources(
         if source is not None and event_time is not None:
             schemas[source.name] = schema
             others = (event_time.column, *choice.keys)
-            found[source.name] = SourceRows(
+            rows_by_source[source.name] = SourceRows(
                 log.rows(source.name, schema),
                 event_time.column,
                 _label(schema, others, choice.value) if label is None else label if label in schema else None,
                 _refused(kept.refused, source.name, event_time.column, judges),
                 log.unrecorded.get(source.name, 0) if log.records_rows else 0,
             )
-    if label is not None and not any(source.label for source in found.values()):
-        known = "; ".join(f"{name!r} has {listed(schema)}" for name, schema in schemas.items())
-        raise PlanError(f"{where}: no source has a column label={label!r}; {known or 'none has event time'}")
-    return found
+    if label is not None and not any(source.label for source in rows_by_source.values()):
+        columns_of_sources = "; ".join(f"{name!r} has {listed(schema)}" for name, schema in schemas.items())
+        raise PlanError(
+            f"{where}: no source has a column label={label!r}; {columns_of_sources or 'none has event time'}"
+        )
+    return rows_by_source
 
 
 def _label(schema: pl.Schema, others: Sequence[str], value: str) -> str | None:
@@ -167,7 +169,7 @@ def _label(schema: pl.Schema, others: Sequence[str], value: str) -> str | None:
 def _refused(
     entries: Iterable[Refused], source: str, event_time: str, judges: Sequence[str]
 ) -> list[pl.DataFrame]:
-    """The rows of a source that were too late for one of these nodes, a frame for each set of columns."""
+    """Return the rows of a source that were too late for one of these nodes, a frame for each set of columns."""
     frames: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     for entry in entries:
         is_ours = source in entry.source.split(", ") and any(judge in entry.reason for judge in judges)
@@ -179,13 +181,13 @@ def _refused(
 
 
 def _remarks(log: RunLog, sources: Mapping[str, SourceRows]) -> list[str]:
-    """Return remarks on what the engine did not keep."""
-    said = []
+    """Return remarks on data that the engine did not keep."""
+    lines = []
     if not log.records_rows and sources:
-        said.append("Input rows were not recorded; Engine(record=True) keeps them.")
+        lines.append("Input rows were not recorded; Engine(record=True) keeps them.")
     first = log.epochs()[EPOCH].min()
     if isinstance(first, int) and first > 1:
-        said.append(
+        lines.append(
             f"Epochs before {first:,} are no longer kept; Engine(retain=Retain(epochs=...)) keeps more."
         )
-    return said
+    return lines

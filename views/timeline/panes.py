@@ -41,7 +41,7 @@ class Pane:
     label: str | None
     diff: int
     since: int
-    """Where the rectangle begins in processing time: the pane before of this window, or the first row in it."""
+    """The processing time at which the rectangle begins: that of the pane before of this window, or of its first row."""
     fired: int
     epoch: int
     timing: str | None
@@ -85,20 +85,20 @@ def _pane(row: Mapping[str, Any], takes_back: tuple[TakenBack, ...]) -> Pane:
 def _lone(row: Mapping[str, Any]) -> Pane:
     """Return the pane of a value that was retracted and not replaced."""
     fields = {name: row[name] for name in ("key", "start", "end", "diff", "fired", "epoch", "timing")}
-    gone = TakenBack(row["start"], row["end"], row["label"])
-    return Pane(**fields, label=None, since=row["fired"], gone_at=None, takes_back=(gone,))
+    retracted = TakenBack(row["start"], row["end"], row["label"])
+    return Pane(**fields, label=None, since=row["fired"], gone_at=None, takes_back=(retracted,))
 
 
 def _taken_back(retractions: pl.DataFrame) -> dict[int, tuple[TakenBack, ...]]:
     """Group the retractions by the pane that replaces what they retract."""
-    found: dict[int, tuple[TakenBack, ...]] = {}
+    by_pane: dict[int, tuple[TakenBack, ...]] = {}
     for by, start, end, label in retractions.select("by", "start", "end", "label").iter_rows():
-        found[by] = (*found.get(by, ()), TakenBack(start, end, label))
-    return found
+        by_pane[by] = (*by_pane.get(by, ()), TakenBack(start, end, label))
+    return by_pane
 
 
 def _entries(panes: pl.DataFrame) -> pl.DataFrame:
-    """The panes with instants, in order of time, each with its number as ``id``."""
+    """Return the panes with instants, in order of time, each with its number as ``id``."""
     columns = [
         panes["key"].fill_null("") if "key" in panes.columns else pl.lit("").alias("key"),
         instants(panes["window_start"], START_OF_TIME).alias("start"),
@@ -116,7 +116,7 @@ def _entries(panes: pl.DataFrame) -> pl.DataFrame:
 def _with_replacements(retractions: pl.DataFrame, emitted: pl.DataFrame) -> pl.DataFrame:
     """Add ``by`` to the retractions: the pane of the same epoch that replaces what is retracted; null if there is none.
 
-    That is the pane of the same window, else the one whose window holds it: sessions that were merged.
+    That is the pane of the same window or, if sessions were merged, of a window that contains it.
     """
     new = emitted.select(*_WINDOW, "epoch", by="id").unique(
         [*_WINDOW, "epoch"], keep="first", maintain_order=True
@@ -142,28 +142,28 @@ def _with_replacements(retractions: pl.DataFrame, emitted: pl.DataFrame) -> pl.D
 
 
 def _beginnings(emitted: pl.DataFrame, recording: Recording) -> pl.DataFrame:
-    """Add ``since`` to the panes: when the pane before of the same window was emitted, else when its first row came."""
+    """Add ``since`` to the panes: the time of the pane before of the same window, else that of its first row."""
     before = emitted.with_columns(since=pl.col("fired").shift(1).over(_WINDOW, order_by="id"))
     first = before.filter(pl.col("since").is_null())
     arrivals = _first_arrivals(first, recording)
-    known = first.select("id").with_columns(arrivals)
-    return before.join(known, on="id", how="left", maintain_order="left").with_columns(
+    first_arrivals = first.select("id").with_columns(arrivals)
+    return before.join(first_arrivals, on="id", how="left", maintain_order="left").with_columns(
         since=pl.min_horizontal(pl.coalesce("since", "arrived", "fired"), "fired")
     )
 
 
 def _first_arrivals(panes: pl.DataFrame, recording: Recording) -> pl.Series:
-    """For each pane the processing time of the first row inside its window, of its key where rows have keys."""
+    """Return for each pane the processing time of the first row in its window, and of its key where rows have keys."""
     times, arrivals, keys = _sorted_rows(recording)
-    found = np.full(panes.height, END_OF_TIME, np.int64)
+    first_seen = np.full(panes.height, END_OF_TIME, np.int64)
     pane_keys = panes["key"].to_numpy()
     for key in np.unique(pane_keys):
         at = np.flatnonzero(pane_keys == key)
         mine = slice(None) if keys is None else keys == key
-        found[at] = _least_between(
+        first_seen[at] = _least_between(
             times[mine], arrivals[mine], panes["start"].to_numpy()[at], panes["end"].to_numpy()[at]
         )
-    known = pl.Series("arrived", found)
+    known = pl.Series("arrived", first_seen)
     return known.set(known == END_OF_TIME, None)
 
 
@@ -177,11 +177,11 @@ def _sorted_rows(recording: Recording) -> tuple[Instants, Instants, npt.NDArray[
 
 
 def _least_between(times: Instants, values: Instants, low: Instants, high: Instants) -> Instants:
-    """For each [low, high) the least of the values at sorted times inside; END_OF_TIME where there are none."""
+    """Return for each [low, high) the least value whose time is inside; END_OF_TIME if there is none."""
     if not len(times):
         return np.full(len(low), END_OF_TIME, np.int64)
     first, last = np.searchsorted(times, low), np.searchsorted(times, high)
-    # reduceat wants pairs of positions and gives a single value, not none, where they are equal.
+    # reduceat takes pairs of positions and returns a single value, not none, where they are equal.
     padded = np.append(values, END_OF_TIME)
     least = np.minimum.reduceat(padded, np.column_stack([first, np.maximum(last, first)]).ravel())[::2]
     return np.where(last > first, least, END_OF_TIME)
@@ -189,16 +189,18 @@ def _least_between(times: Instants, values: Instants, low: Instants, high: Insta
 
 def _ends(emitted: pl.DataFrame, retractions: pl.DataFrame) -> pl.DataFrame:
     """Add ``gone_at`` to the panes: the n-th retraction of a value of a window retracts its n-th pane."""
-    said = [*_WINDOW, "label"]
-    nth = pl.int_range(pl.len()).over(said).alias("nth")
-    gone = retractions.sort("id").select(*said, nth, gone_at="fired")
+    columns = [*_WINDOW, "label"]
+    nth = pl.int_range(pl.len()).over(columns).alias("nth")
+    numbered = retractions.sort("id").select(*columns, nth, gone_at="fired")
     return (
-        emitted.sort("id").with_columns(nth).join(gone, on=[*said, "nth"], how="left", maintain_order="left")
+        emitted.sort("id")
+        .with_columns(nth)
+        .join(numbered, on=[*columns, "nth"], how="left", maintain_order="left")
     )
 
 
 def _thinned(frame: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """So many rows, evenly spread, the first and the last among them."""
+    """Return at most ``limit`` rows, evenly spread, with the first and the last."""
     if frame.height <= limit:
         return frame
     return frame[np.linspace(0, frame.height - 1, limit).round().astype(np.int64)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle on the paper; y grows downwards."""
+    """A rectangle on the drawing; y grows downwards."""
 
     left: float
     top: float
@@ -17,7 +17,7 @@ class Box:
 
     @classmethod
     def around(cls, x: float, y: float, width: float, height: float) -> Box:
-        """The box of this size whose middle is at (x, y)."""
+        """Return the box of this size whose middle is at (x, y)."""
         return cls(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
     @property
@@ -31,7 +31,7 @@ class Box:
         return (self.right - self.left) * (self.bottom - self.top)
 
     def covers(self, other: Box) -> float:
-        """The area that both have."""
+        """Return the area of the overlap."""
         across = min(self.right, other.right) - max(self.left, other.left)
         down = min(self.bottom, other.bottom) - max(self.top, other.top)
         return across * down if across > 0 and down > 0 else 0.0
@@ -48,14 +48,14 @@ class Placing:
         self._taken.append(box)
 
     def best(self, candidates: Iterable[Box]) -> tuple[Box, float]:
-        """The candidate that covers least, the earlier one of equals, and how much it covers."""
-        found: tuple[Box, float] | None = None
+        """Return the candidate that covers least, the first of equal ones, and the area that it covers."""
+        best_so_far: tuple[Box, float] | None = None
         for box in candidates:
             covered = sum(box.covers(other) for other in self._taken)
             if not covered:
                 return box, 0.0
-            if found is None or covered < found[1]:
-                found = box, covered
-        if found is None:
+            if best_so_far is None or covered < best_so_far[1]:
+                best_so_far = box, covered
+        if best_so_far is None:
             raise ValueError("a label without a candidate for its place")
-        return found
+        return best_so_far

@@ -1,4 +1,4 @@
-"""One pair of axes: the paper that marks are put on."""
+"""One pair of axes, on which marks are drawn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Plot:
 
 
 def draw_grid(plot: Plot) -> str:
-    """The lines at the ticks."""
+    """Draw the lines at the ticks."""
     across, up = _ticks(plot)
     lines = [
         _line(plot.x.at(tick.instant), plot.top, plot.x.at(tick.instant), plot.bottom) for tick in across
@@ -49,7 +49,7 @@ def draw_grid(plot: Plot) -> str:
 
 
 def draw_axes(plot: Plot) -> str:
-    """The frame, what is written at the ticks, and what the axes are."""
+    """Draw the frame, the labels of the ticks, and the names of the axes."""
     across, up = _ticks(plot)
     frame = element(
         "rect",
@@ -79,7 +79,7 @@ def draw_axes(plot: Plot) -> str:
 
 
 def _ticks(plot: Plot) -> tuple[list[Tick], list[Tick]]:
-    """What is marked of event time and of processing time."""
+    """Return the ticks of event time and of processing time."""
     across, up = plot.right - plot.left, plot.bottom - plot.top
     return (
         plot.clock.ticks(plot.x.first, plot.x.last, int(across / 64)),
@@ -88,7 +88,7 @@ def _ticks(plot: Plot) -> tuple[list[Tick], list[Tick]]:
 
 
 def _named(what: str, scale: Scale, clock: ClockFace, zone: str | None) -> str:
-    """The name of an axis, with the day if it is one and the time zone if there is one."""
+    """Return the name of an axis, with the day if it covers only one, and the time zone if there is one."""
     first, last = clock.wall(scale.first).date(), clock.wall(scale.last).date()
     day = f"{first}" if first == last else f"{first} to {last}"
     return ", ".join(part for part in (what, day, zone) if part)

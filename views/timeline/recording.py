@@ -44,15 +44,15 @@ _PANES_MAY_HAVE = {"key": "String"}
 class Recording:
     """A run of one view in the two domains of time. Time columns are Datetime of any unit, with or without a zone.
 
-    ``rows``: event_time, processing_time, label (what is written at the row), diff, source; may have ``key``, the key
-    that the row belongs to, and ``standing``: "late" for a row behind the watermark that it met, "refused" for one
-    that came after its windows had closed, else null. Without ``standing`` it follows from the watermarks.
+    ``rows``: event_time, processing_time, label (the text at the row), diff, source; optionally ``key``, the key of the
+    row, and ``standing``: "late" for a row behind the watermark of its time, "refused" for one that came after its windows
+    had closed, else null. Without that column it follows from the watermarks.
 
-    ``watermarks``: processing_time, watermark, source: from then on the watermark of the source is that. Null where
-    nothing is known yet; physically ``END_OF_TIME`` when there are no more rows. In the order in which they moved.
+    ``watermarks``: processing_time, watermark, source, in the order in which they moved: the watermark of the source from
+    that time on. Null if unknown; physically ``END_OF_TIME`` when there are no more rows.
 
     ``panes``: window_start, window_end (null: all of time), label, diff, epoch, processing_time, timing ("EARLY",
-    "ON_TIME", "LATE", or null where that is not known); may have ``key``.
+    "ON_TIME", "LATE", or null if unknown); optionally ``key``.
 
     ``unrecorded_rows`` counts rows that came and are not in ``rows``; ``remarks`` are sentences about what is missing.
 
@@ -71,13 +71,13 @@ class Recording:
         _check("watermarks", self.watermarks, _WATERMARKS, {})
         _check("panes", self.panes, _PANES, _PANES_MAY_HAVE)
         for frame, column, known in ((self.rows, "standing", STANDINGS), (self.panes, "timing", TIMINGS)):
-            found = set(frame[column].unique().drop_nulls()) if column in frame.columns else set()
-            if unknown := found - set(known):
+            values = set(frame[column].unique().drop_nulls()) if column in frame.columns else set()
+            if unknown := values - set(known):
                 raise PlanError(f"recording: {column} {listed(sorted(unknown))}; there are {listed(known)}")
 
     @property
     def zone(self) -> str | None:
-        """The time zone of event time; None where its columns have none: they are read as UTC."""
+        """The time zone of event time; None if its columns have none and are read as UTC."""
         for column in (self.rows["event_time"], self.panes["window_start"]):
             if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
                 return column.dtype.time_zone
@@ -85,7 +85,7 @@ class Recording:
 
 
 def instants(column: pl.Series, missing: int = START_OF_TIME) -> pl.Series:
-    """Times as microseconds since 1970-01-01 UTC, Int64; nulls as ``missing``.
+    """Return times as microseconds since 1970-01-01 UTC, Int64; nulls as ``missing``.
 
     Physically a Datetime counts from 1970-01-01 UTC whatever its zone, so the zone plays no part.
     """

@@ -15,30 +15,31 @@ from .plot import Plot
 from .svg import MINUS, TIMES, element, hint, text, width
 
 CROWDED = 40
-"""With more panes than this, a value that finds no free place in its rectangle is only in the hints."""
+"""With more panes than this, a value without a free place in its rectangle is only in the hints."""
 
 HIDDEN = 0.3
-"""A value that would cover others with so much of its own place is only in the hints, however few panes there are."""
+"""A value that would cover others with this share of its own place is only in the hints, however few panes there are."""
 
 _LABEL_LENGTH = 14
 _LABEL_HEIGHT = 18
 _RETRACTIONS = 3
-"""So many of the values that a pane takes back are written at it."""
+"""The most retracted values that are written at a pane."""
 
 _PADDING, _BETWEEN = 4, 5
 
 
 def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
     """Draw the rectangles, the newest lowest: a merged session lies behind the sessions that it was merged from."""
-    said = [pane for pane in panes if pane.label is not None]
+    labelled = [pane for pane in panes if pane.label is not None]
     bodies = [
-        _body(plot, pane, nested=_is_nested(pane, said[place + 1 :])) for place, pane in enumerate(said)
+        _body(plot, pane, nested=_is_nested(pane, labelled[place + 1 :]))
+        for place, pane in enumerate(labelled)
     ]
     return element("g", *reversed(bodies)) if bodies else ""
 
 
 def _is_nested(pane: Pane, later: Sequence[Pane]) -> bool:
-    """Whether a later rectangle lies around this one; then it would shine through and mix the colours."""
+    """Return whether a later rectangle surrounds this one, which would then shine through and mix the colours."""
     return any(
         other.start <= pane.start and pane.end <= other.end and other.since <= pane.since for other in later
     )
@@ -53,14 +54,14 @@ def draw_firings(plot: Plot, panes: Sequence[Pane]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of panes, and how many found no place."""
+    """The labels of panes, and the number of values without a place."""
 
     drawn: str
     left_out: int
 
 
 def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
-    """The values, near the upper edge of their rectangles, where they cover nothing else."""
+    """Draw the values near the upper edge of their rectangles, where they cover nothing else."""
     drawn, left_out = [], 0
     for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
         parts, box, covered = _placed(plot, pane, placing)
@@ -73,28 +74,28 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
     return Labels(element("g", *drawn) if drawn else "", left_out)
 
 
-def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_Part], Box, float]:
+def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_LabelPart], Box, float]:
     """Return the label, its place and how much it covers; the label lacks the timing where there is no room for it."""
     parts = _parts(pane)
     shorter = [part for part in parts if part.size > style.WORD_SIZE]
-    for said in (parts, shorter):
-        box, covered = placing.best(_inside(plot, pane, _size(said)))
+    for label_parts in (parts, shorter):
+        box, covered = placing.best(_inside(plot, pane, _size(label_parts)))
         if not covered:
-            return said, box, 0.0
+            return label_parts, box, 0.0
     box, covered = placing.best([*_inside(plot, pane, _size(parts)), *_above(plot, pane, _size(parts))])
     return parts, box, covered
 
 
-def _size(parts: Sequence[_Part]) -> float:
-    """About how wide a label is."""
+def _size(parts: Sequence[_LabelPart]) -> float:
+    """Estimate the width of a label."""
     return sum(part.width for part in parts) + _BETWEEN * (len(parts) - 1) + 2 * _PADDING
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _LabelPart:
     """A piece of a label."""
 
-    said: str
+    content: str
     size: float
     colour: str
     weight: str = "400"
@@ -102,24 +103,24 @@ class _Part:
 
     @property
     def width(self) -> float:
-        """About how wide it is."""
-        return width(self.said, self.size) * (1.0 if self.weight == "400" else 1.08)
+        """The estimated width."""
+        return width(self.content, self.size) * (1.0 if self.weight == "400" else 1.08)
 
 
-def _parts(pane: Pane) -> list[_Part]:
-    """The value, what it takes back, and the timing in a word."""
+def _parts(pane: Pane) -> list[_LabelPart]:
+    """Return the value, the values that it retracts, and the timing as a word."""
     colour, parts = style.TIMING_COLOURS[pane.timing], []
     if pane.label is not None:
         value, is_gone = _value(shortened(pane.label, _LABEL_LENGTH), pane.diff), pane.gone_at is not None
-        parts.append(_Part(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
-    for gone in pane.takes_back[:_RETRACTIONS]:
-        said = MINUS + shortened(gone.label, _LABEL_LENGTH)
-        parts.append(_Part(said, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
+        parts.append(_LabelPart(value, style.VALUE_SIZE, colour, "700", struck=is_gone))
+    for retracted in pane.takes_back[:_RETRACTIONS]:
+        label = MINUS + shortened(retracted.label, _LABEL_LENGTH)
+        parts.append(_LabelPart(label, style.VALUE_SIZE, style.TAKEN_BACK, "600"))
     if len(pane.takes_back) > _RETRACTIONS:
         more = f"and {len(pane.takes_back) - _RETRACTIONS} more"
-        parts.append(_Part(more, style.WORD_SIZE, style.TAKEN_BACK))
+        parts.append(_LabelPart(more, style.WORD_SIZE, style.TAKEN_BACK))
     if style.TIMING_WORDS[pane.timing]:
-        parts.append(_Part(style.TIMING_WORDS[pane.timing], style.WORD_SIZE, colour))
+        parts.append(_LabelPart(style.TIMING_WORDS[pane.timing], style.WORD_SIZE, colour))
     return parts
 
 
@@ -127,7 +128,7 @@ def _value(label: str, diff: int) -> str:
     return f"{label} {TIMES}{diff}" if diff > 1 else label
 
 
-def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
+def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str:
     plate = element(
         "rect",
         x=box.left,
@@ -140,7 +141,7 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
     )
     x, y, drawn = box.left + _PADDING, box.middle[1] + 5, []
     for part in parts:
-        drawn.append(text(part.said, x, y, font_size=part.size, fill=part.colour, font_weight=part.weight))
+        drawn.append(text(part.content, x, y, font_size=part.size, fill=part.colour, font_weight=part.weight))
         if part.struck:
             drawn.append(
                 element(
@@ -158,7 +159,7 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_Part], box: Box) -> str:
 
 
 def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
-    """Places in the rectangle: under its upper edge, from the middle outwards, then lower."""
+    """Yield places in the rectangle: below its upper edge, from the middle outwards, then lower."""
     top, bottom = plot.y.at(pane.fired), plot.y.at(pane.since)
     y, half = top + 3 + _LABEL_HEIGHT / 2, _LABEL_HEIGHT / 2
     for step in range(12):
@@ -169,7 +170,7 @@ def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
 
 
 def _above(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
-    """Places on the upper edge of the rectangle, as far as there is paper."""
+    """Yield places above the upper edge of the rectangle, within the drawing."""
     y = plot.y.at(pane.fired) - 3 - _LABEL_HEIGHT / 2
     if y - _LABEL_HEIGHT / 2 >= plot.top:
         for x in _across(plot, pane, size):
@@ -177,7 +178,7 @@ def _above(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
 
 
 def _across(plot: Plot, pane: Pane, size: float) -> Iterator[float]:
-    """Middles of a label between the sides of a rectangle, and of the plot."""
+    """Yield middles for a label between the sides of a rectangle and of the plot."""
     left, right = plot.x.at(pane.start), plot.x.at(pane.end)
     room, border = max(right - left - size - 6, 0) / 2, size / 2 + 2
     for share in (0, -0.5, 0.5, -1, 1):
@@ -216,10 +217,11 @@ def pane_hint(plot: Plot, pane: Pane) -> str:
     word = style.TIMING_WORDS[pane.timing]
     lines.append(f"{word} pane of epoch {pane.epoch}, {clock.text(pane.fired)}".strip())
     lines += [
-        f"takes back {gone.label} of {_window(plot, gone.start, gone.end)}" for gone in pane.takes_back[:20]
+        f"retracts {retracted.label} of {_window(plot, retracted.start, retracted.end)}"
+        for retracted in pane.takes_back[:20]
     ]
     lines += [f"and {len(pane.takes_back) - 20} more"] if len(pane.takes_back) > 20 else []
-    lines += [f"taken back {clock.text(pane.gone_at)}"] if pane.gone_at is not None else []
+    lines += [f"retracted {clock.text(pane.gone_at)}"] if pane.gone_at is not None else []
     lines += [f"key {pane.key}"] if pane.key else []
     return "\n".join(lines)
 

@@ -51,15 +51,15 @@ class Timeline:
         self.look = look or Look()
 
     def svg(self) -> str:
-        """The drawing as SVG, which needs nothing else: it can be a file, or stand inside a page."""
+        """Return the drawing as self-contained SVG, for a file or inside a page."""
         return draw(self.recording, self.title, self.subtitle, self.look)
 
     def html(self) -> str:
-        """The drawing as a page that needs nothing else."""
+        """Return the drawing as a self-contained page."""
         return _PAGE.format(title=escape(self.title or "timeline"), width=self.look.width, svg=self.svg())
 
     def save(self, path: str | Path) -> Path:
-        """Write the drawing, as what the suffix says: .svg or .html. Returns the path.
+        """Write the drawing in the format of the suffix, .svg or .html, and return the path.
 
         Raises:
             PlanError: another suffix.
@@ -74,14 +74,14 @@ class Timeline:
         return path
 
     def __repr__(self) -> str:
-        """Show the title, and how much there is to draw."""
+        """Show the title, and the numbers of rows and panes."""
         rows, panes = self.recording.rows.height, self.recording.panes.height
         return (
             f"Timeline({self.title!r}: {rows:,} rows, {panes:,} entries of panes; save it as .svg or .html)"
         )
 
     def _repr_html_(self) -> str:
-        """The drawing, for notebooks."""
+        """Show the drawing in notebooks."""
         return self.svg()
 
 

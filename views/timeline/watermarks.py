@@ -17,12 +17,12 @@ from .recording import Recording, instants
 from .svg import element, hint, number
 
 MOVES = 600
-"""The most moves that are drawn; of more, only those that a pixel row can show."""
+"""The most moves that are drawn; of more, only as many as rows of pixels can show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """From ``seen`` on the watermark is this; START_OF_TIME where nothing is known, END_OF_TIME after the last row."""
+    """The watermark from ``seen`` on; START_OF_TIME if unknown, END_OF_TIME after the last row."""
 
     seen: int
     watermark: int
@@ -37,8 +37,8 @@ class Watermark:
 
 
 def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
-    """The watermarks of a recording by source, those that moved; of more moves than can be seen, the last of each of as many moments."""
-    found = []
+    """Return the watermarks of a recording that moved, by source; of too many moves, the last one of each of ``MOVES`` spans."""
+    watermarks = []
     for source in recording.watermarks["source"].unique(maintain_order=True):
         moves = recording.watermarks.filter(pl.col("source") == source)
         seen = instants(moves["processing_time"]).to_numpy()
@@ -46,12 +46,12 @@ def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
         moved = np.flatnonzero(np.diff(marks, prepend=START_OF_TIME))
         kept = moved[_last_of_moments(seen[moved])] if len(moved) > MOVES else moved
         if len(kept):
-            found.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
-    return tuple(found)
+            watermarks.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
+    return tuple(watermarks)
 
 
 def _last_of_moments(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The position of the last one in each of ``MOVES`` equal spans of time."""
+    """Return the position of the last move in each of ``MOVES`` equal spans of time."""
     share = (seen - seen[0]) / max(int(seen[-1] - seen[0]), 1)
     moment = (share * (MOVES - 1)).astype(np.int64)
     return np.flatnonzero(np.diff(moment, append=MOVES))
@@ -67,10 +67,10 @@ def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:
         f"{plot.clock.time(move.seen)}: {_move_text(plot, move)}" for move in watermark.moves[:40]
     )
     more = f"\nand {len(watermark.moves) - 40} more" if len(watermark.moves) > 40 else ""
-    said = f"watermark of {watermark.source}\n{moves}{more}"
+    content = f"watermark of {watermark.source}\n{moves}{more}"
     return element(
         "path",
-        hint(said),
+        hint(content),
         d=path,
         fill="none",
         stroke=colour,
@@ -80,7 +80,7 @@ def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:
 
 
 def _points(plot: Plot, moves: Sequence[Move]) -> list[tuple[float, float]]:
-    """The corners of the line: from the left edge, where it begins, to the top, or to the right edge at its end."""
+    """Return the corners of the line: from the left edge, where it begins, to the top, or to the right edge at its end."""
     if not moves:
         return []
     x, points = plot.left, [(plot.left, plot.y.at(moves[0].seen))]
@@ -100,7 +100,7 @@ def _move_text(plot: Plot, move: Move) -> str:
 
 
 def draw_ideal(plot: Plot) -> str:
-    """Event time equals processing time; empty where the axes have no time in common."""
+    """Draw the line where event time equals processing time; empty if the axes have no time in common."""
     if not has_ideal((plot.x.first, plot.x.last), (plot.y.first, plot.y.last)):
         return ""
     first, last = max(plot.x.first, plot.y.first), min(plot.x.last, plot.y.last)
@@ -117,5 +117,5 @@ def draw_ideal(plot: Plot) -> str:
 
 
 def has_ideal(across: tuple[int, int], up: tuple[int, int]) -> bool:
-    """Whether event time and processing time, from first to last, have time in common."""
+    """Return whether the ranges of event time and processing time overlap."""
     return max(across[0], up[0]) < min(across[1], up[1])

@@ -1,1 +1,1 @@
-"""What is emitted of a window, and what is retracted of what was emitted before."""
+"""Panes: the rows that windows emit, and the retractions of earlier ones."""

@@ -1,4 +1,4 @@
-"""The last pane of each key and window, where panes stand beside those before them."""
+"""The last pane of each key and window, for panes that do not retract those before them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .panes import PaneSpec
 
 @tagged("core.eventtime.latest:LatestPanes")
 class LatestPanes(Operator):
-    """Of the panes of each window the last one; of accumulating panes, so, what retracting ones would be.
+    """Keeps the last pane of each window; for accumulating panes the result is that of retracting ones.
 
-    A pane replaces the one before, and those of the windows that merged into its window. A window that has lost all its
-    rows has no accumulating pane; a discarding one stands, as it is about what came and went.
-    State: the last pane of every window that may emit another. A window that is closed is purged from it: its last pane
-    stays where it was emitted to. Cost: the windows that emit, close or merge.
+    A pane replaces the one before, and those of the windows that merged into its window. If a window has lost all its
+    rows, its accumulating pane is retracted; a discarding one stays, as it is about rows that came and went.
+    State: the last pane of every window that may emit another. A closed window is purged from it, and its last pane is
+    never retracted. Cost: the windows that emit, close or merge.
     """
 
     emits_without_rows = True
@@ -48,19 +48,19 @@ class LatestPanes(Operator):
 
     @property
     def states(self) -> list[State]:
-        """All that outlives the epoch."""
+        """Return its states."""
         return [self.spine]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Minus the panes that are replaced, plus those that came."""
+        """Return minus the replaced panes, plus the new ones."""
         (delta,) = deltas
         firing = self._firing.value
         if not (len(delta) or len(firing.keys) or len(firing.closed) or firing.moves is not None):
             return self._nothing
-        came = self._keys.words(delta.frame)
-        replaced = self._replaced(firing, came)
+        new_panes = self._keys.words(delta.frame)
+        replaced = self._replaced(firing, new_panes)
         own = all_rows(self.spine, replaced)
-        entries = [(came, delta.rows, delta.diffs), (replaced.take(own.owners), own.payload, -own.diffs)]
+        entries = [(new_panes, delta.rows, delta.diffs), (replaced.take(own.owners), own.payload, -own.diffs)]
         out = [(own.payload, -own.diffs), (delta.rows, delta.diffs)]
         if firing.moves is not None and len(firing.moves.old):
             olds = group(firing.moves.old)
@@ -76,12 +76,12 @@ class LatestPanes(Operator):
         self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)
         return Delta.of(stack([rows for rows, _ in out]), np.concatenate([diffs for _, diffs in out]))
 
-    def _replaced(self, firing: Firing, came: Keys) -> Keys:
-        """The windows, ascending, whose last pane is another one now, or none."""
+    def _replaced(self, firing: Firing, new_panes: Keys) -> Keys:
+        """Return the windows, ascending, that have another last pane now, or none."""
         if self._mode != "accumulating":
-            return group(came).keys
+            return group(new_panes).keys
         emptied = firing.keys.take(np.flatnonzero(~firing.holds_rows))
-        return group(Keys.concat([came, emptied])).keys
+        return group(Keys.concat([new_panes, emptied])).keys
 
     def _run(self, entries: list[tuple[Keys, pl.DataFrame, Ints]]) -> Run:
         if not entries:
@@ -92,6 +92,6 @@ class LatestPanes(Operator):
         return make_run(self.spine.layout, words, payload, {DIFF: diffs}, rows)
 
 
-def _part(keys: Keys, found: Found, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
+def _part(keys: Keys, panes: Found, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
     places = np.flatnonzero(mask)
-    return keys.take(places), gather(found.payload, places), found.diffs[places]
+    return keys.take(places), gather(panes.payload, places), panes.diffs[places]

@@ -40,24 +40,23 @@ PANE_INFO = pl.Schema(
         "pane_watermark": pl.Datetime("us", "UTC"),
     }
 )
-"""What may be written on a pane about itself."""
+"""The columns of pane information."""
 
 PANES, ON_TIME_PANES, BOUND = "panes", "on time", "end"
-"""What is counted of a window: its panes, those of them that are not early, and the end they were counted for."""
+"""The counters of a window: its panes, those that are not early, and the end for which they were counted."""
 
 
 GroupLookup = Lookup[[Keys, Mask | None], tuple[Mask, pl.DataFrame]]
-"""Which of some ascending, distinct groups are there now, or are in the mask, and the rows of these."""
+"""Returns which of some ascending, distinct groups exist now or are in the mask, and their rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneSpec:
-    """How panes refine each other, and what is written on them.
+    """How panes of a window relate, and which columns are added to them.
 
-    ``keys`` are the columns that tell one (key, window) from another, ``by`` the first of them if only these tell where
-    windows are kept, ``window_end`` the column of ends if it
-    is not among them. ``stamp`` names the column that the watermark is written to, ``dated`` the one of event time
-    taken from the rows: a pane of no rows has that of its window's end.
+    ``keys`` are the columns that identify a (key, window), ``by`` the first of them if only these determine its bucket,
+    ``window_end`` the column of ends if it is not among them. ``stamp`` names the column into which the watermark is
+    written, ``dated`` the one of event time from the rows: a pane without rows has that of its window's end.
     """
 
     mode: Mode
@@ -74,10 +73,10 @@ class PaneSpec:
 class Panes(Operator):
     """Emit the panes of the windows that fire.
 
-    Discarding: the row of what came since the last pane. Accumulating: the row as it is now. Retracting: the
-    row as it is now, after minus every row that it replaces: the last pane of the window, and those of all the
-    windows that merged into it. A row that has not changed is not emitted again, unless ``always``.
-    State: what was last emitted of every open window, by window; discarding keeps none of it, nor does accumulating ``always``.
+    Discarding: the row of the changes since the last pane. Accumulating: the row as it is now. Retracting: the row as it
+    is now, and minus every row that it replaces: the last pane of the window, and those of all windows that merged into it.
+    A row that has not changed is not emitted again, unless ``always``.
+    State: the last pane of every open window, by window; none for discarding panes, or for accumulating ones with ``always``.
     Cost: the windows that fire, close or merge.
     """
 
@@ -108,20 +107,20 @@ class Panes(Operator):
         self.emitted = Spine(Layout(schema, by_row=True), route)
         self.counts = Spine(Layout(pl.Schema({key: rows[key] for key in spec.keys})), route)
         self._nothing = Delta.empty(schema)
-        # A session may be filed under its words and have begun elsewhere when it last emitted.
+        # A session may be kept under its words and have had another start when it last emitted.
         fixed = spec.keys if spec.window_end is None else spec.keys[:-1]
         self._compared = [name for name in rows if name not in fixed]
         self._is_counted = spec.info or spec.always
-        # Where nothing is retracted and nothing is left out, it does not matter what was emitted before.
+        # If nothing is retracted and nothing is left out, earlier panes do not matter.
         self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always)
 
     @property
     def states(self) -> list[State]:
-        """All that outlives the epoch."""
+        """Return its states."""
         return [self.emitted, self.counts]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The panes of the windows that fire in this epoch."""
+        """Return the panes of the windows that fire in this epoch."""
         firing = self._firing.value
         if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
             return self._nothing
@@ -135,7 +134,7 @@ class Panes(Operator):
         emits = exists.copy() if is_log else self._emits(firing, exists, rows, last)
         if self.spec.always:
             emits |= exists
-        # The place of each emitting window that has a row among the rows, which are of those that exist.
+        # The place of each emitting window that has a row, among the rows of all windows that exist.
         place = np.cumsum(exists) - 1
         new = gather(rows, place[emits & exists])
         panes = self._written(now, firing, np.flatnonzero(emits & exists), new)
@@ -143,10 +142,10 @@ class Panes(Operator):
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
         return self._change(firing, emits, emits & exists, last, panes)
 
-    # What was emitted before
+    # Earlier panes
 
     def _last_panes(self, firing: Firing) -> _LastPanes:
-        """The last panes of the windows that fire or close, and of those that became part of others."""
+        """Return the last panes of the windows that fire or close, and of those that merged into others."""
         own = all_rows(self.emitted, firing.keys)
         moves = firing.moves
         if moves is None or not len(moves.old):
@@ -161,7 +160,7 @@ class Panes(Operator):
         )
 
     def _emits(self, firing: Firing, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
-        """Which of the firing windows have something new to emit: another row, or none where there was one."""
+        """Return which firing windows have something new to emit: another row, or none where there was one."""
         size = len(firing.keys)
         count = np.bincount(last.places, minlength=size) + np.bincount(
             last.moved_places[last.moved_places >= 0], minlength=size
@@ -173,7 +172,7 @@ class Panes(Operator):
         entry = np.full(size, -1)
         entry[last.places] = np.arange(len(last.places))
         alone = once[entry[once] >= 0]
-        # Of a window that was moved and is alone, the bounds have changed.
+        # A window that moved without merging has other bounds.
         emits[np.setdiff1d(once, alone)] = True
         place = np.cumsum(exists) - 1
         before, after = entry[alone], place[alone]
@@ -183,10 +182,10 @@ class Panes(Operator):
             emits[alone[differs]] = True
         return emits
 
-    # What is emitted now
+    # New panes
 
     def _written(self, now: Now, firing: Firing, places: Index, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows as panes: with the watermark and what is written on them about themselves, where that is declared."""
+        """Return the rows as panes, with the watermark and the pane information if they are declared."""
         columns = rows.get_columns()
         if self.spec.stamp is not None:
             columns.append(self._stamp(self.spec.stamp, rows))
@@ -197,7 +196,7 @@ class Panes(Operator):
         return pl.DataFrame(columns)
 
     def _stamp(self, name: str, rows: pl.DataFrame) -> pl.Series:
-        """The watermark; while it is no time, the end of the window less a microsecond."""
+        """Return the watermark; if it is not a time, the end of the window less a microsecond."""
         watermark, dtype = self._clock.now, self.schema[name]
         if START_OF_TIME < watermark < END_OF_TIME or "window_end" not in rows.columns:
             return _instants(name, [watermark], rows.height, dtype)
@@ -219,7 +218,7 @@ class Panes(Operator):
         ]
 
     def _counted(self, firing: Firing, places: Index, rows: pl.DataFrame) -> dict[str, Ints]:
-        """How many panes the emitting windows had before, with these bounds; counts the ones of now."""
+        """Return how many panes the emitting windows had before, with these bounds, and count the new ones."""
         moves = firing.moves
         gone = [firing.over] if moves is None else [firing.over, moves.old]
         keys = group(Keys.concat([firing.keys, *gone])).keys
@@ -246,11 +245,11 @@ class Panes(Operator):
         return counted
 
     def _names(self, keys: Keys, emitting: Index, rows: pl.DataFrame) -> pl.DataFrame:
-        known = payload_of(self.counts, self.counts.delta, keys)
+        names = payload_of(self.counts, self.counts.delta, keys)
         place = np.arange(len(keys))
         place[emitting] = len(keys) + np.arange(len(emitting))
         fresh = pl.DataFrame([rows.get_column(name) for name in self.spec.keys])
-        return gather(stack([known, fresh]), place) if known.width else known
+        return gather(stack([names, fresh]), place) if names.width else names
 
     def _dated(self, rows: pl.DataFrame) -> pl.DataFrame:
         name = self.spec.dated
@@ -259,7 +258,7 @@ class Panes(Operator):
         return rows.with_columns(pl.col(name).fill_null(pl.col("window_end") - pl.duration(microseconds=1)))
 
     def _with_known_names(self, keys: Keys, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the key columns of windows that have emitted, which the grouping has purged."""
+        """Return the rows, with the key columns of windows that have emitted and that the grouping has purged."""
         names = [rows.get_column(name) for name in self.spec.keys]
         if not names:
             return rows
@@ -271,7 +270,7 @@ class Panes(Operator):
     def _change(
         self, firing: Firing, emits: Mask, has_row: Mask, last: _LastPanes, panes: pl.DataFrame
     ) -> Delta:
-        """Minus what is replaced, plus what stands now; and the same in the state, for windows that stay open."""
+        """Return minus the replaced panes, plus the new ones; stage the same for windows that stay open."""
         own, moved = last.own, last.moved
         replaced = np.flatnonzero(emits[last.places])
         joined = np.flatnonzero(last.moved_places >= 0)
@@ -293,7 +292,7 @@ class Panes(Operator):
         panes: pl.DataFrame,
         joined: Index,
     ) -> None:
-        """Stage what was last emitted: by window, and nothing of a window that is over."""
+        """Stage the last panes by window, and none for a window that is over."""
         own, moved = last.own, last.moved
         over = np.flatnonzero(emits[last.places] | firing.is_over[last.places])
         stays = np.flatnonzero(~firing.is_over[has_row])
@@ -325,8 +324,8 @@ class Panes(Operator):
 class _LastPanes:
     """The last panes of firing windows, by their ``places`` among these, and of windows that moved.
 
-    ``moved_keys`` are the windows that these are filed under, ``moved_to`` those that they are part of now,
-    ``moved_places`` the places of the latter among the firing ones, -1 where they do not fire.
+    ``moved_keys`` are the windows under which these are kept, ``moved_to`` those that they are part of now,
+    ``moved_places`` the places of the latter among the firing ones, -1 if they do not fire.
     """
 
     own: Found
@@ -338,7 +337,7 @@ class _LastPanes:
 
     @staticmethod
     def none(schema: pl.Schema) -> _LastPanes:
-        """Nothing was emitted, or it does not matter."""
+        """Return no panes, since none were emitted or they do not matter."""
         nobody = Found(np.zeros(0, np.intp), schema.to_frame(), np.zeros(0, np.int64))
         return _LastPanes(nobody, nobody.owners, Keys(np.zeros(0, np.uint64)), nobody, nobody.owners)
 
@@ -348,12 +347,12 @@ def _nobody(like: Found) -> Found:
 
 
 def _quiet_ends(firing: Firing) -> Keys:
-    """The windows that are over without firing."""
+    """Return the windows that are over without firing."""
     places = places_among(firing.over, firing.keys)
     return firing.over.take(np.flatnonzero(places < 0))
 
 
 def _instants(name: str, instants: list[int], height: int, dtype: pl.DataType) -> pl.Series:
-    """One instant in every row; null where it is no instant."""
-    known = [None if instant in (START_OF_TIME, END_OF_TIME) else instant for instant in instants]
-    return pl.Series(name, known, pl.Int64).cast(dtype).new_from_index(0, height).alias(name)
+    """Return a column with one instant in every row; null if it is not an instant."""
+    values = [None if instant in (START_OF_TIME, END_OF_TIME) else instant for instant in instants]
+    return pl.Series(name, values, pl.Int64).cast(dtype).new_from_index(0, height).alias(name)

@@ -1,4 +1,4 @@
-"""Rows that have not been emitted yet, by window: what discarding panes of merging windows are made of."""
+"""Rows that have not been emitted yet, by window, from which discarding panes of merging windows are made."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ class EmittedWindows(StagedValue[_Windows]):
 
     @property
     def keys(self) -> Keys:
-        """The words of these windows, ascending."""
+        """Return the words of these windows, ascending."""
         return self._committed.keys
 
     def stage(self, keys: Keys) -> None:
-        """Make ready to remember these, and these alone."""
+        """Stage these windows, in place of the earlier ones."""
         self._staged = _Windows(keys)
 
     @property
     def entries(self) -> int:
-        """How many windows are remembered."""
+        """Return the number of these windows."""
         return len(self.keys)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Return bytes held."""
         return self.keys.nbytes
 
     def saved(self) -> Saved:
@@ -65,7 +65,7 @@ class EmittedWindows(StagedValue[_Windows]):
         return Saved((windows,) if len(windows.keys) else (), {})
 
     def restore(self, saved: Saved) -> None:
-        """See ``State``. Several pieces, as of several buckets, are one."""
+        """See ``State``. Several pieces, such as those of several buckets, are merged."""
         self._committed, self._staged = _Windows(NO_KEYS), None
         if len(saved.pieces) == 1:
             (self._committed,) = saved.pieces
@@ -86,10 +86,10 @@ class EmittedWindows(StagedValue[_Windows]):
 class PendingRows(Operator):
     """The rows of each session that came since it last emitted.
 
-    When sessions become one, so do their pending rows. What was emitted is retracted from here in the epoch after:
-    the panes of this epoch are still made of it. Rows of a session that closes are purged, and nothing is emitted for
-    that. Input: rows with the start of their session, those that came in this epoch first. Only ever added to. ``keys``
-    are the columns by which a session is known, of which the first, ``by``, tell where it is kept.
+    When sessions become one, so do their pending rows. Emitted rows are retracted in the next epoch, since the panes of this
+    epoch are still made of them. Rows of a session that closes are purged, and nothing is emitted for that. Input: rows
+    with the start of their session, those that came in this epoch first, and no retractions. ``keys`` are the columns that
+    identify a session, of which the first, ``by``, determine its bucket.
     Cost: the delta, the pending rows of sessions that emitted or merged.
     """
 
@@ -119,15 +119,15 @@ class PendingRows(Operator):
 
     @property
     def states(self) -> list[State]:
-        """All that outlives the epoch."""
+        """Return its states."""
         return [self.spine, self.emitted]
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change of what is pending."""
+        """Return the change of the pending rows."""
         (delta,) = deltas
         firing = self._firing.value
-        came = Delta(delta.frame.head(self._merging.value.arrivals))
-        parts = [came] if len(came) else []
+        arrived = Delta(delta.frame.head(self._merging.value.arrivals))
+        parts = [arrived] if len(arrived) else []
         if len(self.emitted.keys):
             emitted_rows = all_rows(self.spine, self.emitted.keys)
             parts.append(Delta.of(emitted_rows.payload, -emitted_rows.diffs))
@@ -139,7 +139,7 @@ class PendingRows(Operator):
         return Delta(stack([part.frame for part in parts])) if parts else self._nothing
 
     def _moved(self, delta: Delta, old: Keys, new: Keys) -> Delta:
-        """The pending rows of sessions that became part of others: minus as they were, plus as they are."""
+        """Return the pending rows of sessions that merged into others: minus as they were, plus as they are."""
         olds = group(old)
         pending = all_rows(self.spine, olds.keys)
         own = places_among(olds.keys, self.emitted.keys)[pending.owners] < 0
@@ -152,10 +152,10 @@ class PendingRows(Operator):
         return Delta.of(stack([rows, after]), np.concatenate([-diffs, diffs]))
 
     def _starts(self, delta: Delta, keys: Keys) -> Index:
-        """Where these sessions start: each of them has rows in this epoch."""
-        known = group(self._key_columns.words(delta.frame))
-        starts = physical(delta.frame.get_column(self._start))[known.first_entries]
-        return starts[places_among(keys, known.keys)]
+        """Return the starts of these sessions, each of which has rows in this epoch."""
+        groups = group(self._key_columns.words(delta.frame))
+        starts = physical(delta.frame.get_column(self._start))[groups.first_entries]
+        return starts[places_among(keys, groups.keys)]
 
     def _stage(self, parts: Sequence[Delta], closed: Keys) -> None:
         layout = self.spine.layout

@@ -1,4 +1,4 @@
-"""The rows of an epoch by key and cell, and what they make of the cells that they come for."""
+"""The rows of an epoch by key and cell, and the cells that they change."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WORD = 64
 class Batch:
     """The rows of an epoch, brought together by key and cell.
 
-    ``keys`` are the words of the different keys, and ``rows_of_keys`` a row of each. ``segments`` are the cells
-    that rows came for, ascending by the number of the key and of the cell.
+    ``keys`` are the words of the different keys, and ``rows_of_keys`` a row of each. ``segments`` are the cells of the
+    rows, ascending by the number of the key and of the cell.
     """
 
     frame: pl.DataFrame
@@ -42,7 +42,7 @@ class Batch:
     number: Ints
 
     def of_rows(self, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """A value for each cell as a value for each row."""
+        """Return a value for each row from a value for each cell."""
         counts = np.diff(self.segments.starts, append=len(self.diffs))
         spread = np.empty(len(self.diffs), values.dtype)
         spread[self.segments.order] = np.repeat(values, counts)
@@ -50,7 +50,7 @@ class Batch:
 
     @staticmethod
     def of(frame: pl.DataFrame, diffs: Ints, keys: Sequence[str], time: str, gap: int) -> Batch:
-        """The rows of this frame by these key columns and by time."""
+        """Return the rows of this frame by these key columns and by time."""
         groups = group(key_words([frame.get_column(name) for name in keys], len(diffs)))
         instants = physical(frame.get_column(time))
         order, starts, key, number = _by_cell(_numbers(groups), len(groups), instants // gap)
@@ -58,7 +58,7 @@ class Batch:
         return Batch(frame, diffs, instants, groups.keys, groups.first_entries, segments, key, number)
 
     def touched(self, was: Extents) -> Cells:
-        """The cells that rows came for, as they were and with the rows that came."""
+        """Return the touched cells, as they were and with the rows that came."""
         order, starts = self.segments.order, self.segments.starts
         instants, comes = self.instants[order], self.diffs[order] > 0
         early = late = instants
@@ -73,7 +73,7 @@ class Batch:
         return Cells(self.key, self.number, np.arange(len(starts)), was, now, was.exists, nothing)
 
     def without_retracted(self, cells: Cells, words: Words, rows: RowState, added: Run) -> Cells:
-        """The touched cells with first and last instants that are still there, where rows at either end went.
+        """Return the touched cells with their remaining first and last instants, if rows at either end went.
 
         ``words`` are the first words of these cells. Cost: all rows of the cells of which the first or last row went.
         """
@@ -84,21 +84,26 @@ class Batch:
         owners = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))[goes]
         instants = self.instants[order][goes]
         at_end = (instants <= cells.was.first[owners]) | (instants >= cells.was.last[owners])
-        asked = np.unique(owners[at_end])
-        if not len(asked):
+        cells_to_read = np.unique(owners[at_end])
+        if not len(cells_to_read):
             return cells
-        where = words[asked], self.keys.take(cells.key[asked]), cells.number[asked]
+        where = words[cells_to_read], self.keys.take(cells.key[cells_to_read]), cells.number[cells_to_read]
         old = rows.read(*where, rows.spine.runs, whole=False)
         new = rows.read(*where, [added], whole=False)
         groups = group(Keys.concat([old.words, new.words]))
         before = groups.sums(np.concatenate([old.diffs, np.zeros_like(new.diffs)]))
         after = groups.sums(np.concatenate([old.diffs, new.diffs]))
         left = groups.first_entries[after > 0]
-        owners = asked[np.concatenate([old.owners, new.owners])]
+        owners = cells_to_read[np.concatenate([old.owners, new.owners])]
         instants = np.concatenate([rows.instants(old), rows.instants(new)])[left]
         keeps, exists = cells.keeps.copy(), cells.now.exists.copy()
         first, last = cells.now.first.copy(), cells.now.last.copy()
-        keeps[asked], exists[asked], first[asked], last[asked] = False, False, FOREVER, -FOREVER
+        keeps[cells_to_read], exists[cells_to_read], first[cells_to_read], last[cells_to_read] = (
+            False,
+            False,
+            FOREVER,
+            -FOREVER,
+        )
         keeps[owners[groups.first_entries[(before > 0) & (after > 0)]]] = True
         exists[owners[left]] = True
         np.minimum.at(first, owners[left], instants)
@@ -107,7 +112,7 @@ class Batch:
 
 
 def _numbers(groups: Groups) -> Index:
-    """The number of the group of each entry."""
+    """Return the number of the group of each entry."""
     if isinstance(groups, DenseGroups):
         rank = np.zeros(len(groups.counts), np.intp)
         rank[groups.used] = np.arange(len(groups))
@@ -120,9 +125,9 @@ def _numbers(groups: Groups) -> Index:
 
 
 def _by_cell(keys: Index, count: int, cells: Ints) -> tuple[Index, Index, Index, Ints]:
-    """Rows in the order of their keys and cells: positions, where each cell begins, and the key and cell of each.
+    """Return rows in the order of their keys and cells: positions, the beginnings of cells, and the key and cell of each.
 
-    Key, cell and position are packed into one word and sorted by value where they have room in it.
+    Key, cell and position are packed into one word and sorted by value if they fit into it.
     """
     least = int(cells.min())
     low, middle = len(keys).bit_length(), (int(cells.max()) - least).bit_length()

@@ -1,4 +1,4 @@
-"""What became of sessions in an epoch: which went into which, and how far their ends moved."""
+"""The changes of sessions in an epoch: which merged into which, and how far their ends moved."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .cells import Cells
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The cells that an epoch had to do with, and what follows from them for sessions.
+    """The cells of an epoch, and the changes of sessions that follow from them.
 
-    ``ids`` are the columns by which a session is known: those of the key, by which it is kept, and last its start.
-    ``instants`` are the event times of the rows that go out.
+    ``ids`` are the columns that identify a session: those of the key, by which it is kept, and last its start.
+    ``instants`` are the event times of the rows that are emitted.
     """
 
     batch: Batch
@@ -32,15 +32,15 @@ class Changes:
 
     @property
     def arrivals(self) -> int:
-        """So many leading entries of what goes out are rows that came or went in this epoch; the rest have moved."""
+        """The number of leading entries of the output that came or went in this epoch; the others have moved."""
         return len(self.batch.diffs)
 
     @cached_property
     def moves(self) -> Moves | None:
-        """The sessions that went into others in this epoch; None if there are none.
+        """Return the sessions that merged into others in this epoch; None if there are none.
 
-        Of a session that is split, the part with its start is still that session. If no part has it, the session went
-        where the earliest of its rows went. Cost: the cells of keys whose sessions moved.
+        If a session is split, the part with its start is still that session. If no part has it, the session went where the
+        earliest of its rows went. Cost: the cells of keys whose sessions moved.
         """
         cells = self.cells
         concerned = np.zeros(len(self.batch.keys), np.bool_)
@@ -62,9 +62,9 @@ class Changes:
         return Moves(*(ids.words(self._sessions(keys, at)) for at in (old, new)))
 
     def ends(self) -> Delta:
-        """How far the end of each session moved, in microseconds, from 0 where it was not and to 0 where it is not."""
+        """Return how far the end of each session moved, in microseconds, counted from 0 for a new one and to 0 for a removed one."""
         cells, gap = self.cells, self.gap
-        # What is and what was, cell by cell, so that most of what belongs to one session stands together.
+        # The new and the old content, cell by cell, so that most entries of one session are together.
         tails = np.empty(2 * len(cells), np.bool_)
         tails[::2], tails[1::2] = cells.tails(cells.now, gap), cells.tails(cells.was, gap)
         places = np.flatnonzero(tails)
@@ -81,7 +81,7 @@ class Changes:
         return Delta.of(self._sessions(keys[first], starts[first]), moved[turned])
 
     def _sessions(self, keys: Index, starts: Ints) -> pl.DataFrame:
-        """Sessions by the numbers of their keys and their starts, as the columns by which they are known."""
+        """Return sessions, given by the numbers of their keys and their starts, as the columns that identify them."""
         *names, start = self.ids
         columns = pl.DataFrame([self.batch.frame.get_column(name) for name in names])
         named = gather(columns, self.batch.rows_of_keys[keys]).get_columns() if names else []
@@ -89,7 +89,7 @@ class Changes:
 
 
 def _differs(keys: Index, starts: Ints) -> Mask:
-    """Where a key and instant differ from those before; true for the first."""
+    """Return where a key and instant differ from those before; true for the first."""
     differs = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=differs[1:])
     differs[1:] |= starts[1:] != starts[:-1]

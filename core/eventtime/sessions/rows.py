@@ -12,18 +12,18 @@ from ...columns.grouping import group
 from ...columns.kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
 from ...data.clock import Epoch
 from ...data.schema import DIFF
-from ...state.negative_counts import taken_back
+from ...state.negative_counts import retracted_entries
 from ...state.partitioning import Route
 from ...state.run import Layout, Run, make_run
 from ...state.spine import Spine
 
 LOW = np.uint64(2**32 - 1)
-"""The half of a first word that tells rows of a cell apart; the other half is the cell's."""
+"""The half of a first word that distinguishes rows of a cell; the other half is the cell's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """Entries found for some cells: the number of the cell among those asked for, the entry's words, row and diff."""
+class CellEntries:
+    """Entries of some cells: the position of the cell among those looked up, the entry's words, row and diff."""
 
     owners: Index
     words: Keys
@@ -33,19 +33,21 @@ class Found:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def take(self, index: Index) -> Found:
-        """These entries."""
-        return Found(self.owners[index], self.words.take(index), gather(self.rows, index), self.diffs[index])
+    def take(self, index: Index) -> CellEntries:
+        """Return these entries."""
+        return CellEntries(
+            self.owners[index], self.words.take(index), gather(self.rows, index), self.diffs[index]
+        )
 
 
 class RowState:
-    """Rows by cell, an entry for each: in no order, as all that are in a cell move together.
+    """Rows by cell, an entry for each, without an order, as all rows of a cell move together.
 
         words of a row = (upper half of the cell's first word and half a word of the row's own, a word of the row's own)
 
     With ``retractable`` rows, equal ones have equal words, made of all their columns; else every row that
-    comes has words of its own, made of epoch and position. Cells that share the upper half of a word are told apart
-    by what stands in their rows.
+    comes has words of its own, made of epoch and position. Cells that share the upper half of a word are distinguished by
+    their rows.
     """
 
     def __init__(
@@ -58,22 +60,22 @@ class RowState:
         self._retractable = retractable
 
     def run(self, epoch: Epoch, cells: Words, rows: pl.DataFrame, diffs: Ints) -> Run:
-        """The run that adds these rows; ``cells`` are the first words of the cells that they are in."""
+        """Return the run that adds these rows; ``cells`` are the first words of their cells."""
         if self._retractable:
             words = key_words(rows.get_columns(), len(diffs))
             low, second = words.first >> np.uint64(32), words.first if words.second is None else words.second
         else:
             second = np.arange(len(diffs), dtype=np.uint64) | np.uint64(int(epoch) << 32)
-            # Later rows stand behind earlier ones, which spares merges a sort, until the epochs start over.
+            # Later rows come after earlier ones, which saves merges a sort, until epoch numbers wrap.
             low = (second & np.uint64(2**20 - 1)) | np.uint64((int(epoch) & (2**12 - 1)) << 20)
         return make_run(self.spine.layout, Keys((cells & ~LOW) | low, second), rows, {DIFF: diffs})
 
     def read(
         self, cells: Words, keys: Keys, number: Ints, runs: Sequence[Run], *, whole: bool = True
-    ) -> Found:
-        """All entries of these cells, which have these first words and are of these keys, in these runs.
+    ) -> CellEntries:
+        """Return all entries of these cells, which have these first words and belong to these keys, in these runs.
 
-        Not ``whole``: only the columns of key and time. Cost: the entries of these cells.
+        If not ``whole``, only with the columns of key and time. Cost: the entries of these cells.
         """
         names = [*self.spine.layout.payload] if whole else [*self._keys, self._time]
         owners, words, rows, diffs = [], [], [], []
@@ -90,43 +92,45 @@ class RowState:
                 diffs.append(run.sums[DIFF][positions])
         if not owners:
             nothing = pl.DataFrame(schema={name: self.spine.layout.payload[name] for name in names})
-            return Found(np.zeros(0, np.intp), Keys(np.zeros(0, np.uint64)), nothing, np.zeros(0, np.int64))
+            return CellEntries(
+                np.zeros(0, np.intp), Keys(np.zeros(0, np.uint64)), nothing, np.zeros(0, np.int64)
+            )
         self.spine.touched += sum(map(len, owners))
-        found = Found(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
-        meant = self._is_of(found, keys, number)
-        return found if meant.all() else found.take(np.flatnonzero(meant))
+        entries = CellEntries(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
+        meant = self._is_of(entries, keys, number)
+        return entries if meant.all() else entries.take(np.flatnonzero(meant))
 
-    def standing(self, found: Found) -> Found:
-        """The rows that are there, each once: what stands in several runs is added up."""
-        if (found.diffs > 0).all():
-            return found
-        groups = group(found.words)
-        totals = groups.sums(found.diffs)
+    def present(self, entries: CellEntries) -> CellEntries:
+        """Return the present rows, each once: entries of several runs are added up."""
+        if (entries.diffs > 0).all():
+            return entries
+        groups = group(entries.words)
+        totals = groups.sums(entries.diffs)
         there = np.flatnonzero(totals)
-        rows = found.take(groups.first_entries[there])
-        return Found(rows.owners, rows.words, rows.rows, totals[there])
+        rows = entries.take(groups.first_entries[there])
+        return CellEntries(rows.owners, rows.words, rows.rows, totals[there])
 
-    def counts_of_taken_back(self, added: Run) -> tuple[pl.DataFrame, Ints]:
-        """The rows that this run takes back, and how often each of them stands after it. Cost: a look-up of each."""
-        entries, counts = taken_back(added)
+    def counts_of_retracted(self, added: Run) -> tuple[pl.DataFrame, Ints]:
+        """Return the rows that this run retracts, and their counts after it. Cost: a look-up of each."""
+        entries, counts = retracted_entries(added)
         if len(entries):
             counts = counts + self.spine.totals(added.keys.take(entries)).get(DIFF, 0)
         return gather(added.payload, entries), counts
 
-    def instants(self, found: Found) -> Ints:
-        """The event times of these rows."""
-        return physical(found.rows.get_column(self._time))
+    def instants(self, entries: CellEntries) -> Ints:
+        """Return the event times of these rows."""
+        return physical(entries.rows.get_column(self._time))
 
-    def purge(self, found: Found) -> Run:
-        """The run that takes these entries away."""
-        return make_run(self.spine.layout, found.words, found.rows, {DIFF: -found.diffs})
+    def purge(self, entries: CellEntries) -> Run:
+        """Return the run that purges these entries."""
+        return make_run(self.spine.layout, entries.words, entries.rows, {DIFF: -entries.diffs})
 
-    def _is_of(self, found: Found, keys: Keys, number: Ints) -> Mask:
-        """Which entries are of the cell that they were found for, and not of one that shares its upper half."""
-        owners = found.owners
-        words = key_words([found.rows.get_column(name) for name in self._keys], len(found))
+    def _is_of(self, entries: CellEntries, keys: Keys, number: Ints) -> Mask:
+        """Return which entries belong to the cell that was looked up, and not to one that shares its upper half."""
+        owners = entries.owners
+        words = key_words([entries.rows.get_column(name) for name in self._keys], len(entries))
         meant: Mask = words.first == keys.first[owners]
         if words.second is not None or keys.second is not None:
             meant &= words.seconds() == keys.seconds()[owners]
-        meant &= self.instants(found) // self._gap == number[owners]
+        meant &= self.instants(entries) // self._gap == number[owners]
         return meant

@@ -1,4 +1,4 @@
-"""Sessions: spans of a key's event time without a gap, kept while rows come in any order and go again."""
+"""Sessions: spans of a key's event time without a gap, maintained while rows come and go in any order."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ START, END = "window_start", "window_end"
 
 @tagged("core.eventtime.sessions:Sessions")
 class Sessions(Operator):
-    """Every row with the start of the session that it is in.
+    """Adds to every row the start of its session.
 
-        session of a key = a longest row of its rows, by time, each less than the gap after the one before
+        session of a key = a maximal sequence of its rows, by time, each less than the gap after the one before
                          = [first instant, last instant + gap)
 
     Rows come with the start and the end of their proto-session, [instant, instant + gap), in ``window_start`` and
-    ``window_end``. They go out with ``window_start`` only, the start of their session: its end is not in
-    them, so that a session that grows at its end moves no row. Where the start changes (an earlier row, a merge, a split,
-    a deletion) its rows are taken back and given again.
+    ``window_end``. They are emitted with ``window_start`` only, the start of their session: its end is not in them, so
+    that a session that grows at its end moves no row. If the start changes (by an earlier row, a merge, a split, a
+    deletion), its rows are retracted and emitted again.
 
-    With ``lateness``, a session is closed when its end and the lateness have been passed by the clock: all that is
-    kept of it is purged, and nothing is emitted for that. Without, it is kept.
+    With ``lateness``, a session is closed when the clock passes its end plus the lateness: all of its state is purged, and
+    nothing is emitted for that. Without, it is kept.
 
-    No row stands less than zero times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
+    No row has a negative count: the input guarantees that, or ``never_below_zero`` refuses the epoch.
 
-    What an epoch does to sessions is found in ``changes``, and for those who take windows that merge, of whatever kind,
-    in ``merging``. Cost: the delta, and the cells and rows of sessions whose start changes or that close.
+    The changes of sessions in an epoch are the finding ``changes``, and ``merging`` has them for operators on any kind of
+    merging windows. Cost: the delta, and the cells and rows of sessions whose start changes or that close.
     """
 
     may_wake = True
@@ -84,21 +84,21 @@ class Sessions(Operator):
 
     @property
     def states(self) -> list[State]:
-        """What is to be committed."""
+        """Return its states."""
         timers = [] if self._lateness is None else [self._timers]
         return [self._cells.spine, self._rows.spine, *timers]
 
     def is_due(self, now: Now) -> bool:
-        """Whether a step without rows might close a session."""
+        """Return whether a step without rows might close a session."""
         first = self._timers.first
         return first is not None and first <= self._clock.now
 
     def wakes_on_time(self, now: Now) -> bool:
-        """Whether a session may close."""
+        """Return whether a session may close."""
         return self.is_due(now)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The rows that came or went, and those whose session starts elsewhere now."""
+        """Return the rows that came or went, and those whose session has another start now."""
         delta = self._plain(deltas[0])
         if not len(delta):
             self._stage(None, None)
@@ -108,7 +108,7 @@ class Sessions(Operator):
         rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
         added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
         if self._never_below_zero is not None:
-            self._never_below_zero.require(*self._rows.counts_of_taken_back(added))
+            self._never_below_zero.require(*self._rows.counts_of_retracted(added))
         cells = batch.touched(self._cells.look_up(words))
         cells = batch.without_retracted(cells, words.first, self._rows, added)
         cells = self._cells.whole_sessions(batch.keys, self._cells.with_neighbours(batch.keys, cells))
@@ -122,7 +122,7 @@ class Sessions(Operator):
         return out
 
     def _plain(self, delta: Delta) -> Delta:
-        """The delta such that rows with positive diffs are there when it is over."""
+        """Return the delta in a form in which rows with positive diffs are there after it."""
         if not len(delta) or (delta.diffs > 0).all():
             return delta
         delta = delta.consolidate()
@@ -130,7 +130,7 @@ class Sessions(Operator):
         return delta
 
     def _output(self, batch: Batch, cells: Cells, rows: pl.DataFrame) -> tuple[Delta, Ints]:
-        """The rows that came or went, in their sessions now, and the rows of before that moved; with their instants."""
+        """Return the rows that came or went, with their present sessions, and earlier rows that moved; with their instants."""
         starts = np.empty(len(batch.segments), np.int64)
         own = cells.touched >= 0
         starts[cells.touched[own]] = cells.now.start[own]
@@ -140,12 +140,12 @@ class Sessions(Operator):
             return Delta.of(came, batch.diffs), batch.instants
         keys = batch.keys.take(moved.key)
         words = self._cells.words(keys, moved.number)
-        found = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
-        found = self._rows.standing(found)
-        instants = self._rows.instants(found)
-        old = self._with_start(found.rows, moved.was.start[found.owners])
-        new = self._with_start(found.rows, moved.now.start[found.owners])
-        out = Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -found.diffs, found.diffs]))
+        entries = self._rows.read(words.first, keys, moved.number, self._rows.spine.runs)
+        entries = self._rows.present(entries)
+        instants = self._rows.instants(entries)
+        old = self._with_start(entries.rows, moved.was.start[entries.owners])
+        new = self._with_start(entries.rows, moved.now.start[entries.owners])
+        out = Delta.of(stack([came, old, new]), np.concatenate([batch.diffs, -entries.diffs, entries.diffs]))
         return out, np.concatenate([batch.instants, instants, instants])
 
     def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
@@ -155,7 +155,7 @@ class Sessions(Operator):
     # Closing
 
     def _set_timers(self, batch: Batch, cells: Cells) -> None:
-        """Have every cell with which a session ends now looked at again when it may close."""
+        """Set timers for the cells with which sessions end now, at the instants when these may close."""
         if self._lateness is None:
             return
         ended = cells.tails(cells.was, self._gap) & (cells.was.last <= cells.now.last)
@@ -175,19 +175,19 @@ class Sessions(Operator):
             rows.stage(empty_run(rows.layout), gone_rows)
 
     def _closed(self, run: Run | None, added: Run | None) -> tuple[Run, Run] | None:
-        """What takes away the cells and the rows of all sessions that the clock has passed by."""
+        """Return the runs that purge the cells and the rows of all sessions that are closed by the clock."""
         assert self._lateness is not None
         due = self._timers.due(self._clock.now)
         if not len(due):
             return None
-        found = self._cells.look_up(due, run)
-        there = np.flatnonzero(found.exists)
-        words, found = due.take(there), found.take(there)
-        number = found.last // self._gap
+        extents = self._cells.look_up(due, run)
+        there = np.flatnonzero(extents.exists)
+        words, extents = due.take(there), extents.take(there)
+        number = extents.last // self._gap
         keys = self._cells.key_words(words, number)
         after = self._cells.look_up(self._cells.words(keys, number + 1), run)
-        tails = ~(after.exists & (after.first - found.last < self._gap))
-        closes = found.last + self._gap + self._lateness
+        tails = ~(after.exists & (after.first - extents.last < self._gap))
+        closes = extents.last + self._gap + self._lateness
         passed = closes <= self._clock.now
         again = np.flatnonzero(tails & ~passed)
         self._timers.set(closes[again], words.take(again))
@@ -195,7 +195,7 @@ class Sessions(Operator):
         if not len(over):
             return None
         # All cells from the one of a session's start to its last hold rows.
-        number, owners = expand(found.start[over] // self._gap, number[over] + 1)
+        number, owners = expand(extents.start[over] // self._gap, number[over] + 1)
         keys = keys.take(over).take(owners)
         words = self._cells.words(keys, number)
         cells = self._cells.look_up(words, run)
@@ -206,12 +206,12 @@ class Sessions(Operator):
 
 @tagged("core.eventtime.sessions:SessionEnds")
 class SessionEnds(Operator):
-    """How far the ends of sessions moved, as the diffs of their ids: what adds up to the end of each.
+    """Emits how far the ends of sessions moved, as the diffs of their ids, which add up to the end of each.
 
         ends(A)[key, start] = last instant of that session + gap, in microseconds since 1970-01-01 UTC
 
-    Rows are the keys and ``window_start``, ``ids``. They are made of what ``Sessions`` finds in the same epoch; its
-    output, the input here, brings this operator to be visited. That a session closes moves no end.
+    Rows are the keys and ``window_start``, ``ids``. They are made from the findings of ``Sessions`` in the same epoch; its
+    output is the input here, so that this operator is visited. The closing of a session moves no end.
     Cost: the sessions whose end moved.
     """
 
@@ -222,6 +222,6 @@ class SessionEnds(Operator):
         self._nothing = Delta.empty(ids)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change of the ends."""
+        """Return the change of the ends."""
         changes = self._changes.value
         return self._nothing if changes is None else changes.ends()

@@ -1,4 +1,4 @@
-"""Composed triggers at work, and the whole of a trigger: parts that fire as other parts would."""
+"""States of composed triggers, whose parts fire depending on other parts, and the state of a whole trigger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .leaves import LEAVES, TriggerContext, TriggerState
 
 
 class _AfterWatermark(TriggerState):
-    """Before the watermark passes the end: ``early``; then once; after that ``late``."""
+    """Fires as ``early`` before the watermark passes the end, then once, and after that as ``late``."""
 
     def __init__(self, place: str, early: TriggerState | None, late: TriggerState | None) -> None:
         super().__init__(place)
@@ -20,64 +20,64 @@ class _AfterWatermark(TriggerState):
     def flags(self) -> list[str]:
         return [f"{self.place}done", f"{self.place}late"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        late = self._is_late(moment)
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        late = self._is_late(context)
         if self._early is not None:
-            self._early.observe(moment, on & ~late)
+            self._early.observe(context, on & ~late)
         if self._late is not None:
-            self._late.observe(moment, on & late)
+            self._late.observe(context, on & late)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        late = self._is_late(moment)
-        # Once on time, and then, if it is begun anew, whenever there is something to say.
-        crossing = moment.ends > moment.watermark_before
-        ready = moment.is_past & ~late & (moment.pending | crossing)
+    def ready(self, context: TriggerContext) -> Mask:
+        late = self._is_late(context)
+        # Once on time, and then, if it has begun again, whenever there is something to emit.
+        crossing = context.ends > context.watermark_before
+        ready = context.is_past & ~late & (context.pending | crossing)
         if self._early is not None:
-            ready |= ~late & ~moment.is_past & self._early.ready(moment)
+            ready |= ~late & ~context.is_past & self._early.ready(context)
         if self._late is not None:
-            ready |= late & self._late.ready(moment)
-        return ready & ~self.finished(moment)
+            ready |= late & self._late.ready(context)
+        return ready & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        late = self._is_late(moment)
-        on_time = on & ~late & moment.is_past
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        late = self._is_late(context)
+        on_time = on & ~late & context.is_past
         if self._late is None:
-            self._done(moment, on_time)
+            self._done(context, on_time)
         else:
-            _fire_again(self._late, moment, on & late)
+            _fire_again(self._late, context, on & late)
         if self._early is not None:
-            _fire_again(self._early, moment, on & ~late & ~moment.is_past)
-            self._early.reset(moment, on_time)
-        moment.put(f"{self.place}late", on_time, 1)
+            _fire_again(self._early, context, on & ~late & ~context.is_past)
+            self._early.reset(context, on_time)
+        context.put(f"{self.place}late", on_time, 1)
 
-    def back_to_early(self, moment: TriggerContext, on: Mask) -> None:
-        self.reset(moment, on & self._is_late(moment))
+    def back_to_early(self, context: TriggerContext, on: Mask) -> None:
+        self.reset(context, on & self._is_late(context))
 
-    def merged(self, moment: TriggerContext, on: Mask) -> None:
-        super().merged(moment, on)
+    def merged(self, context: TriggerContext, on: Mask) -> None:
+        super().merged(context, on)
         if self._late is not None:
-            self._late.reset(moment, on & ~self._is_late(moment))
+            self._late.reset(context, on & ~self._is_late(context))
 
-    def _is_late(self, moment: TriggerContext) -> Mask:
-        late: Mask = moment.get(f"{self.place}late") != 0
+    def _is_late(self, context: TriggerContext) -> Mask:
+        late: Mask = context.get(f"{self.place}late") != 0
         return late
 
 
-def _fire_again(part: TriggerState, moment: TriggerContext, on: Mask) -> None:
-    """Fire a part that begins anew when it has finished."""
-    part.fire(moment, on)
-    part.reset(moment, on & part.finished(moment))
+def _fire_again(part: TriggerState, context: TriggerContext, on: Mask) -> None:
+    """Fire a part that begins again when it has finished."""
+    part.fire(context, on)
+    part.reset(context, on & part.finished(context))
 
 
 class _AnyOf(TriggerState):
-    def ready(self, moment: TriggerContext) -> Mask:
-        ready = moment.none
+    def ready(self, context: TriggerContext) -> Mask:
+        ready = context.none
         for part in self.parts:
-            ready |= part.ready(moment)
-        return ready & ~self.finished(moment)
+            ready |= part.ready(context)
+        return ready & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        self._done(moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        self._done(context, on)
 
 
 class _AllOf(TriggerState):
@@ -87,55 +87,55 @@ class _AllOf(TriggerState):
     def flags(self) -> list[str]:
         return [f"{self.place}done", *(f"{part.place}was ready" for part in self.parts)]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
+    def observe(self, context: TriggerContext, on: Mask) -> None:
         for part in self.parts:
-            part.observe(moment, on)
-            moment.put(f"{part.place}was ready", on & part.ready(moment), 1)
+            part.observe(context, on)
+            context.put(f"{part.place}was ready", on & part.ready(context), 1)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        ready = ~moment.none
+    def ready(self, context: TriggerContext) -> Mask:
+        ready = ~context.none
         for part in self.parts:
-            ready &= moment.get(f"{part.place}was ready") != 0
-        return ready & ~self.finished(moment)
+            ready &= context.get(f"{part.place}was ready") != 0
+        return ready & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        self._done(moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        self._done(context, on)
 
 
 class _Sequence(TriggerState):
     def flags(self) -> list[str]:
         return [f"{self.place}done", *(f"{part.place}over" for part in self.parts)]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        for part, current in self._turns(moment):
-            part.observe(moment, on & current)
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        for part, current in self._turns(context):
+            part.observe(context, on & current)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        ready = moment.none
-        for part, current in self._turns(moment):
-            ready |= current & part.ready(moment)
-        return ready & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        ready = context.none
+        for part, current in self._turns(context):
+            ready |= current & part.ready(context)
+        return ready & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        for part, current in list(self._turns(moment)):
-            part.fire(moment, on & current)
-            over = on & current & part.finished(moment)
-            moment.put(f"{part.place}over", over, 1)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        for part, current in list(self._turns(context)):
+            part.fire(context, on & current)
+            over = on & current & part.finished(context)
+            context.put(f"{part.place}over", over, 1)
             if part is self.parts[-1]:
-                self._done(moment, over)
+                self._done(context, over)
 
-    def merged(self, moment: TriggerContext, on: Mask) -> None:
-        super().merged(moment, on)
+    def merged(self, context: TriggerContext, on: Mask) -> None:
+        super().merged(context, on)
         before = on
         for part in self.parts:
-            part.reset(moment, on & ~before)
-            before = before & (moment.get(f"{part.place}over") != 0)
+            part.reset(context, on & ~before)
+            before = before & (context.get(f"{part.place}over") != 0)
 
-    def _turns(self, moment: TriggerContext) -> Iterator[tuple[TriggerState, Mask]]:
-        """Each part, and for which windows it is its turn: all before it are over and it is not."""
-        before = ~moment.none
+    def _turns(self, context: TriggerContext) -> Iterator[tuple[TriggerState, Mask]]:
+        """Yield each part, and the windows for which it is active: all parts before it are finished and it is not."""
+        before = ~context.none
         for part in self.parts:
-            over = moment.get(f"{part.place}over") != 0
+            over = context.get(f"{part.place}over") != 0
             yield part, before & ~over
             before = before & over
 
@@ -144,26 +144,26 @@ class _Repeat(TriggerState):
     def flags(self) -> list[str]:
         return []
 
-    def finished(self, moment: TriggerContext) -> Mask:
-        return moment.none
+    def finished(self, context: TriggerContext) -> Mask:
+        return context.none
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return self.parts[0].ready(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        return self.parts[0].ready(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        _fire_again(self.parts[0], moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        _fire_again(self.parts[0], context, on)
 
 
 class _Until(TriggerState):
-    def ready(self, moment: TriggerContext) -> Mask:
+    def ready(self, context: TriggerContext) -> Mask:
         part, end = self.parts
-        return (part.ready(moment) | end.ready(moment)) & ~self.finished(moment)
+        return (part.ready(context) | end.ready(context)) & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
+    def fire(self, context: TriggerContext, on: Mask) -> None:
         part, end = self.parts
-        ended = on & end.ready(moment)
-        part.fire(moment, on & ~ended)
-        self._done(moment, ended | (on & part.finished(moment)))
+        ended = on & end.ready(context)
+        part.fire(context, on & ~ended)
+        self._done(context, ended | (on & part.finished(context)))
 
 
 _COMPOSED: dict[type, type[TriggerState]] = {
@@ -176,7 +176,7 @@ _COMPOSED: dict[type, type[TriggerState]] = {
 
 
 def trigger_state(trigger: Trigger, place: str = "t") -> TriggerState:
-    """The trigger as parts that read and move columns."""
+    """Return the state of a trigger as parts that read and update columns."""
     if (leaf := LEAVES.get(type(trigger))) is not None:
         return leaf(place, trigger)
     below = [trigger_state(part, f"{place}.{number}") for number, part in enumerate(parts_of(trigger))]

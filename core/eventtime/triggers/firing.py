@@ -1,4 +1,4 @@
-"""What becomes of windows in an epoch: which of them fire, close or go into others."""
+"""The findings about windows in an epoch: which of them fire, close or merge into others."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ NO_KEYS = Keys(np.zeros(0, np.uint64))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """Windows that went into others: the words of each as it was, and of the one that its rows are in now."""
+    """Windows that merged into others: the words of each, and of the window in which its rows are now."""
 
     old: Keys
     new: Keys
 
 
 class Merging(Protocol):
-    """What an epoch did to windows that merge: which became part of others, and which of their rows are new."""
+    """The changes of merging windows in an epoch: which became part of others, and which of their rows are new."""
 
     @property
     def arrivals(self) -> int:
-        """So many leading entries of the rows came or went in this epoch; the rest were there and have moved."""
+        """The number of leading rows that came or went in this epoch; the others were there before and have moved."""
         ...
 
     @property
     def instants(self) -> Ints:
-        """The event times of the rows, which are not in them."""
+        """The event times of the rows, which are not among their columns."""
         ...
 
     @property
     def moves(self) -> Moves | None:
-        """The windows that went into others in this epoch; None if there are none."""
+        """The windows that merged into others in this epoch; None if there are none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NothingMerged:
-    """``Merging`` of an epoch in which no row came or went."""
+    """The ``Merging`` of an epoch in which no row came or went."""
 
     arrivals: int = 0
     instants: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -53,11 +53,11 @@ class NothingMerged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
-    """What becomes of windows at the end of an epoch.
+    """The windows that fire, close or merge at the end of an epoch.
 
-    ``keys`` are those whose triggers fire, ascending, with their ``timing``, and whether it ``is_last``; which of these
-    ``holds_rows``, and which ``is_over``. ``closed`` are those that the watermark has closed, ``over`` also those that
-    have lost all their rows and have emitted that. ``moves`` are those that went into others.
+    ``keys`` are those whose triggers fire, ascending, with the ``timing`` of the pane and whether it ``is_last``, whether
+    the window ``holds_rows``, and whether it ``is_over``. ``closed`` are those that the watermark has closed; ``over``
+    includes those that have lost all their rows and have emitted that. ``moves`` are those that merged into others.
     """
 
     keys: Keys = NO_KEYS
@@ -70,16 +70,16 @@ class Firing:
     moves: Moves | None = None
 
 
-def places_among(wanted: Keys, among: Keys) -> Index:
-    """Where each key stands among ascending, distinct ones; -1 where it does not."""
-    lower = np.searchsorted(among.first, wanted.first)
-    upper = np.searchsorted(among.first, wanted.first, side="right")
+def places_among(keys: Keys, among: Keys) -> Index:
+    """Return the position of each key among ascending, distinct ones; -1 if it is not there."""
+    lower = np.searchsorted(among.first, keys.first)
+    upper = np.searchsorted(among.first, keys.first, side="right")
     place = np.where(lower < upper, lower, -1)
-    if among.second is None and wanted.second is None:
+    if among.second is None and keys.second is None:
         return place
-    seconds, own = among.seconds(), wanted.seconds()
+    seconds, own = among.seconds(), keys.seconds()
     positions, owners = expand(lower, upper)
     same = seconds[positions] == own[owners]
-    place = np.full(len(wanted), -1)
+    place = np.full(len(keys), -1)
     place[owners[same]] = positions[same]
     return place

@@ -1,4 +1,4 @@
-"""What the trigger of each window sees of the rows of an epoch: how many came or went, sums of columns, patterns."""
+"""The inputs of each window's trigger from the rows of an epoch: how many came or went, sums of columns, patterns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .kinds import Pattern, Trigger, every_part
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """What a trigger sees of the rows of an epoch, an entry for each window: see ``TriggerContext``."""
+    """The inputs of triggers from the rows of an epoch, an entry for each window: see ``TriggerContext``."""
 
     rows: Ints
     sums: dict[str, Ints]
@@ -24,10 +24,10 @@ class Inputs:
 
 
 class TriggerInputs:
-    """Reads what a trigger adds up and looks for out of rows.
+    """Computes the inputs of a trigger from rows.
 
-    What it adds up of a column is an integer per row, in a column of that name behind ``prefix``. Windows that merge are
-    known by the last of the ``keys``.
+    A column that the trigger adds up is an integer per row, under its name with ``prefix``. Windows that merge are
+    identified by the last of the ``keys``.
     """
 
     def __init__(self, trigger: Trigger, prefix: str, keys: tuple[str, ...]) -> None:
@@ -38,18 +38,22 @@ class TriggerInputs:
         self._keys = keys
 
     def of(self, rows: Delta, windows: Index, size: int, merging: Merging | None) -> Inputs:
-        """The inputs of ``size`` windows from these rows; ``windows`` has the window of each row.
+        """Return the inputs of ``size`` windows from these rows; ``windows`` has the window of each row.
 
-        Where windows merge, ``merging`` says which rows have only moved with theirs: these do not count. Cost: the rows.
+        For windows that merge, ``merging`` says which rows have only moved with theirs: these do not count. Cost: the rows.
         """
         entries, diffs = self._news(rows, windows, merging)
-        came, counts = windows[entries], np.abs(diffs)
+        changed_windows, counts = windows[entries], np.abs(diffs)
         added = np.maximum(diffs, 0)
         return Inputs(
-            rows=_sums(came, counts, size),
-            sums={name: _sums(came, added * self._column(rows, name)[entries], size) for name in self._sums},
+            rows=_sums(changed_windows, counts, size),
+            sums={
+                name: _sums(changed_windows, added * self._column(rows, name)[entries], size)
+                for name in self._sums
+            },
             patterns={
-                names: self._pattern(names, rows, entries, diffs, came, size) for names in self._patterns
+                names: self._pattern(names, rows, entries, diffs, changed_windows, size)
+                for names in self._patterns
             },
         )
 
@@ -57,9 +61,9 @@ class TriggerInputs:
         return physical(rows.frame.get_column(self._prefix + name))
 
     def _news(self, rows: Delta, windows: Index, merging: Merging | None) -> tuple[Index, Ints]:
-        """Which entries are news of a window, and how many rows came or went: not rows that moved with their session.
+        """Return which entries are new for a window, and how many rows came or went; rows that moved with their session do not count.
 
-        Where a session may have been split, news are what a window has now and did not have before, or the reverse.
+        If a session may have been split, the new entries are rows that a window has now and did not have before, or the reverse.
         """
         if merging is None:
             return np.arange(len(rows)), rows.diffs
@@ -73,16 +77,22 @@ class TriggerInputs:
         return np.arange(len(rows)) if kept is None else kept, diffs
 
     def _pattern(
-        self, names: tuple[str, str], rows: Delta, entries: Index, diffs: Ints, came: Index, size: int
+        self,
+        names: tuple[str, str],
+        rows: Delta,
+        entries: Index,
+        diffs: Ints,
+        changed_windows: Index,
+        size: int,
     ) -> tuple[Mask, Mask, Mask, Mask]:
-        """Which windows had a start row, a stop row, a stop row after a start row, and a start row after all stops."""
+        """Return which windows had a start row, a stop row, a stop row after a start row, and a start row after all stops."""
         start, stop = (self._column(rows, name)[entries] != 0 for name in names)
-        first, last, latest = np.full(size, len(came)), np.full(size, -1), np.full(size, -1)
+        first, last, latest = np.full(size, len(changed_windows)), np.full(size, -1), np.full(size, -1)
         begins, ends = np.flatnonzero(start & (diffs > 0)), np.flatnonzero(stop & (diffs > 0))
-        np.minimum.at(first, came[begins], begins)
-        np.maximum.at(last, came[ends], ends)
-        np.maximum.at(latest, came[begins], begins)
-        return first < len(came), last >= 0, first < last, latest > last
+        np.minimum.at(first, changed_windows[begins], begins)
+        np.maximum.at(last, changed_windows[ends], ends)
+        np.maximum.at(latest, changed_windows[begins], begins)
+        return first < len(changed_windows), last >= 0, first < last, latest > last
 
 
 def _sums(windows: Index, values: Ints, size: int) -> Ints:

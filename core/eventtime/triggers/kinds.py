@@ -1,7 +1,7 @@
-"""Triggers: when a window emits a pane. What they are, which of them end, and which of them would lose rows.
+"""The kinds of triggers, which decide when a window emits a pane; which of them finish, and which would lose rows.
 
 An algebra in the sense of the Dataflow Model, section 2.3: leaves that wait for the watermark, for processing
-time, for rows or for a word from outside, composed by any, all, sequence, repeat and until. A trigger that
+time, for rows or for a signal from outside, composed by any, all, sequence, repeat and until. A trigger that
 *finishes* fires once and never again.
 """
 
@@ -17,29 +17,30 @@ from ...data.tags import tagged
 
 @tagged("core.eventtime.triggers:Trigger")
 class Trigger:
-    """What all triggers are.
+    """The base class of triggers.
 
-    A new one is a frozen dataclass under this class, beside the ``Leaf`` that keeps its state (``leaves.state_of``).
-    What is known of triggers here holds of one that waits for something other than the watermark, and then finishes.
+    A new kind is a frozen dataclass derived from this class, beside the ``Leaf`` that keeps its state
+    (``leaves.state_of``). The functions in this file treat an unknown kind as one that waits for something other than the
+    watermark, and then finishes.
     """
 
     __slots__ = ()
 
     def waits_for(self, state: Mapping[str, int]) -> str:
-        """What a window waits for whose trigger has these state columns, in words; each is called as its leaf calls it."""
+        """Return in words what a window waits for, given the state columns of its trigger by the names that its leaf uses."""
         return f"for {self}"
 
 
 @tagged("core.eventtime.triggers:EveryEpoch")
 @dataclass(frozen=True, slots=True)
 class EveryEpoch(Trigger):
-    """Speak at the end of every epoch that brought rows. Never finishes."""
+    """Fires at the end of every epoch that brought rows. Never finishes."""
 
 
 @tagged("core.eventtime.triggers:AfterWatermark")
 @dataclass(frozen=True, slots=True)
 class AfterWatermark(Trigger):
-    """Speak when the watermark passes the end of the window; with ``early`` also before, with ``late`` also after.
+    """Fires when the watermark passes the end of the window; with ``early`` also before, with ``late`` also after.
 
     ``early`` and ``late`` start again whenever they have finished. Without ``late`` it finishes on time.
     """
@@ -51,7 +52,7 @@ class AfterWatermark(Trigger):
 @tagged("core.eventtime.triggers:AtPeriod")
 @dataclass(frozen=True, slots=True)
 class AtPeriod(Trigger):
-    """Speak when processing time reaches the first multiple of a period after rows came. Finishes.
+    """Fires when processing time reaches the first multiple of a period after rows came. Finishes.
 
     Multiples count from ``aligned_to``; both in microseconds.
     """
@@ -63,7 +64,7 @@ class AtPeriod(Trigger):
 @tagged("core.eventtime.triggers:AfterCount")
 @dataclass(frozen=True, slots=True)
 class AfterCount(Trigger):
-    """Speak after at least so many rows since the last time. Finishes."""
+    """Fires after at least this many rows since the last time. Finishes."""
 
     count: int
 
@@ -71,7 +72,7 @@ class AfterCount(Trigger):
 @tagged("core.eventtime.triggers:AfterSum")
 @dataclass(frozen=True, slots=True)
 class AfterSum(Trigger):
-    """Speak when a column of the rows since the last time adds up to a limit: bytes, say. Finishes."""
+    """Fires when a column of the rows since the last time, such as bytes, adds up to a limit. Finishes."""
 
     input: str
     limit: int
@@ -80,7 +81,7 @@ class AfterSum(Trigger):
 @tagged("core.eventtime.triggers:Punctuation")
 @dataclass(frozen=True, slots=True)
 class Punctuation(Trigger):
-    """Speak when a row comes in which a Boolean column is true. Finishes."""
+    """Fires when a row comes in which a Boolean column is true. Finishes."""
 
     input: str
 
@@ -88,7 +89,7 @@ class Punctuation(Trigger):
 @tagged("core.eventtime.triggers:Pattern")
 @dataclass(frozen=True, slots=True)
 class Pattern(Trigger):
-    """Speak when a row with ``start`` has come and after it one with ``stop``, in order of arrival. Finishes."""
+    """Fires when a row with ``stop`` comes after a row with ``start``, in order of arrival. Finishes."""
 
     start: str
     stop: str
@@ -97,7 +98,7 @@ class Pattern(Trigger):
 @tagged("core.eventtime.triggers:AfterPercentile")
 @dataclass(frozen=True, slots=True)
 class AfterPercentile(Trigger):
-    """Speak when a watermark that waits for this share of the rows only passes the end of the window. Finishes."""
+    """Fires when a watermark that waits only for this share of the rows passes the end of the window. Finishes."""
 
     share: float
 
@@ -105,17 +106,17 @@ class AfterPercentile(Trigger):
 @tagged("core.eventtime.triggers:Signal")
 @dataclass(frozen=True, slots=True)
 class Signal(Trigger):
-    """Speak when told to from outside. Finishes."""
+    """Fires on a signal from outside. Finishes."""
 
 
 @tagged("core.eventtime.triggers:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom(Trigger):
-    """A user's trigger: four hooks over frames with a row per window that something has happened to.
+    """A user's trigger: four hooks over frames with a row per window that has changed.
 
     The frame has the columns of ``state`` (Int64, 0 at first) and ``rows``, ``end``, ``watermark`` and
     ``processing_time``. ``on_rows``, ``on_fire`` and ``on_merge`` return new state columns, ``should_fire`` a
-    Boolean column. With a state column ``wake_at``, the window is looked at again when processing time reaches it.
+    Boolean column. With a state column ``wake_at``, the hooks are called again when processing time reaches it.
     """
 
     name: str
@@ -129,7 +130,7 @@ class Custom(Trigger):
 @tagged("core.eventtime.triggers:AnyOf")
 @dataclass(frozen=True, slots=True)
 class AnyOf(Trigger):
-    """Speak when one of the parts would; that finishes it."""
+    """Fires when one of the parts would; that finishes it."""
 
     parts: tuple[Trigger, ...]
 
@@ -137,7 +138,7 @@ class AnyOf(Trigger):
 @tagged("core.eventtime.triggers:AllOf")
 @dataclass(frozen=True, slots=True)
 class AllOf(Trigger):
-    """Speak when each of the parts would or would have; that finishes it."""
+    """Fires when each of the parts would fire or would have fired; that finishes it."""
 
     parts: tuple[Trigger, ...]
 
@@ -145,7 +146,7 @@ class AllOf(Trigger):
 @tagged("core.eventtime.triggers:Sequence")
 @dataclass(frozen=True, slots=True)
 class Sequence(Trigger):
-    """The parts one after the other, each until it finishes."""
+    """Fires as the parts do, one after the other, each until it finishes."""
 
     parts: tuple[Trigger, ...]
 
@@ -153,7 +154,7 @@ class Sequence(Trigger):
 @tagged("core.eventtime.triggers:Repeat")
 @dataclass(frozen=True, slots=True)
 class Repeat(Trigger):
-    """The part again and again. Never finishes."""
+    """Fires as the part does, which begins again whenever it finishes. Never finishes."""
 
     part: Trigger
 
@@ -168,7 +169,7 @@ class Until(Trigger):
 
 
 def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
-    """The triggers that this one is directly composed of."""
+    """Return the triggers of which this one is directly composed."""
     match trigger:
         case AnyOf(parts) | AllOf(parts) | Sequence(parts):
             return parts
@@ -183,14 +184,14 @@ def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
 
 
 def every_part(trigger: Trigger) -> Iterator[Trigger]:
-    """The trigger and all that it is composed of, each before its parts."""
+    """Yield the trigger and all of which it is composed, each before its parts."""
     yield trigger
     for part in parts_of(trigger):
         yield from every_part(part)
 
 
 def finishes(trigger: Trigger) -> bool:
-    """Whether the trigger may come to an end, after which it never fires again."""
+    """Return whether the trigger may finish, after which it never fires again."""
     match trigger:
         case EveryEpoch() | Repeat():
             return False
@@ -205,7 +206,7 @@ def finishes(trigger: Trigger) -> bool:
 
 
 def finishes_on_time(trigger: Trigger) -> bool:
-    """Whether the trigger ends when the watermark passes the end of the window, and not before."""
+    """Return whether the trigger finishes when the watermark passes the end of the window, and not before."""
     match trigger:
         case AfterWatermark(late=late):
             return late is None
@@ -222,7 +223,7 @@ def finishes_on_time(trigger: Trigger) -> bool:
 
 
 def waits_for_watermark_only(trigger: Trigger) -> bool:
-    """Whether it comes to a point at which nothing but the watermark passing the end of the window makes it fire."""
+    """Return whether it may reach a state in which only the watermark passing the end of the window makes it fire."""
     match trigger:
         case AfterWatermark(early=early):
             return early is None or waits_for_watermark_only(early)

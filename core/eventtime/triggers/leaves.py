@@ -1,8 +1,8 @@
-"""Parts of triggers at work: their state as columns, a row per window, one vectorised step for all of them.
+"""States of the parts of triggers: columns with a row per window, updated for all windows in one vectorised step.
 
 Every part of a trigger has its own state columns, named after its place in the tree. All are int64 and zero
-at first, so that the state of a window is an entry of a spine that adds up, and a window that is gone is one of
-zeros. Masks hold for which windows a part is waiting, would fire, or has fired.
+at first, so that the state of a window is an entry of a spine that adds up, and a window that is gone is an entry of
+zeros. Masks select the windows for which a part waits, would fire, or has fired.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ NO_TIMER = 0
 
 @dataclass(slots=True, eq=False)
 class TriggerContext:
-    """What has happened to some windows in this epoch, and the state of their trigger, to be moved on.
+    """The changes of some windows in this epoch, and the state of their trigger, which is to be updated.
 
-    ``rows`` counts what came or went, ``inputs`` are sums of trigger columns. ``passed`` says by its
-    share of the rows which windows a percentile watermark has passed.
+    ``rows`` counts rows that came or went, ``inputs`` are sums of trigger columns. ``passed`` has, by the share of rows of
+    a percentile watermark, which windows it has passed.
     """
 
     ends: Ints
@@ -63,17 +63,17 @@ class TriggerContext:
 
     @property
     def is_past(self) -> Mask:
-        """Which windows the watermark has passed."""
+        """Return which windows the watermark has passed."""
         past: Mask = self.ends <= self.watermark
         return past
 
     @property
     def none(self) -> Mask:
-        """A mask in which nothing is true."""
+        """Return a mask in which nothing is true."""
         return np.zeros(len(self.ends), np.bool_)
 
     def get(self, name: str) -> Ints:
-        """A state column; zeros if it was never set."""
+        """Return a state column; zeros if it was never set."""
         column = self.state.get(name)
         return np.zeros(len(self.ends), np.int64) if column is None else column
 
@@ -84,78 +84,78 @@ class TriggerContext:
 
 
 class TriggerState(ABC):
-    """A part of a trigger, with its place in the tree."""
+    """The state of a part of a trigger, with its place in the tree."""
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.parts: tuple[TriggerState, ...] = ()
 
     def every(self) -> Iterator[TriggerState]:
-        """This part and all below it."""
+        """Yield this part and all below it."""
         yield self
         for part in self.parts:
             yield from part.every()
 
     def counters(self) -> list[str]:
-        """State columns that add up when windows merge."""
+        """Return the state columns that add up when windows merge."""
         return []
 
     def timers(self) -> list[str]:
-        """State columns that are timers in processing time: of merged windows the earliest holds."""
+        """Return the state columns that are timers in processing time; merged windows keep the earliest."""
         return []
 
     def flags(self) -> list[str]:
-        """State columns that hold for merged windows only if they held for all of them."""
+        """Return the state columns that hold for merged windows only if they held for all of them."""
         return [f"{self.place}done"]
 
-    def finished(self, moment: TriggerContext) -> Mask:
+    def finished(self, context: TriggerContext) -> Mask:
         """Return for which windows this part will not fire again."""
-        done: Mask = moment.get(f"{self.place}done") != 0
+        done: Mask = context.get(f"{self.place}done") != 0
         return done
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        """Take note of what has happened to the windows for which this part listens."""
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        """Update the state by the changes of the windows for which this part is active."""
         for part in self.parts:
-            part.observe(moment, on)
+            part.observe(context, on)
 
     @abstractmethod
-    def ready(self, moment: TriggerContext) -> Mask:
+    def ready(self, context: TriggerContext) -> Mask:
         """Return for which windows this part would fire now."""
 
     @abstractmethod
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """Move on where the window has emitted."""
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        """Update the state of windows that have emitted."""
 
-    def reset(self, moment: TriggerContext, on: Mask) -> None:
-        """Begin anew, as for a new window."""
+    def reset(self, context: TriggerContext, on: Mask) -> None:
+        """Begin again, as for a new window."""
         for name in (*self.counters(), *self.timers(), *self.flags()):
-            moment.put(name, on, 0)
+            context.put(name, on, 0)
         for part in self.parts:
-            part.reset(moment, on)
+            part.reset(context, on)
 
-    def back_to_early(self, moment: TriggerContext, on: Mask) -> None:
-        """The windows end later than they did, and the watermark has not passed them any more."""
+    def back_to_early(self, context: TriggerContext, on: Mask) -> None:
+        """Return to the early phase: the windows end later now, and the watermark is before their ends again."""
         for part in self.parts:
-            part.back_to_early(moment, on)
+            part.back_to_early(context, on)
 
-    def merged(self, moment: TriggerContext, on: Mask) -> None:
-        """The state of several windows was added up into these."""
+    def merged(self, context: TriggerContext, on: Mask) -> None:
+        """Update the state of windows into which the states of several were added up."""
         for part in self.parts:
-            part.merged(moment, on)
+            part.merged(context, on)
 
-    def _done(self, moment: TriggerContext, on: Mask) -> None:
-        moment.put(f"{self.place}done", on, 1)
+    def _done(self, context: TriggerContext, on: Mask) -> None:
+        context.put(f"{self.place}done", on, 1)
 
 
 LeafMaker = Callable[[str, Any], TriggerState]
 """Makes the state of a trigger from its place in the tree and the trigger."""
 
 LEAVES: dict[type[Trigger], LeafMaker] = {}
-"""What keeps the state of each kind of trigger that has no parts: see ``state_of``."""
+"""The makers of the states of all kinds of triggers without parts: see ``state_of``."""
 
 
 def state_of(kind: type[Trigger]) -> Callable[[Maker], Maker]:
-    """Name the kind of trigger whose state a class, or a function, makes."""
+    """Register a class, or a function, that makes the state of a kind of trigger."""
 
     def remember(made_by: Maker) -> Maker:
         LEAVES[kind] = made_by
@@ -167,31 +167,31 @@ def state_of(kind: type[Trigger]) -> Callable[[Maker], Maker]:
 class Leaf(TriggerState):
     """A part that waits for one thing, and fires once."""
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """A leaf fires once."""
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        """Finish, since a leaf fires once."""
         for name in (*self.counters(), *self.timers()):
-            moment.put(name, on, 0)
-        self._done(moment, on)
+            context.put(name, on, 0)
+        self._done(context, on)
 
 
 class EveryEpochState(TriggerState):
-    """Speaks whenever rows came or went."""
+    """Fires whenever rows came or went."""
 
     def flags(self) -> list[str]:
         return []
 
-    def finished(self, moment: TriggerContext) -> Mask:
-        return moment.none
+    def finished(self, context: TriggerContext) -> Mask:
+        return context.none
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return moment.rows > 0
+    def ready(self, context: TriggerContext) -> Mask:
+        return context.rows > 0
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        """There is nothing to move on."""
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        """Do nothing, as there is no state."""
 
 
 class CountingState(Leaf):
-    """Speaks when something that adds up over the rows since the last time reaches a limit."""
+    """Fires when a sum over the rows since the last time reaches a limit."""
 
     def __init__(self, place: str, limit: int, input: str | None) -> None:
         super().__init__(place)
@@ -201,19 +201,19 @@ class CountingState(Leaf):
     def counters(self) -> list[str]:
         return [f"{self.place}sum"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        added = moment.rows if self._input is None else moment.inputs[self._input]
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        added = context.rows if self._input is None else context.inputs[self._input]
         name = f"{self.place}sum"
-        moment.put(name, on & (added != 0), moment.get(name) + added)
+        context.put(name, on & (added != 0), context.get(name) + added)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        enough: Mask = moment.get(f"{self.place}sum") >= self._limit
-        return enough & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        enough: Mask = context.get(f"{self.place}sum") >= self._limit
+        return enough & ~self.finished(context)
 
 
 @state_of(AtPeriod)
 class AtPeriodState(Leaf):
-    """Speaks when its timer has come, which rows have set."""
+    """Fires when its timer is due, which rows have set."""
 
     def __init__(self, place: str, trigger: AtPeriod) -> None:
         super().__init__(place)
@@ -222,23 +222,23 @@ class AtPeriodState(Leaf):
     def timers(self) -> list[str]:
         return [f"{self.place}at"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
+    def observe(self, context: TriggerContext, on: Mask) -> None:
         name, timer = f"{self.place}at", self._trigger
-        wanted = on & (moment.get(name) == NO_TIMER) & ~self.finished(moment)
-        if not moment.always:
-            wanted &= moment.pending
-        periods = (moment.processing_time - timer.aligned_to) // timer.period + 1
-        moment.put(name, wanted, timer.aligned_to + periods * timer.period - START_OF_TIME)
+        without_timer = on & (context.get(name) == NO_TIMER) & ~self.finished(context)
+        if not context.always:
+            without_timer &= context.pending
+        periods = (context.processing_time - timer.aligned_to) // timer.period + 1
+        context.put(name, without_timer, timer.aligned_to + periods * timer.period - START_OF_TIME)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        at = moment.get(f"{self.place}at")
-        reached: Mask = (at != NO_TIMER) & (at <= moment.processing_time - START_OF_TIME)
-        return reached & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        at = context.get(f"{self.place}at")
+        reached: Mask = (at != NO_TIMER) & (at <= context.processing_time - START_OF_TIME)
+        return reached & ~self.finished(context)
 
 
 @state_of(Pattern)
 class PatternState(Leaf):
-    """Speaks when a stop has come after a start."""
+    """Fires when a stop has come after a start."""
 
     def __init__(self, place: str, trigger: Pattern) -> None:
         super().__init__(place)
@@ -247,59 +247,59 @@ class PatternState(Leaf):
     def counters(self) -> list[str]:
         return [f"{self.place}begun", f"{self.place}ended", f"{self.place}begun anew"]
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        started, stopped, in_order, anew = moment.patterns[self._columns]
-        begun = moment.get(f"{self.place}begun") != 0
-        moment.put(f"{self.place}ended", on & (in_order | (begun & stopped)), 1)
-        moment.put(f"{self.place}begun", on & started, 1)
-        moment.put(f"{self.place}begun anew", on & (started | stopped), anew.astype(np.int64))
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        started, stopped, in_order, anew = context.patterns[self._columns]
+        begun = context.get(f"{self.place}begun") != 0
+        context.put(f"{self.place}ended", on & (in_order | (begun & stopped)), 1)
+        context.put(f"{self.place}begun", on & started, 1)
+        context.put(f"{self.place}begun anew", on & (started | stopped), anew.astype(np.int64))
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        moment.put(f"{self.place}ended", on, 0)
-        self._done(moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        context.put(f"{self.place}ended", on, 0)
+        self._done(context, on)
 
-    def reset(self, moment: TriggerContext, on: Mask) -> None:
-        """A start behind the last stop is the beginning of the next pattern."""
-        anew = on & self.finished(moment) & (moment.get(f"{self.place}begun anew") != 0)
-        super().reset(moment, on)
+    def reset(self, context: TriggerContext, on: Mask) -> None:
+        """Begin again; a start after the last stop begins the next pattern."""
+        anew = on & self.finished(context) & (context.get(f"{self.place}begun anew") != 0)
+        super().reset(context, on)
         for name in ("begun", "begun anew"):
-            moment.put(f"{self.place}{name}", anew, 1)
+            context.put(f"{self.place}{name}", anew, 1)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        ended: Mask = moment.get(f"{self.place}ended") != 0
-        ready: Mask = ended & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        ended: Mask = context.get(f"{self.place}ended") != 0
+        ready: Mask = ended & ~self.finished(context)
         return ready
 
 
 @state_of(AfterPercentile)
 class PercentileState(Leaf):
-    """Speaks when the watermark of a share of the rows has passed."""
+    """Fires when the watermark of a share of the rows has passed the end of the window."""
 
     def __init__(self, place: str, trigger: AfterPercentile) -> None:
         super().__init__(place)
         self._share = trigger.share
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return moment.passed[self._share] & moment.pending & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        return context.passed[self._share] & context.pending & ~self.finished(context)
 
 
 class SignalState(Leaf):
-    """Speaks when told to."""
+    """Fires on a signal."""
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        return moment.signalled & ~self.finished(moment)
+    def ready(self, context: TriggerContext) -> Mask:
+        return context.signalled & ~self.finished(context)
 
 
 @state_of(Custom)
 class CustomState(Leaf):
-    """Speaks when a user's hooks say so."""
+    """Fires when a user's hook returns true."""
 
     def __init__(self, place: str, trigger: Custom) -> None:
         super().__init__(place)
         self._trigger = trigger
 
     def _column(self, name: str) -> str:
-        """The state column of a user's, apart from those of our own."""
+        """Return the name of a user's state column, distinct from our own."""
         return f"{self.place}state {name}"
 
     def counters(self) -> list[str]:
@@ -308,48 +308,48 @@ class CustomState(Leaf):
     def timers(self) -> list[str]:
         return [self._column("wake_at")] if "wake_at" in self._trigger.state else []
 
-    def observe(self, moment: TriggerContext, on: Mask) -> None:
-        self._moved(moment, on & (moment.rows > 0), self._trigger.on_rows)
+    def observe(self, context: TriggerContext, on: Mask) -> None:
+        self._moved(context, on & (context.rows > 0), self._trigger.on_rows)
 
-    def ready(self, moment: TriggerContext) -> Mask:
-        answer = self._called(self._trigger.should_fire, self._frame(moment))
-        if not isinstance(answer, pl.Series) or answer.dtype != pl.Boolean or len(answer) != len(moment):
+    def ready(self, context: TriggerContext) -> Mask:
+        answer = self._called(self._trigger.should_fire, self._frame(context))
+        if not isinstance(answer, pl.Series) or answer.dtype != pl.Boolean or len(answer) != len(context):
             raise InputError(
                 f"trigger {self._trigger.name!r}: should_fire gave {answer!r:.60}; return a Boolean column, a row per window"
             )
-        wanted: Mask = answer.fill_null(False).to_numpy()
-        return wanted & ~self.finished(moment)
+        fires: Mask = answer.fill_null(False).to_numpy()
+        return fires & ~self.finished(context)
 
-    def fire(self, moment: TriggerContext, on: Mask) -> None:
-        self._moved(moment, on, self._trigger.on_fire)
-        self._done(moment, on)
+    def fire(self, context: TriggerContext, on: Mask) -> None:
+        self._moved(context, on, self._trigger.on_fire)
+        self._done(context, on)
 
-    def merged(self, moment: TriggerContext, on: Mask) -> None:
+    def merged(self, context: TriggerContext, on: Mask) -> None:
         if self._trigger.on_merge is not None:
-            self._moved(moment, on, self._trigger.on_merge)
+            self._moved(context, on, self._trigger.on_merge)
 
-    def _frame(self, moment: TriggerContext) -> pl.DataFrame:
-        columns = {name: moment.get(self._column(name)) for name in self._trigger.state}
+    def _frame(self, context: TriggerContext) -> pl.DataFrame:
+        columns = {name: context.get(self._column(name)) for name in self._trigger.state}
         if "wake_at" in columns:
             at = columns["wake_at"]
             columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
-        known = {"rows": moment.rows, "end": moment.ends}
+        known = {"rows": context.rows, "end": context.ends}
         clocks = {
-            "watermark": np.full(len(moment), moment.watermark),
-            "processing_time": np.full(len(moment), moment.processing_time),
+            "watermark": np.full(len(context), context.watermark),
+            "processing_time": np.full(len(context), context.processing_time),
         }
         return pl.DataFrame({**columns, **known, **clocks})
 
-    def _moved(self, moment: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    def _moved(self, context: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         if not on.any():
             return
-        moved = self._called(hook, self._frame(moment))
+        moved = self._called(hook, self._frame(context))
         assert isinstance(moved, pl.DataFrame)
         for name in self._trigger.state:
             values = moved.get_column(name).cast(pl.Int64).to_numpy()
             if name == "wake_at":
                 values = np.where(values == 0, NO_TIMER, values - START_OF_TIME)
-            moment.put(self._column(name), on, values)
+            context.put(self._column(name), on, values)
 
     def _called(self, hook: Callable[[pl.DataFrame], object], frame: pl.DataFrame) -> object:
         try:
@@ -374,8 +374,8 @@ class CustomState(Leaf):
         for name in self._trigger.state:
             column = frame.get_column(name)
             if not column.dtype.is_integer() or column.has_nulls():
-                found = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
-                raise TypeError(f"state column {name!r} is {found} and not Int64 without nulls")
+                type_text = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
+                raise TypeError(f"state column {name!r} is {type_text} and not Int64 without nulls")
 
 
 LEAVES.update(

@@ -1,4 +1,4 @@
-"""The state of a window as columns: what is known of it beside its trigger, and how states add up where windows merge.
+"""The state of a window as columns besides those of its trigger, and how states are merged when windows merge.
 
 All columns are int64 and zero at first, so that the state of a window is an entry of a spine; those of the trigger
 are named by its parts (``leaves``).
@@ -14,13 +14,14 @@ from ...columns.kernels import Index, Ints, Mask
 from .leaves import NO_TIMER, TriggerState
 
 OPEN, END, START, ROWS, PENDING, PAST, EMITTED = "open", "end", "start", "rows", "pending", "past", "said"
-"""State of a window: it is there; its end; where the watermark is held; its rows; something to emit; it has emitted since
-the watermark passed its end; the earliest end, above the start of time, with which a session has emitted."""
+"""State of a window: whether it exists; its end; where it holds the watermark; its rows; whether it has something to emit;
+whether it has emitted since the watermark passed its end; the earliest end, above the start of time, with which a session
+has emitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerColumns:
-    """The state columns of a trigger, by how they go together where windows merge: see ``TriggerState``."""
+    """The state columns of a trigger, by how they are combined when windows merge: see ``TriggerState``."""
 
     counters: tuple[str, ...]
     timers: tuple[str, ...]
@@ -28,7 +29,7 @@ class TriggerColumns:
 
     @staticmethod
     def of(trigger: TriggerState) -> TriggerColumns:
-        """The columns of all parts of a trigger."""
+        """Return the columns of all parts of a trigger."""
         parts = list(trigger.every())
         return TriggerColumns(
             tuple(name for part in parts for name in part.counters()),
@@ -45,10 +46,10 @@ def merge_states(
     new: Index,
     was_open: Mask,
 ) -> None:
-    """Add up the states of windows that are one now, in place.
+    """Add up the states of windows that have merged, in place.
 
-    ``old`` are the places of the windows that are no more, ``new`` those of what each of them is part of. Of what is
-    ``known`` of windows, ``EMITTED`` and ``PAST`` add up; of the ``state`` of their trigger all, and it leaves the old ones.
+    ``old`` are the places of the windows that no longer exist, ``new`` those of the windows that they are part of. Among the
+    ``known`` columns, ``EMITTED`` and ``PAST`` add up; all columns of the trigger's ``state`` do, and become zero in the old.
     """
     if not len(old):
         return
@@ -69,8 +70,8 @@ def merge_states(
 
 
 def _least(timers: Ints, old: Index, new: Index, unset: int) -> Ints:
-    """Of timers that become one the earliest, as far as they are set."""
+    """Return the earliest of the timers that become one, as far as they are set."""
     latest = np.iinfo(np.int64).max
-    given = np.where(timers == unset, latest, timers)
-    np.minimum.at(given, new, given[old])
-    return np.where(given == latest, unset, given)
+    set_timers = np.where(timers == unset, latest, timers)
+    np.minimum.at(set_timers, new, set_timers[old])
+    return np.where(set_timers == latest, unset, set_timers)

@@ -23,19 +23,19 @@ MARK, SEEN = "mark", "seen"
 """Columns of a partition: the highest mark of its rows, and the processing time at which the last ones came."""
 
 NAMED = 5
-"""So many partitions are named in a description."""
+"""The most partitions that a description names."""
 
 
 @tagged("core.eventtime.partition_watermarks:ByPartition")
 @dataclass(frozen=True)
 class ByPartition(Watermark):
-    """W = the least of the partitions' own watermarks, those that are idle left out.
+    """W = the least of the watermarks of all partitions that are not idle.
 
     A partition is a value of ``column`` (null is one too), known from its first row on. It is idle when no row of it
-    came for ``idle_after`` of processing time, and is back with its next row: as W never moves back, what it has
-    behind W is late. If all are idle, those that were seen last still count, so that it does not matter how often
-    somebody looked. Nothing is said before ``at_least`` partitions have been seen. More than ``limit`` partitions
-    are an error, unless some are idle: then those unseen for longest are forgotten.
+    came for ``idle_after`` of processing time, and counts again with its next row: as W never moves back, its rows behind W
+    are late. If all are idle, those that had rows last still count, so that the number of epochs does not matter. W is
+    unknown before ``at_least`` partitions have had rows. More than ``limit`` partitions are an error, unless some are
+    idle: then those that have been idle for longest are dropped.
 
     Cost: the rows, and the number of partitions.
     """
@@ -48,16 +48,16 @@ class ByPartition(Watermark):
 
     @property
     def follows_processing_time(self) -> bool:
-        """Whether partitions become idle."""
+        """Return whether partitions become idle."""
         return self.idle_after is not None
 
     def start(self) -> Run:
-        """No partition."""
+        """Return no partitions."""
         none = np.zeros(0, np.int64)
         return Run(Keys(np.zeros(0, np.uint64)), pl.DataFrame(), {MARK: none, SEEN: none})
 
     def advanced(self, memory: Run, arrived: Arrived) -> tuple[Run, int]:
-        """The partitions with these rows, and the least of their watermarks."""
+        """Return the partitions with these rows, and the least of their watermarks."""
         if len(arrived.times):
             memory = self._within_limit(self._updated(memory, arrived), arrived)
         if len(memory) < max(self.at_least, 1):
@@ -65,33 +65,33 @@ class ByPartition(Watermark):
         return memory, self.inner.of(int(memory.sums[MARK][self._counting(memory, arrived.instant)].min()))
 
     def held(self, memory: Run) -> tuple[int, int]:
-        """The partitions."""
+        """Return the number and the bytes of the partitions."""
         return len(memory), memory.nbytes
 
     def memory_saved(self, where: str, memory: Run) -> Saved:
-        """The partitions."""
+        """Return the partitions as a piece."""
         return Saved((memory,), {}) if len(memory) else NOTHING
 
     def memory_restored(self, saved: Saved) -> Run:
-        """The partitions."""
+        """Return the partitions."""
         return saved.pieces[0] if saved.pieces else self.start()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:
-        """The partitions, as those of any run."""
+        """Return the partitions as the columns of a run."""
         return columns_of_run(piece)
 
     def piece_of(self, columns: pl.DataFrame) -> Run:
-        """The partitions of these columns, whose values have the type that they had."""
+        """Return the partitions of these columns, whose values have their original type."""
         name = PAYLOAD + self.column
         return run_of_columns(Layout(pl.Schema({self.column: columns.schema[name]})), columns)
 
     def require(self, where: str, schema: pl.Schema, *, appends: bool) -> None:
-        """The column is there."""
+        """Check that the column exists."""
         require_columns(f"{where}: watermark=by_partition()", schema, [self.column])
         self.inner.require(where, schema, appends=appends)
 
     def described(self, memory: Run, highest: int, instant: int) -> list[str]:
-        """Which partition holds the watermark, and which are idle."""
+        """Describe which partition holds the watermark, and which are idle."""
         if len(memory) < max(self.at_least, 1):
             return [
                 f"it waits for {max(self.at_least, 1)} partitions of {self.column!r}, and {len(memory)} have been seen"
@@ -128,7 +128,7 @@ class ByPartition(Watermark):
         return idle
 
     def _counting(self, memory: Run, instant: int) -> Mask:
-        """The partitions that are not idle; if all are, those that were the last to become so."""
+        """Return the partitions that are not idle; if all are, those that became idle last."""
         idle, seen = self._idle(memory, instant), memory.sums[SEEN]
         return seen == seen.max() if idle.all() else ~idle
 
@@ -136,13 +136,13 @@ class ByPartition(Watermark):
         column = arrived.column(self.column)
         groups = group_columns([column], len(column))
         marks = groups.greatest(self.inner.marks(arrived))
-        known = memory.match(groups.keys)[0] if len(memory) else np.zeros(0, np.intp)
-        if len(known) < len(groups):
-            new = np.setdiff1d(np.arange(len(groups)), known)
+        positions = memory.match(groups.keys)[0] if len(memory) else np.zeros(0, np.intp)
+        if len(positions) < len(groups):
+            new = np.setdiff1d(np.arange(len(groups)), positions)
             memory = _with_new(memory, groups, new, gather(pl.DataFrame([column]), groups.first_entries[new]))
-        known, places = memory.match(groups.keys)
+        positions, places = memory.match(groups.keys)
         highest, seen = memory.sums[MARK].copy(), memory.sums[SEEN].copy()
-        highest[places] = np.maximum(highest[places], marks[known])
+        highest[places] = np.maximum(highest[places], marks[positions])
         seen[places] = np.maximum(seen[places], arrived.instant)
         return Run(memory.keys, memory.payload, {MARK: highest, SEEN: seen})
 
@@ -163,7 +163,7 @@ class ByPartition(Watermark):
 
 
 def _with_new(memory: Run, groups: Groups, new: Index, values: pl.DataFrame) -> Run:
-    """The partitions and these new ones, of which nothing is known yet."""
+    """Return the partitions and these new ones, whose watermarks are unknown yet."""
     keys = Keys.concat([memory.keys, groups.keys.take(new)])
     order = np.lexsort((keys.seconds(), keys.first))
     nothing = np.full(len(new), START_OF_TIME)

@@ -1,4 +1,4 @@
-"""A watermark that a function of the user's says."""
+"""A watermark that a user's function computes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENCODED = "encoded state"
 """Fact: the user's state, where JSON has no such value."""
 
 SHOWN = 100
-"""So many characters of a user's state are shown in a message."""
+"""The most characters of a user's state in a message."""
 
 WatermarkFunction = Callable[[Any, pl.DataFrame, datetime], tuple[Any, date | int | None]]
 """(state, rows added, processing time) -> (new state, watermark or None for "nothing new")."""
@@ -31,7 +31,7 @@ WatermarkFunction = Callable[[Any, pl.DataFrame, datetime], tuple[Any, date | in
 @tagged("core.eventtime.custom_watermarks:Custom")
 @dataclass(frozen=True, eq=False)
 class Custom(Watermark):
-    """W = what a user's function says, which is called once per epoch; equal only to itself."""
+    """W = the result of a user's function, which is called once per epoch; equal only to itself."""
 
     function: WatermarkFunction
     state: Any = None
@@ -41,56 +41,56 @@ class Custom(Watermark):
 
     @property
     def heeds_order(self) -> bool:
-        """The function may look at the first rows, or the last."""
+        """Return true, as the function may depend on the order of rows."""
         return True
 
     def start(self) -> tuple[Any, int]:
-        """The user's state, and that nothing was said."""
+        """Return the user's initial state, and an unknown watermark."""
         return self.state, START_OF_TIME
 
     def advanced(self, memory: tuple[Any, int], arrived: Arrived) -> tuple[tuple[Any, int], int]:
-        """What the function says now, or said last."""
-        state, said = memory
+        """Return the function's new watermark, or the last one that it returned."""
+        state, watermark_before = memory
         processing_time = time_of(arrived.instant)
         assert processing_time is not None, "it was a datetime"
         where = f"{arrived.where}: the watermark function"
         try:
-            # A copy, as the function may change what it is given and the epoch may fail.
-            given = self.function(deepcopy(state), arrived.rows, processing_time)
+            # A copy, as the function may change its arguments and the epoch may fail.
+            result = self.function(deepcopy(state), arrived.rows, processing_time)
         except Exception as error:
             raise InputError(
                 f"{where} raised {type(error).__name__}: {first_line(error)}; nothing has changed"
             ) from error
-        if not (isinstance(given, tuple) and len(given) == 2):
-            raise InputError(f"{where} gave {given!r}; it must return (new state, watermark or None)")
-        state, watermark = given
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise InputError(f"{where} gave {result!r}; it must return (new state, watermark or None)")
+        state, watermark = result
         if watermark is None:
-            return (state, said), said
+            return (state, watermark_before), watermark_before
         if isinstance(watermark, date):
             watermark = instant_of(where, watermark, arrived.dtype)
         elif watermark != END_OF_TIME or isinstance(watermark, bool):
             raise InputError(
                 f"{where} gave the watermark {watermark!r}; it must be a datetime, END_OF_TIME or None"
             )
-        if watermark < said:
+        if watermark < watermark_before:
             raise InputError(
-                f"{where} moved back from {shown(said)} to {shown(watermark)}; a watermark never does: "
+                f"{where} moved back from {shown(watermark_before)} to {shown(watermark)}; a watermark never does: "
                 "keep the highest in the state, and return None if there is nothing new"
             )
         return (state, watermark), watermark
 
     def described(self, memory: tuple[Any, int], highest: int, instant: int) -> list[str]:
-        """The function, and what it said last."""
+        """Describe the function, and the last watermark that it returned."""
         name = getattr(self.function, "__name__", repr(self.function))
-        return [f"it is what {name} says, last {shown(memory[1])}"]
+        return [f"it is what {name} returned last, {shown(memory[1])}"]
 
     def memory_saved(self, where: str, memory: tuple[Any, int]) -> Saved:
-        """The user's state and what was said last; the state has to be a plain value."""
-        state, said = memory
+        """Return the user's state, which has to be a plain value, and the last watermark."""
+        state, watermark = memory
         if is_plain(state):
-            return Saved((), {"state": state, "said": said})
+            return Saved((), {"state": state, "said": watermark})
         try:
-            return Saved((), {ENCODED: encoded(state).decode(), "said": said})
+            return Saved((), {ENCODED: encoded(state).decode(), "said": watermark})
         except NotPlainError as error:
             raise InputError(
                 f"{where}: the state of the watermark function is {_shortened(state)}, which is or holds {error.found}, and a "
@@ -99,7 +99,7 @@ class Custom(Watermark):
             ) from error
 
     def memory_restored(self, saved: Saved) -> tuple[Any, int]:
-        """The user's state and what was said last."""
+        """Return the user's state and the last watermark."""
         facts = saved.facts
         if "said" not in facts:
             return self.start()
@@ -108,5 +108,5 @@ class Custom(Watermark):
 
 
 def _shortened(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= SHOWN else f"{said[:SHOWN]}..."
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -1,4 +1,4 @@
-"""The watermark behind windows, and what holds it back: the first window that has something to emit."""
+"""The watermark after windows, which is held back by the first window that has something to emit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ...state.timers import Timers
 from ..triggers.window_columns import EMITTED, END, PENDING, START
 
 FIRST_HOLDS = 16
-"""So many timers of each run are read at first to find what holds the watermark."""
+"""The number of timers of each run that are read at first to find what holds the watermark."""
 
 
 class HeldWatermark(OwnClock):
-    """The clock behind windows: the watermark, held back by what is behind it and has not been emitted yet.
+    """The clock after windows: the watermark, held back by panes that have not been emitted yet.
 
     Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
     """
@@ -38,29 +38,29 @@ class HeldWatermark(OwnClock):
 
     @property
     def before(self) -> int:
-        """The held watermark as of the last commit."""
+        """Return the held watermark as of the last commit."""
         self._check("before")
         return self._committed[0] if self._pinned is None else self._pinned[0]
 
     @property
     def now(self) -> int:
-        """The held watermark after this epoch."""
+        """Return the held watermark after this epoch."""
         self._check("now")
         return self._staged[0] if self._pinned is None else self._pinned[1]
 
     @property
     def held_at(self) -> int:
-        """The instant at which the watermark was held last; the end of time if there was nothing to wait for."""
+        """Return the instant at which the watermark was held last; the end of time if nothing held it."""
         return self._staged[1]
 
     @property
     def is_found(self) -> bool:
-        """Whether ``held_at`` was found out here. What was restored may be from when other windows were here too."""
+        """Return whether ``held_at`` was computed here; a restored one may be from a time with other windows in this bucket."""
         return self._is_found
 
     @property
     def would_move(self) -> bool:
-        """Whether it is not known yet what holds the watermark, or the clock has moved on while nothing does."""
+        """Return whether it is unknown what holds the watermark, or whether the clock has moved while nothing does."""
         watermark, held_at = self._committed
         return not self._is_found or min(self._clock.now, held_at) > watermark
 
@@ -70,7 +70,7 @@ class HeldWatermark(OwnClock):
         self._is_found = True
 
     def pin(self, before: int, now: int) -> None:
-        """Show these watermarks in this process until pinned anew: what is behind the clock is known elsewhere only."""
+        """Use these watermarks in this process until the next call: the windows that hold the clock are elsewhere."""
         self._pinned = before, now
 
     def commit(self) -> None:
@@ -78,7 +78,7 @@ class HeldWatermark(OwnClock):
         self._committed, self._was_found = self._staged, self._is_found
 
     def discard(self) -> None:
-        """Forget what was staged."""
+        """Drop what was staged."""
         self._staged, self._is_found = self._committed, self._was_found
 
     def saved(self) -> Saved:
@@ -94,11 +94,11 @@ class HeldWatermark(OwnClock):
         self.discard()
 
     def columns_of(self, piece: object) -> pl.DataFrame:
-        """There are no pieces."""
+        """Raise, as there are no pieces."""
         raise AssertionError("a held watermark has no pieces")
 
     def piece_of(self, columns: pl.DataFrame) -> object:
-        """There are no pieces."""
+        """Raise, as there are no pieces."""
         raise AssertionError("a held watermark has no pieces")
 
     entries = 0
@@ -119,17 +119,17 @@ class WatermarkHolds:
         self._by_start = by_start
 
     def set(self, keys: Keys, before: Mapping[str, Ints], after: Mapping[str, Ints], is_open: Mask) -> None:
-        """Take note of windows that have something to emit since this epoch, or are dated otherwise."""
+        """Set timers for windows that have something to emit since this epoch, or whose panes have other dates now."""
         stamps, nothing = self._stamps(after), np.zeros(len(keys), np.int64)
-        known = {name: before.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
-        same = (known[PENDING] != 0) & (self._stamps(known) == stamps)
+        columns_before = {name: before.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
+        same = (columns_before[PENDING] != 0) & (self._stamps(columns_before) == stamps)
         fresh = np.flatnonzero(is_open & (after[PENDING] != 0) & ~same)
         self.timers.set(stamps[fresh], keys.take(fresh))
 
     def hold(self, *, anew: bool) -> None:
-        """Hold the watermark back for what is behind it and not emitted yet: the first of it is enough.
+        """Hold the watermark back at the first window with a pane to emit.
 
-        That has not changed, unless it is to be found ``anew``, while nothing has happened to any window.
+        That window is the same as before if no window has changed, unless it is to be found ``anew``.
         """
         if not anew:
             self._held.stage(self._held.held_at)
@@ -145,28 +145,28 @@ class WatermarkHolds:
             if held_at is None and not seen:
                 held_at = END_OF_TIME
             take *= 4
-        # What stands before it has been emitted since.
+        # Windows before it have emitted since.
         self.timers.due(held_at - 1)
         self._held.stage(held_at)
 
     def _first(self, heads: list[tuple[Ints, Keys]], horizon: int) -> int | None:
-        """The first instant, not after the horizon, at which one of these windows still has something to emit."""
+        """Return the first instant, not after the horizon, at which one of these windows still has something to emit."""
         if not heads:
             return None
         instants = np.concatenate([at for at, _ in heads])
         groups = group(Keys.concat([keys for _, keys in heads]))
         state = self._states.totals(groups.keys, with_delta=True)
         nothing = np.zeros(len(groups), np.int64)
-        known = {name: state.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
+        columns = {name: state.get(name, nothing) for name in (PENDING, START, END, EMITTED)}
         window = groups.numbers
-        holds = (known[PENDING][window] != 0) & (self._stamps(known)[window] == instants)
+        holds = (columns[PENDING][window] != 0) & (self._stamps(columns)[window] == instants)
         holds &= instants <= horizon
         return int(instants[holds].min()) if holds.any() else None
 
     def _stamps(self, state: Mapping[str, Ints]) -> Ints:
-        """The earliest event time that a pane of these windows may have."""
+        """Return the earliest event time that a pane of these windows may have."""
         if self._by_start:
             return state[START]
-        # What a session will retract may be dated before what it will emit.
+        # The panes that a session will retract may be dated before the one that it will emit.
         emitted_end = state[EMITTED] + START_OF_TIME
         return np.where((state[EMITTED] != 0) & (emitted_end < state[END]), emitted_end, state[END]) - 1

@@ -1,10 +1,10 @@
-"""How a source's watermark follows from its rows and from processing time: specifications, without state.
+"""Kinds of watermarks: specifications, without state, of how a watermark follows from rows and processing time.
 
-The watermark W asserts that no more rows with an event time below W will come. It is an estimate, except where the
-source knows better: what is on time, and when, depends on it, and final results (within the allowed lateness) do not.
+The watermark W asserts that no more rows with an event time below W will come. Unless the source guarantees it, it is an
+estimate: the times of panes depend on it, and final results (within the allowed lateness) do not.
 
-A specification is plain data, compared by value. What it has to remember is immutable too: it is handed in and a
-new one is handed back, so an epoch that fails leaves no trace.
+A specification is plain data, compared by value. Its memory is immutable too: it is passed in, and a new one is returned,
+so an epoch that fails leaves no trace.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ...state.snapshot import NOTHING, Saved
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrived:
-    """What one epoch says about event time: the rows that were added, in the order in which they came.
+    """The rows of one epoch that may move a watermark: those that were added, in the order in which they came.
 
-    Retractions and rows beyond the future limit are left out: ``frame`` has all rows with their diffs, ``added``
-    tells those that count, None being all; ``times`` and ``counts`` are of these only. ``highest_before`` is the
+    Retractions and rows beyond the future limit do not count: ``frame`` has all rows with their diffs, ``added`` selects
+    those that count, None being all; ``times`` and ``counts`` are of these only. ``highest_before`` is the
     highest event time up to the epoch before, ``instant`` the epoch's processing time.
     """
 
@@ -45,17 +45,17 @@ class Arrived:
 
     @property
     def highest(self) -> int:
-        """The highest event time of all rows so far."""
+        """Return the highest event time of all rows so far."""
         return max(self.highest_before, int(self.times.max())) if len(self.times) else self.highest_before
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The data columns."""
+        """Return the data columns."""
         rows = pl.DataFrame(self.frame.get_columns()[:-1])
         return rows if self.added is None else keep(rows, self.added)
 
     def column(self, name: str) -> pl.Series:
-        """One of the data columns."""
+        """Return one of the data columns."""
         column = self.frame.get_column(name)
         return column if self.added is None else column.filter(pl.Series(self.added))
 
@@ -63,46 +63,46 @@ class Arrived:
 @tagged("core.eventtime.watermarks:Watermark")
 @dataclass(frozen=True)
 class Watermark(ABC):
-    """How a watermark is made. Rows dated more than ``future_limit`` after their batch do not move it."""
+    """The specification of a watermark. Rows dated more than ``future_limit`` after their batch do not move it."""
 
     future_limit: int | None = field(default=None, kw_only=True)
 
     @property
     def follows_processing_time(self) -> bool:
-        """Whether the watermark may move in an epoch that brings no rows."""
+        """Return whether the watermark may move in an epoch that brings no rows."""
         return True
 
     @property
     def heeds_order(self) -> bool:
-        """Whether it matters in which order the rows of an epoch come."""
+        """Return whether the order of the rows of an epoch matters."""
         return False
 
     def start(self) -> Any:
-        """What is remembered before any row."""
+        """Return the memory before any row."""
         return None
 
     @abstractmethod
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
-        """What is remembered after these rows, and the watermark; a lower one than before counts for nothing."""
+        """Return the memory after these rows, and the watermark; one that is lower than before is ignored."""
 
     @abstractmethod
     def described(self, memory: Any, highest: int, instant: int) -> list[str]:
-        """In words, line by line: what the watermark is and what holds it at this processing time."""
+        """Describe line by line what the watermark is and what holds it at this processing time."""
 
     def require(self, where: str, schema: pl.Schema, *, appends: bool) -> None:
         """Check that a source with these columns can have this watermark; ``appends``: rows are only ever added.
 
         Raises:
-            PlanError: names the column and the way out.
+            PlanError: it cannot; names the column and the remedy.
         """
         return
 
     def held(self, memory: Any) -> tuple[int, int]:
-        """How many entries are remembered, and their bytes."""
+        """Return the number of entries in the memory, and their bytes."""
         return 0, 0
 
     def memory_saved(self, where: str, memory: Any) -> Saved:
-        """What is kept of the memory between processes: pieces, and plain facts.
+        """Return the memory in its saved form: pieces, and plain facts.
 
         Raises:
             InputError: it cannot be kept; names ``where``.
@@ -110,34 +110,34 @@ class Watermark(ABC):
         return NOTHING
 
     def memory_restored(self, saved: Saved) -> Any:
-        """The inverse of ``memory_saved``; of nothing, what is remembered before any row."""
+        """Return the inverse of ``memory_saved``; without anything saved, the memory before any row."""
         return self.start()
 
     def columns_of(self, piece: Any) -> pl.DataFrame:
-        """A piece of the memory as columns, to be written."""
+        """Return a piece of the memory as columns, to be written."""
         raise AssertionError(f"{type(self).__name__} remembers no pieces")
 
     def piece_of(self, columns: pl.DataFrame) -> Any:
-        """The piece that these are the columns of."""
+        """Return the piece with these columns."""
         raise AssertionError(f"{type(self).__name__} remembers no pieces")
 
 
 @tagged("core.eventtime.watermarks:ByHand")
 @dataclass(frozen=True)
 class ByHand(Watermark):
-    """Moved by whoever pushes, and by nothing else."""
+    """A watermark that is moved by ``push`` and ``advance`` only."""
 
     @property
     def follows_processing_time(self) -> bool:
-        """Only by hand."""
+        """Return false, as it is moved by hand only."""
         return False
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
-        """No row says anything."""
+        """Return an unknown watermark, as rows do not move it."""
         return None, START_OF_TIME
 
     def described(self, memory: Any, highest: int, instant: int) -> list[str]:
-        """That it waits for a hand."""
+        """Describe that it is moved by hand."""
         return ["it is only moved by hand: push(..., watermark=...) or advance(...)"]
 
 
@@ -150,23 +150,23 @@ class BoundedDelay(Watermark):
 
     @property
     def follows_processing_time(self) -> bool:
-        """Only rows move it."""
+        """Return false, as only rows move it."""
         return False
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
-        """The highest event time less the delay."""
+        """Return the highest event time less the delay."""
         return None, self.of(arrived.highest)
 
     def marks(self, arrived: Arrived) -> Ints:
-        """What each row says: its event time."""
+        """Return the mark of each row: its event time."""
         return arrived.times
 
     def of(self, mark: int) -> int:
-        """The watermark, given the highest mark."""
+        """Return the watermark, given the highest mark."""
         return mark - self.delay if mark > START_OF_TIME else START_OF_TIME
 
     def described(self, memory: Any, highest: int, instant: int) -> list[str]:
-        """The highest event time and the delay."""
+        """Describe the highest event time and the delay."""
         if highest == START_OF_TIME:
             return [f"it follows the highest event time by {spelled(self.delay)}, and no row has come yet"]
         return [f"it is {spelled(self.delay)} behind the highest event time so far, {shown(highest)}"]
@@ -179,15 +179,15 @@ class Perfect(Watermark):
 
     @property
     def follows_processing_time(self) -> bool:
-        """Only rows move it."""
+        """Return false, as only rows move it."""
         return False
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
-        """The highest event time."""
+        """Return the highest event time."""
         return None, arrived.highest
 
     def described(self, memory: Any, highest: int, instant: int) -> list[str]:
-        """The highest event time."""
+        """Describe the highest event time."""
         if highest == START_OF_TIME:
             return ["it is the highest event time, and no row has come yet"]
         return [f"it is the highest event time so far, {shown(highest)}; a row behind it is an error"]
@@ -201,87 +201,87 @@ class BehindProcessingTime(Watermark):
     delay: int = 0
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
-        """The processing time less the delay."""
+        """Return the processing time less the delay."""
         return None, arrived.instant - self.delay
 
     def described(self, memory: Any, highest: int, instant: int) -> list[str]:
-        """The processing time and the delay."""
+        """Describe the processing time and the delay."""
         return [f"it is {spelled(self.delay)} behind processing time, {shown(instant)}"]
 
 
 @tagged("core.eventtime.watermarks:IngressTime")
 @dataclass(frozen=True)
 class IngressTime(Watermark):
-    """Event time is the processing time of the batch, stamped on each row; so W is, and no row is ever late."""
+    """Event time is the processing time of the batch, stamped on each row; W is the same, and no row is ever late."""
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
-        """The processing time, as precisely as the column of event time has it."""
+        """Return the processing time, in the precision of the column of event time."""
         return None, arrived.instant - arrived.instant % resolution(arrived.dtype)
 
     def described(self, memory: Any, highest: int, instant: int) -> list[str]:
-        """The processing time."""
+        """Describe the processing time."""
         return [f"it is processing time, {shown(instant)}, and rows are stamped with it"]
 
     def require(self, where: str, schema: pl.Schema, *, appends: bool) -> None:
-        """Rows may only be added: a retraction would be stamped with another time than its row."""
+        """Check that rows are only added, as a retraction would be stamped with another time than its row."""
         if not appends:
             raise PlanError(
                 f"{where}: watermark=ingress_time() stamps each row with the processing time of its batch, so a "
-                "retraction never finds the row that it takes back; use kind='append', or a column of event time"
+                "retraction never meets the row that it retracts; use kind='append', or a column of event time"
             )
 
 
 @tagged("core.eventtime.watermarks:Punctuated")
 @dataclass(frozen=True)
 class Punctuated(Watermark):
-    """W = the highest event time among rows in which ``column`` is true: each is a promise."""
+    """W = the highest event time among rows in which ``column`` is true, each of which is a punctuation."""
 
     column: str = ""
 
     @property
     def follows_processing_time(self) -> bool:
-        """Only rows move it."""
+        """Return false, as only rows move it."""
         return False
 
     def start(self) -> int:
-        """Nothing promised."""
+        """Return an unknown watermark."""
         return START_OF_TIME
 
     def advanced(self, memory: int, arrived: Arrived) -> tuple[int, int]:
-        """The latest promise."""
+        """Return the latest punctuation, as memory and as watermark."""
         promised = max(memory, int(self.marks(arrived).max(initial=START_OF_TIME)))
         return promised, promised
 
     def marks(self, arrived: Arrived) -> Ints:
-        """What each row says: its event time if it is a promise, else nothing."""
+        """Return the mark of each row: its event time if it is a punctuation, else the start of time."""
         flags = arrived.column(self.column)
         promises: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
         return np.where(promises, arrived.times, START_OF_TIME)
 
     def of(self, mark: int) -> int:
-        """The watermark, given the highest mark."""
+        """Return the watermark, given the highest mark."""
         return mark
 
     def memory_saved(self, where: str, memory: int) -> Saved:
-        """The latest promise."""
+        """Return the latest punctuation as a fact."""
         return Saved((), {"promised": memory})
 
     def memory_restored(self, saved: Saved) -> int:
-        """The latest promise."""
+        """Return the latest punctuation."""
         promised: int = saved.facts.get("promised", START_OF_TIME)
         return promised
 
     def described(self, memory: int, highest: int, instant: int) -> list[str]:
-        """The latest promise."""
+        """Describe the latest punctuation."""
         if memory == START_OF_TIME:
             return [f"it waits for a row in which {self.column!r} is true"]
         return [f"it is the highest event time of the rows in which {self.column!r} is true, {shown(memory)}"]
 
     def require(self, where: str, schema: pl.Schema, *, appends: bool) -> None:
-        """The column is there and Boolean."""
+        """Check that the column exists and is Boolean."""
         require_columns(f"{where}: watermark=punctuated()", schema, [self.column])
         if schema[self.column] != pl.Boolean:
             raise PlanError(
                 f"{where}: watermark=punctuated({self.column!r}): the column is {schema[self.column]}; it must be "
-                "pl.Boolean, true in a row whose event time is a promise"
+                "pl.Boolean, true in a row whose event time is a watermark"
             )

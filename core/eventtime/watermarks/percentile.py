@@ -18,12 +18,12 @@ from .kinds import Arrived, Watermark
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Lags:
-    """A piece: how far the last rows were behind the highest event time before them, the youngest row last."""
+    """A piece: how far the last rows were behind the highest event time before them, the newest row last."""
 
     values: Ints
 
     def __len__(self) -> int:
-        """Of how many rows."""
+        """Return the number of rows."""
         return len(self.values)
 
 
@@ -35,8 +35,8 @@ class Percentile(Watermark):
         lag of a row = highest event time up to and with this row - its own, rows in the order in which they come
         W = highest - (the ceil(share * n)-th least of the lags of the last n <= window rows)
 
-    So about 1 - share of the rows come late, and stragglers hold nothing back. Nothing is said before
-    ``at_least`` rows have come. The estimate is made once per epoch. Cost: the rows and ``window``.
+    So about 1 - share of the rows come late, and stragglers hold nothing back. W is unknown before ``at_least`` rows have
+    come. The estimate is made once per epoch. Cost: the rows and ``window``.
     """
 
     share: float = 1.0
@@ -45,20 +45,20 @@ class Percentile(Watermark):
 
     @property
     def follows_processing_time(self) -> bool:
-        """Only rows move it."""
+        """Return false, as only rows move it."""
         return False
 
     @property
     def heeds_order(self) -> bool:
-        """Lags are behind the rows before."""
+        """Return true, as lags are measured from the rows before."""
         return True
 
     def start(self) -> Lags:
-        """The lags of no rows."""
+        """Return the lags of no rows."""
         return Lags(np.zeros(0, np.int64))
 
     def advanced(self, memory: Lags, arrived: Arrived) -> tuple[Lags, int]:
-        """The lags of the last rows, and the highest event time less their quantile."""
+        """Return the lags of the last rows, and the highest event time less their quantile."""
         if not len(arrived.times):
             return memory, START_OF_TIME
         highest = np.maximum(np.maximum.accumulate(arrived.times), arrived.highest_before)
@@ -72,7 +72,7 @@ class Percentile(Watermark):
         return memory, START_OF_TIME if lag is None else arrived.highest - lag
 
     def described(self, memory: Lags, highest: int, instant: int) -> list[str]:
-        """The lag, and of how many rows."""
+        """Describe the lag, and the number of rows."""
         share, lag = f"{self.share * 100:g} %", self._quantile(memory)
         if lag is None:
             return [f"it waits for {self.at_least} rows to estimate lag by, and {len(memory)} have come"]
@@ -82,23 +82,23 @@ class Percentile(Watermark):
         ]
 
     def held(self, memory: Lags) -> tuple[int, int]:
-        """The lags."""
+        """Return the number and the bytes of the lags."""
         return len(memory), memory.values.nbytes
 
     def memory_saved(self, where: str, memory: Lags) -> Saved:
-        """The lags."""
+        """Return the lags as a piece."""
         return Saved((memory,), {}) if len(memory) else NOTHING
 
     def memory_restored(self, saved: Saved) -> Lags:
-        """The lags."""
+        """Return the lags."""
         return saved.pieces[0] if saved.pieces else self.start()
 
     def columns_of(self, piece: Lags) -> pl.DataFrame:
-        """The lags, in one column."""
+        """Return the lags in one column."""
         return pl.DataFrame({"lag": piece.values})
 
     def piece_of(self, columns: pl.DataFrame) -> Lags:
-        """The lags of this column."""
+        """Return the lags of this column."""
         return Lags(columns.get_column("lag").to_numpy())
 
     def _quantile(self, lags: Lags) -> int | None:

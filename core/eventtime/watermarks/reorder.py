@@ -1,4 +1,4 @@
-"""Rows in the order of event time: kept until the watermark has passed them, then handed on sorted."""
+"""Rows in the order of event time: kept until the watermark has passed them, then emitted in order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """What is left of a piece: all but its first ``spent`` entries. ``negatives`` of it are retractions."""
+    """The rest of a piece: all but its first ``spent`` entries, of which ``negatives`` are retractions."""
 
     piece: Entries
     negatives: int
@@ -54,7 +54,7 @@ class _Run:
         return self.piece.frame.slice(self.spent) if self.spent else self.piece.frame
 
     def cut(self, until: int) -> tuple[_Run | None, _Run | None]:
-        """The entries before an instant and the others, by reference; None where there are none."""
+        """Return the entries before an instant and the others, by reference; None if there are none."""
         place = int(np.searchsorted(self.instants, until))
         if not place:
             return None, self
@@ -64,7 +64,7 @@ class _Run:
         return head, _Run(self.piece, self.negatives - head.negatives, self.spent + place)
 
     def compact(self) -> _Run:
-        """The same entries, without what is spent."""
+        """Return the same entries, without the spent ones."""
         return _Run(
             Entries(self.instants.copy(), self.frame[pl.Series(np.arange(len(self)))]), self.negatives
         )
@@ -80,19 +80,19 @@ def _negatives(frame: pl.DataFrame) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """The buffer at one epoch. From ``attempt_from`` entries on it is worth while to look what cancels."""
+    """The buffer at one epoch. From ``attempt_from`` entries on, a merge is tried to cancel retractions."""
 
     runs: tuple[_Run, ...] = ()
     attempt_from: int = 0
 
 
 class Buffer(StagedValue[_Version]):
-    """Rows with diffs by event time: those that come are added, those before an instant taken out.
+    """Rows with diffs by event time: new ones are added, those before an instant are taken out.
 
-    A state of a few runs, sorted by instant; a row and its retraction cancel when their runs are merged, at the
-    latest when they are taken, and before they are more than half of what is kept. Cost: what is added and taken,
-    each entry in a logarithmic number of merges; the others are not looked at. ``touched`` counts the entries that
-    were sorted or moved.
+    It consists of a few runs, sorted by instant; a row and its retraction cancel when their runs are merged, at the latest
+    when they are taken out, and before they are more than half of the entries. Cost: the entries that are added and taken
+    out, each in a logarithmic number of merges; others are not visited. ``touched`` counts the entries that were sorted or
+    moved.
     """
 
     def __init__(self) -> None:
@@ -101,18 +101,18 @@ class Buffer(StagedValue[_Version]):
 
     @property
     def first(self) -> int | None:
-        """The earliest instant of an entry, as of the last commit."""
+        """Return the earliest instant of an entry, as of the last commit."""
         return min((int(run.instants[0]) for run in self._committed.runs), default=None)
 
     def exchange(self, instants: Ints, frame: pl.DataFrame, until: int) -> tuple[Ints, pl.DataFrame] | None:
-        """Make ready to add these entries and to take out all before ``until``: these, sorted by instant."""
+        """Stage these additions and the removal of all entries before ``until``; return the latter, sorted by instant."""
         assert self._staged is None, "staged twice in one epoch"
         then = self._committed
         parts = [run.cut(until) for run in then.runs]
         if len(instants):
             parts.append(self._sorted(instants, frame).cut(until))
         left = [self._compact(rest) for _, rest in parts if rest is not None]
-        # What was taken may have left an old run smaller than a young one.
+        # The removal may have left an old run smaller than a young one.
         left.sort(key=len, reverse=True)
         self._staged = self._tidied(self._piled(tuple(left)), then.attempt_from)
         taken = [head for head, _ in parts if head is not None]
@@ -123,15 +123,15 @@ class Buffer(StagedValue[_Version]):
 
     @property
     def entries(self) -> int:
-        """How many entries are kept, those that cancel between runs counted twice."""
+        """Return the number of entries; those that cancel between runs count twice."""
         return sum(map(len, self._committed.runs))
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in columns, without what is spent."""
+        """Return the bytes of columns, without spent entries."""
         return sum(run.instants.nbytes + int(run.frame.estimated_size()) for run in self._committed.runs)
 
-    # What outlives the process
+    # Saving and restoring
 
     def saved(self) -> Saved:
         """See ``State``."""
@@ -145,7 +145,7 @@ class Buffer(StagedValue[_Version]):
         return Saved(tuple(run.piece for run in runs), facts)
 
     def restore(self, saved: Saved) -> None:
-        """See ``State``. Where the facts do not count retractions, they are counted: one pass over the diffs."""
+        """See ``State``. If the facts do not count retractions, they are counted in one pass over the diffs."""
         pieces, facts = saved.pieces, saved.facts
         spent: Sequence[int] = facts.get(SPENT) or [0] * len(pieces)
         negatives: Sequence[int] | None = facts.get("negatives")
@@ -181,7 +181,7 @@ class Buffer(StagedValue[_Version]):
         return _run(instants[order], gather(frame, order))
 
     def _merged(self, runs: Sequence[_Run]) -> _Run:
-        """All entries in one run; if there are retractions, each row once."""
+        """Return all entries in one run; if there are retractions, each row once."""
         instants, frame = np.concatenate([run.instants for run in runs]), stack([run.frame for run in runs])
         self.touched += len(instants)
         order: Index = np.argsort(instants, kind="stable")
@@ -202,7 +202,7 @@ class Buffer(StagedValue[_Version]):
         return runs
 
     def _tidied(self, runs: tuple[_Run, ...], attempt_from: int) -> _Version:
-        """Merge all where half of it may cancel, that is a quarter with another; if retractions are left then, not again before it has doubled."""
+        """Merge all runs if half of the entries may cancel; if retractions are left, not again before the size has doubled."""
         entries, negatives = sum(map(len, runs)), sum(run.negatives for run in runs)
         if len(runs) < 2 or entries < attempt_from or 4 * negatives < entries:
             return _Version(runs, attempt_from)
@@ -212,23 +212,22 @@ class Buffer(StagedValue[_Version]):
 
 @tagged("core.eventtime.ordering:ReleaseInOrder")
 class ReleaseInOrder(Operator):
-    """Keep rows back until the watermark has passed their event time, and hand them on in its order.
+    """Holds rows back until the watermark has passed their event time, and emits them in its order.
 
-        after each epoch:  sum of the output = the rows of the input with event time < watermark, but the late ones
+        after each epoch:  sum of the output = the rows of the input with event time < watermark, except late ones
 
-    Rows that are released in one epoch stand in the order of event time, and then of all columns from left to right;
-    none of a later epoch is before them, as an event time equal to the watermark waits for more of its kind. Since
-    released rows are not behind the watermark as it was before the epoch, what follows judges them by the same clock
-    as before.
+    Rows that are released in one epoch are in the order of event time, and then of all columns from left to right; no row
+    of a later epoch precedes them, since rows with an event time equal to the watermark are still held back. Released rows
+    are not behind the watermark as it was before the epoch, so operators after this one use the same clock.
 
-    A row added behind the watermark cannot be put in order any more. ``late="refuse"``: it goes to the ledger, and
-    so does its retraction; ``late="release"``: it is handed on at once. Retractions of rows that are still kept
-    cancel them, retractions of released ones are handed on as they come; both stand before the released rows.
+    A row that is added behind the watermark can no longer be put in order. ``late="refuse"``: it goes to the ledger, and
+    so does its retraction; ``late="release"``: it is emitted at once. Retractions of rows that are still held back cancel
+    them, retractions of released ones are emitted as they come; both precede the released rows.
 
-    The event time is what stands in ``time_column``, plus ``shift`` microseconds.
+    The event time is the value of ``time_column`` plus ``shift`` microseconds.
 
-    State: the rows kept, by event time, and of refused ones a hash and a count, unless the input is only ever added
-    to (``appends``). Cost: the rows that come and those that are released.
+    State: the rows held back, by event time, and a hash and a count of refused ones, unless the input has no retractions
+    (``appends``). Cost: the rows that come and those that are released.
     """
 
     emits_without_rows = True
@@ -266,20 +265,20 @@ class ReleaseInOrder(Operator):
         self._nothing = Delta.empty(schema)
 
     def is_due(self, now: Now) -> bool:
-        """Whether a step without rows would release some."""
+        """Return whether a step without rows would release some."""
         first = self.buffer.first
         return first is not None and first < self.clock.now
 
     def wakes_on_time(self, now: Now) -> bool:
-        """Whether rows are to be released."""
+        """Return whether rows are to be released."""
         return self.is_due(now)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """What is handed on: changes behind the watermark, then the released rows in order."""
+        """Return changes behind the watermark, then the released rows in order."""
         (delta,) = deltas
         times, usable = instants_in(delta.frame.get_column(self._time_column))
         if usable is not None:
-            reason = f"event time {self._time_column!r} is null or too far from 1970 to count with"
+            reason = f"event time {self._time_column!r} is null or too far from 1970 to compute with"
             self._ledger.stage(Refused(now.epoch, self._source, reason, keep(delta.frame, ~usable)))
             delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
         times = times + self._shift if self._shift else times
@@ -295,7 +294,7 @@ class ReleaseInOrder(Operator):
         return Delta(stack([passing.frame, released]) if len(passing) else released)
 
     def _without_late(self, now: Now, behind: Delta) -> Delta:
-        """Of the changes behind the watermark the retractions of what was released; the others are refused."""
+        """Return the retractions of released rows among the changes behind the watermark; refuse the others."""
         behind = behind.consolidate()
         rows, diffs = behind.rows, behind.diffs
         refused = np.maximum(diffs, 0)
@@ -311,7 +310,7 @@ class ReleaseInOrder(Operator):
             places = np.flatnonzero(refused)
             reason = (
                 f"event time {self._time_column!r} is behind the watermark, {shown(self.clock.before)}: "
-                "what follows it is released already"
+                "later rows have been released already"
             )
             late = Delta.of(gather(rows, places), refused[places]).frame
             self._ledger.stage(Refused(now.epoch, self._source, reason, late, self.clock.before))
@@ -319,7 +318,7 @@ class ReleaseInOrder(Operator):
         return Delta.of(gather(rows, passing), (diffs - refused)[passing], is_consolidated=True)
 
     def _order(self, instants: Ints, frame: pl.DataFrame) -> Index:
-        """The order by event time, as precisely as the column has it, then by all columns."""
+        """Return the order by event time, in the precision of the column, then by all columns."""
         if (instants[1:] > instants[:-1]).all():
             return np.arange(len(instants))
         columns = [frame.get_column(name) for name in self.schema if name != self._time_column]

@@ -1,4 +1,4 @@
-"""Behind a source: what its rows say of event time moves its clock, and rows that say nothing go to the ledger."""
+"""The clock of a source: event times of rows move it, and rows without event time go to the ledger."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ NO_TIMES = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """What is known of a source's event time after one epoch.
+    """The progress of a source's event time after one epoch.
 
-    ``highest`` is the highest event time of rows that count, ``ahead`` the number of those that do not, being
-    beyond the future limit; ``promised`` is the watermark by hand, ``memory`` what the specification remembers.
+    ``highest`` is the highest event time of rows that count, ``ahead`` the number of those beyond the future limit, which
+    do not; ``promised`` is the watermark by hand, ``memory`` the memory of the specification.
     """
 
     memory: Any
@@ -58,15 +58,15 @@ FACTS = {
     "ahead": "ahead",
     "promised": "promised",
 }
-"""What is kept of a source's event time, without what its specification remembers: the fact, and the field of it."""
+"""The saved facts of a source's event time, without the specification's memory: the fact, and its field."""
 
 
 class SourceClock(OwnClock):
     """The watermark of a source: before this epoch and after its rows. Never moves back.
 
-        W(after) = max(W(before), what the specification says of the rows, what was promised by hand)
+        W(after) = max(W(before), the specification's watermark after the rows, the watermark by hand)
 
-    A state: what an epoch says is staged, and forgotten with an epoch that fails.
+    It is a state: the changes of an epoch are staged, and dropped if the epoch fails.
     """
 
     route: Route | None = ONE
@@ -83,18 +83,18 @@ class SourceClock(OwnClock):
 
     @property
     def before(self) -> int:
-        """The watermark as of the last commit."""
+        """Return the watermark as of the last commit."""
         self._check("before")
         return self._committed.watermark if self._pinned is None else self._pinned[0]
 
     @property
     def now(self) -> int:
-        """The watermark after the rows of this epoch, or after the last one's between epochs."""
+        """Return the watermark after the rows of this epoch or, between epochs, of the last one."""
         self._check("now")
         return self._latest.watermark if self._pinned is None else self._pinned[1]
 
     def pin(self, before: int, now: int) -> None:
-        """Say these watermarks in this process until pinned anew: the rows that move the clock are seen elsewhere."""
+        """Use these watermarks in this process until the next call: the rows that move the clock are in other processes."""
         self._pinned = before, now
 
     def collect(self, collect: Collect) -> None:
@@ -103,26 +103,26 @@ class SourceClock(OwnClock):
 
     @property
     def highest(self) -> int:
-        """The highest event time of the rows so far that move the watermark."""
+        """Return the highest event time of the rows so far that move the watermark."""
         return self._latest.highest
 
     @property
     def rows_ahead(self) -> int:
-        """How many rows did not move the watermark, being dated beyond the future limit."""
+        """Return how many rows did not move the watermark, as they are beyond the future limit."""
         return self._latest.ahead
 
     def skew(self, instant: int) -> int | None:
-        """Processing time less the watermark, in microseconds; None while the watermark is not a time."""
+        """Return processing time less the watermark, in microseconds; None while the watermark is not a time."""
         watermark = self._latest.watermark
         return instant - watermark if START_OF_TIME < watermark < END_OF_TIME else None
 
     @property
     def wakes_on_time(self) -> bool:
-        """Whether it may move in this epoch without rows: by processing time, or by hand."""
+        """Return whether it may move in this epoch without rows, by processing time or by hand."""
         return self._promised is not None or self.specification.follows_processing_time
 
     def promise(self, watermark: int) -> None:
-        """Make ready to move the watermark by hand, after the rows of this epoch. Before the epoch is evaluated.
+        """Stage a watermark by hand, to be set after the rows of the epoch; call this before the epoch is evaluated.
 
         Raises:
             InputError: it would move back; nothing has changed.
@@ -136,7 +136,7 @@ class SourceClock(OwnClock):
         self._promised = watermark
 
     def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
-        """Stage what these rows with these event times say. Once per epoch, with or without rows."""
+        """Stage the progress by these rows with these event times. Call it once per epoch, with or without rows."""
         if self._collect is not None:
             self._collect(now, delta, times)
             return
@@ -151,18 +151,18 @@ class SourceClock(OwnClock):
         if added is not None:
             times, diffs = times[added], diffs[added]
         arrived = Arrived(self._where, delta.frame, added, times, diffs, instant, then.highest, dtype)
-        memory, said = self.specification.advanced(then.memory, arrived)
+        memory, watermark = self.specification.advanced(then.memory, arrived)
         promised = then.promised if self._promised is None else self._promised
         self._staged = _Progress(
             memory=memory,
-            watermark=max(then.watermark, said, promised),
+            watermark=max(then.watermark, watermark, promised),
             highest=arrived.highest,
             ahead=then.ahead + ahead,
             promised=promised,
         )
 
     def _counting(self, diffs: Ints, times: Ints, instant: int) -> tuple[Mask | None, int]:
-        """The entries that move the watermark (None: all), and how many rows do not, being too far ahead."""
+        """Return the entries that move the watermark (None: all), and how many rows do not, as they are too far ahead."""
         added = diffs > 0
         limit, ahead = self.specification.future_limit, 0
         if limit is not None:
@@ -178,21 +178,21 @@ class SourceClock(OwnClock):
         self.discard()
 
     def discard(self) -> None:
-        """Forget what was staged and promised."""
+        """Drop what was staged, watermarks by hand included."""
         self._staged, self._promised = None, None
 
     @property
     def entries(self) -> int:
-        """How many entries the specification remembers: partitions, lags."""
+        """Return the number of entries in the specification's memory, such as partitions and lags."""
         return self.specification.held(self._committed.memory)[0]
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by these entries."""
+        """Return the bytes of these entries."""
         return self.specification.held(self._committed.memory)[1]
 
     def saved(self) -> Saved:
-        """See ``State``: the facts of the progress, and the pieces of what the specification remembers."""
+        """See ``State``: the facts of the progress, and the pieces of the specification's memory."""
         latest = self._latest
         memory = self.specification.memory_saved(self._where, latest.memory)
         facts = {fact: getattr(latest, field) for fact, field in FACTS.items()}
@@ -214,7 +214,7 @@ class SourceClock(OwnClock):
         return self.specification.piece_of(columns)
 
     def describe(self, instant: int) -> list[str]:
-        """In words, line by line: where the watermark stands at this processing time, and what holds it there."""
+        """Describe line by line where the watermark is at this processing time, and what holds it there."""
         then = self._committed
         lines = [f"the watermark of {self._where} is at {shown(then.watermark)}{self._behind(instant)}"]
         if then.watermark > START_OF_TIME and then.watermark == then.promised:
@@ -241,11 +241,11 @@ class SourceClock(OwnClock):
 
 @tagged("core.eventtime.arrival:Arrive")
 class Arrive(Operator):
-    """Take note of the event times of a source's rows, and hand the rows on.
+    """Moves the clock of a source by the event times of its rows, and passes the rows on.
 
-    A row without event time, or with one too far from 1970 to count with, is refused into the ledger. Retractions do
-    not move the watermark. Some clocks move without rows: those that follow processing time, and any by hand.
-    Cost: the rows, and what the specification of the watermark takes.
+    A row without event time, or with one too far from 1970 to compute with, is refused into the ledger. Retractions do not
+    move the watermark. Some clocks move without rows: those that follow processing time, and any by hand. Cost: the rows,
+    and the cost of the specification.
     """
 
     may_wake = True
@@ -264,7 +264,7 @@ class Arrive(Operator):
 
     @property
     def moved_clock(self) -> Clock | None:
-        """The clock of the source."""
+        """Return the clock of the source."""
         return self.clock
 
     def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
@@ -272,11 +272,11 @@ class Arrive(Operator):
         self.clock.advance(now, Delta.empty(self.schema) if delta is None else delta, times, self._time_type)
 
     def wakes_on_time(self, now: Now) -> bool:
-        """Whether the clock may move without rows."""
+        """Return whether the clock may move without rows."""
         return self.clock.wakes_on_time
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change without what was refused; the clock is told of it."""
+        """Return the change without refused rows, and advance the clock by it."""
         (delta,) = deltas
         if now.epoch == 0:
             return delta  # Before any input, no time has passed.
@@ -287,7 +287,7 @@ class Arrive(Operator):
         return delta
 
     def _timed(self, now: Now, delta: Delta) -> tuple[Delta, Ints]:
-        """The rows that are accepted, and their event times."""
+        """Return the accepted rows, and their event times."""
         if isinstance(self.clock.specification, IngressTime):
             delta = self._stamped(now, delta)
         times, usable = instants_in(delta.frame.get_column(self._event_time))
@@ -309,7 +309,7 @@ class Arrive(Operator):
             )
 
     def _stamped(self, now: Now, delta: Delta) -> Delta:
-        """The rows with processing time for event time, or with the watermark if processing time went back."""
+        """Return the rows with processing time as event time, or with the watermark if processing time went back."""
         instant, step = now.instant, resolution(self._time_type)
         instant -= instant % step
         if instant < self.clock.before < END_OF_TIME:
@@ -329,9 +329,9 @@ class Arrive(Operator):
 
 @tagged("core.eventtime.arrival:RefuseUntimed")
 class RefuseUntimed(Operator):
-    """The rows that come, without those that ``Arrive`` would refuse: in front of a source by key, where they would replace a row.
+    """Refuses the rows that ``Arrive`` would refuse, before an upsert source, in which they would replace a row.
 
-    Deletions name their key only, and go on.
+    Deletions have only their key, and are passed on.
     """
 
     def __init__(self, source: str, schema: pl.Schema, event_time: str, ledger: Ledger) -> None:
@@ -341,7 +341,7 @@ class RefuseUntimed(Operator):
         self._ledger = ledger
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change without what was refused."""
+        """Return the change without refused rows."""
         (delta,) = deltas
         _, usable = instants_in(delta.frame.get_column(self._event_time))
         refused = None if usable is None else ~usable & (delta.diffs > 0)
@@ -354,7 +354,7 @@ class RefuseUntimed(Operator):
 def _refuse_untimed(
     now: Now, source: str, event_time: str, ledger: Ledger, delta: Delta, refused: Mask
 ) -> None:
-    """Enter rows into the ledger: those of no event time, and those too far from 1970 to count with."""
+    """Enter rows into the ledger: those without event time, and those too far from 1970 to compute with."""
     nulls = refused & delta.frame.get_column(event_time).is_null().to_numpy()
     far = refused & ~nulls
     name = repr(event_time)
@@ -365,7 +365,7 @@ def _refuse_untimed(
         ),
         (
             far,
-            f"event time {name} is too far from 1970 to count with; mend the time and push the row again",
+            f"event time {name} is too far from 1970 to compute with; correct the time and push the row again",
         ),
     ):
         if rows.any():

@@ -1,4 +1,4 @@
-"""When event time has windows looked at again: as a clock reaches their end, and then as they close."""
+"""Timers of windows in event time: at their end, and then at their closing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NEVER = np.iinfo(np.int64).max
 
 
 def closing(ends: Ints, lateness: int) -> Ints:
-    """When windows with these ends close."""
+    """Return when windows with these ends close."""
     return np.minimum(ends + lateness, END_OF_TIME)
 
 
 class EndTimers:
     """Timers of windows on a clock: one at a time for each, at its end and then, with lateness, at its closing.
 
-    A window that grows keeps its timer, and gets the next one when that is handed out. What a timer is set for is kept
-    in ``column`` of the state of its window, as what it is above the start of time, so that zero is none.
+    A window that grows keeps its timer, and gets the next one when that is due. The instant of a timer is kept in ``column``
+    of the state of its window, counted from the start of time, so that zero stands for none.
     """
 
     def __init__(self, clock: Clock, route: Route | None, column: str, lateness: int | None = None) -> None:
@@ -35,25 +35,25 @@ class EndTimers:
 
     @property
     def is_due(self) -> bool:
-        """Whether the clock has reached a timer."""
+        """Return whether the clock has reached a timer."""
         first = self.timers.first
         return first is not None and first <= self.clock.now
 
     def due(self) -> Keys:
-        """The windows whose timers the clock has reached."""
+        """Return the windows whose timers the clock has reached."""
         return self.timers.due(self.clock.now)
 
-    def set(self, keys: Keys, ends: Ints, known: Ints | None, is_open: Mask) -> Ints:
-        """Set timers for the open ones of these windows; returns their column, which was ``known`` before."""
+    def set(self, keys: Keys, ends: Ints, column_before: Ints | None, is_open: Mask) -> Ints:
+        """Set timers for the open ones of these windows, and return their column, made from ``column_before``."""
         now = self.clock.now
-        wanted = np.where(ends > now, ends, NEVER)
+        instants = np.where(ends > now, ends, NEVER)
         if self._lateness:
             closes = closing(ends, self._lateness)
-            wanted = np.where((ends <= now) & (closes > now), closes, wanted)
-        set_for = np.zeros(len(wanted), np.int64) if known is None else known
+            instants = np.where((ends <= now) & (closes > now), closes, instants)
+        set_for = np.zeros(len(instants), np.int64) if column_before is None else column_before
         earliest = set_for + START_OF_TIME
         is_set = (set_for != 0) & (earliest > now)
-        fresh = is_open & (wanted != NEVER) & (~is_set | (wanted < earliest))
+        fresh = is_open & (instants != NEVER) & (~is_set | (instants < earliest))
         places = np.flatnonzero(fresh)
-        self.timers.set(wanted[places], keys.take(places))
-        return np.where(fresh, wanted - START_OF_TIME, np.where(is_set, set_for, 0))
+        self.timers.set(instants[places], keys.take(places))
+        return np.where(fresh, instants - START_OF_TIME, np.where(is_set, set_for, 0))

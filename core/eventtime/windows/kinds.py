@@ -1,4 +1,4 @@
-"""Where in event time: the kinds of windows, and into which of them an instant falls.
+"""The kinds of windows, and the assignment of instants to them.
 
 Instants and lengths of time are microseconds, windows are half-open [start, end). A window of sessions starts as the
 *proto-session* of its row, [t, t + gap), and one that depends on the other rows of its key as [t, t + 1).
@@ -49,7 +49,7 @@ class Fixed:
 @tagged("core.eventtime.windows:Sliding")
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows of one size that start once a period; a row is in each of them that holds its instant."""
+    """Windows of one size that start once a period; a row is in each of them that contains its instant."""
 
     size: int
     period: int
@@ -67,7 +67,7 @@ class Sessions:
 @tagged("core.eventtime.windows:Calendar")
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Days, weeks from Monday, months, quarters, years, or several: "1d", "2w", "1mo", "1q", "1y", from midnight to midnight.
+    """Days, weeks from Monday, months, quarters or years, or several: "1d", "2w", "1mo", "1q", "1y"; from midnight to midnight.
 
     The midnights are those of ``time_zone``; None is the zone of the column of event time, and UTC where it has none.
     """
@@ -95,7 +95,7 @@ class LastRows:
 @tagged("core.eventtime.windows:Given")
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The windows that stand in the columns already, as those of the panes of a view do."""
+    """The windows that are in the columns already, as in the panes of a view."""
 
 
 Assignment = Callable[[pl.DataFrame], pl.DataFrame]
@@ -114,15 +114,15 @@ Window = Global | Fixed | Sliding | Sessions | Calendar | Count | LastRows | Giv
 
 
 def key_phases(columns: Sequence[pl.Series], size: int) -> Ints:
-    """How far the fixed windows of each key are shifted, in [0, size): by the value of the key alone, for good."""
+    """Return how far the fixed windows of each key are shifted, in [0, size), by the value of the key alone."""
     height = len(columns[0]) if columns else 0
     return (stable_words(columns, height) % np.uint64(size)).astype(np.int64)
 
 
 def assign(window: Window, times: Ints, phases: Ints | None = None) -> tuple[Index | None, Ints, Ints]:
-    """The windows into which instants fall: which instant each window is of, its start, its end.
+    """Return the windows into which instants fall: the position of the instant of each window, its start, its end.
 
-    None in place of positions: one window each, in order. The windows of one instant ascend. ``phases`` shift the
+    None in place of positions means one window for each, in order. The windows of one instant ascend. ``phases`` shift the
     windows of ``Fixed``, instant by instant. Cost: linear in the windows; of ``Calendar``, also in the days.
     """
     match window:
@@ -140,11 +140,11 @@ def assign(window: Window, times: Ints, phases: Ints | None = None) -> tuple[Ind
         case Count() | LastRows():
             return None, times, times + 1
         case _:
-            raise TypeError(f"the windows of {window} are not a matter of an instant")
+            raise TypeError(f"the windows of {window} do not follow from an instant alone")
 
 
 def last_window(window: Window, times: Ints, starts: Ints) -> Mask:
-    """Whether a window is the last one of its instant: if it is closed, all windows of the row are."""
+    """Return whether a window is the last one of its instant: if it is closed, all windows of the row are."""
     if isinstance(window, Sliding):
         last: Mask = times - starts < window.period
         return last
@@ -152,7 +152,7 @@ def last_window(window: Window, times: Ints, starts: Ints) -> Mask:
 
 
 def last_end_of(window: Window) -> Callable[[Ints], Ints] | None:
-    """What tells where the last window of each instant ends; None where an instant is in one window at most.
+    """Return a function for the end of each instant's last window; None if an instant is in one window at most.
 
     When the last window is closed, all windows of the row are.
     """
@@ -164,7 +164,7 @@ def last_end_of(window: Window) -> Callable[[Ints], Ints] | None:
 
 
 def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
-    """How long ago the last window started: (t - offset - phase) mod period."""
+    """Return the time since the start of the last window: (t - offset - phase) mod period."""
     period = window.size if isinstance(window, Fixed) else window.period
     shifted = times - window.offset % period
     since: Ints = np.mod(shifted if phases is None else shifted - phases, period)
@@ -174,7 +174,7 @@ def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> I
 def _sliding(size: int, period: int, times: Ints, since: Ints) -> tuple[Index | None, Ints, Ints]:
     last = times - since
     if size % period:
-        # Rows are in one window less, or in none, where so much time is left before the next start.
+        # Rows with so little time left before the next start are in one window less, or in none.
         counts = (size - 1 - since) // period + 1
         numbers, rows = expand(np.zeros(len(times), np.intp), counts)
         starts = last[rows] - (counts[rows] - 1 - numbers) * period
@@ -187,10 +187,10 @@ def _sliding(size: int, period: int, times: Ints, since: Ints) -> tuple[Index | 
 
 
 def instants_of(where: str, column: pl.Series, shift: int = 0) -> Ints:
-    """The instants that stand in a column of dates or datetimes, plus ``shift``.
+    """Return the instants in a column of dates or datetimes, plus ``shift``.
 
     Raises:
-        InputError: a null, or an instant too far from 1970 to count with; names the column and the way out.
+        InputError: there is a null, or an instant too far from 1970 to compute with; names the column and the remedy.
     """
     instants, usable = instants_in(column)
     if usable is None:
@@ -202,13 +202,13 @@ def instants_of(where: str, column: pl.Series, shift: int = 0) -> Ints:
         )
     far = physical(column)[np.argmin(usable)]
     raise InputError(
-        f"{where}: column {column.name!r} has the event time {far} ({column.dtype}, counted from 1970), which is too"
-        " far away to count with; leave such rows out first"
+        f"{where}: column {column.name!r} has the event time {far} ({column.dtype}, counted from 1970), which is too far"
+        " away to compute with; leave such rows out first"
     )
 
 
 def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Schema:
-    """The columns of rows with their windows: two more, or those of that name replaced where they stand."""
+    """Return the columns of rows with their windows: two more, or those of that name replaced in place."""
     if isinstance(window, Global | Given):
         return schema
     dtype = schema[event_time]
@@ -218,15 +218,15 @@ def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Sc
 
 @tagged("core.eventtime.windows:AssignWindows")
 class AssignWindows(Operator):
-    """Each row with the windows it falls into, in the columns ``window_start`` and ``window_end``; once for each.
+    """Adds to each row the windows it falls into, in the columns ``window_start`` and ``window_end``; a row for each window.
 
         f(A + B) = f(A) + f(B)
 
     ``schema`` is the ``windowed_schema`` of the input, whose columns may come in any order. The instant of a row is its
     ``event_time`` plus ``shift_us``. ``keys`` are the columns by which ``Fixed.shifted_by_key`` shifts. The
     function of ``Custom`` gets the rows and returns, row by row, a frame with the two columns, of the same height.
-    No state. Cost: the rows and their copies. Raises ``InputError`` for instants without or too far off, and where a
-    user's function fails.
+    No state. Cost: the rows and their copies. Raises ``InputError`` for instants that are null or too far from 1970, and if
+    a user's function fails.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class AssignWindows(Operator):
         return dtype
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change, each row with its windows."""
+        """Return the change, each row with its windows."""
         (delta,) = deltas
         if isinstance(self._window, Global):
             return delta
@@ -294,14 +294,14 @@ class AssignWindows(Operator):
         first, last = int(starts.min()), int(ends.max())
         if first <= START_OF_TIME or last >= END_OF_TIME:
             raise InputError(
-                f"{self._where}: column {self._event_time!r} has an event time whose window is too far away to count"
+                f"{self._where}: column {self._event_time!r} has an event time whose window is too far away to compute"
                 f" with: windows from {shown(first)} to {shown(last)}; leave such rows out first"
             )
 
     def _with_bounds(self, delta: Delta, rows: Index | None, starts: pl.Series, ends: pl.Series) -> Delta:
         frame = delta.frame if rows is None else gather(delta.frame, rows)
         columns = {column.name: column for column in frame.get_columns()}
-        # Rows that differ in the windows which are replaced may be one row now.
+        # Rows that differ only in the replaced windows may be one row now.
         apart = delta.is_consolidated and WINDOW_START not in columns and WINDOW_END not in columns
         columns |= {WINDOW_START: starts.alias(WINDOW_START), WINDOW_END: ends.alias(WINDOW_END)}
         return Delta(pl.DataFrame([columns[name] for name in (*self.schema, DIFF)]), apart)
@@ -313,24 +313,24 @@ class AssignWindows(Operator):
 def bounds_by_function(
     where: str, function: Assignment, frame: pl.DataFrame, dtype: pl.Datetime
 ) -> tuple[pl.Series, pl.Series]:
-    """The bounds that a user's function gives for each row of a frame, checked.
+    """Return the bounds that a user's function gives for each row of a frame, checked.
 
     Raises:
         InputError: the function raised, or gave something other than a window for each row.
     """
     try:
-        given = function(frame)
+        windows = function(frame)
     except Exception as error:
         raise InputError(
             f"{where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
         ) from error
-    wanted = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
-    if not isinstance(given, pl.DataFrame):
-        raise InputError(f"{where}: the function gave {type(given).__name__}; {wanted}")
-    if given.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(given.columns):
-        found = f"{given.height} rows of {listed(given.columns)}"
-        raise InputError(f"{where}: the function gave {found}; {wanted}, in the same order")
-    starts, ends = (_bound(where, given.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
+    remedy = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
+    if not isinstance(windows, pl.DataFrame):
+        raise InputError(f"{where}: the function gave {type(windows).__name__}; {remedy}")
+    if windows.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(windows.columns):
+        shape = f"{windows.height} rows of {listed(windows.columns)}"
+        raise InputError(f"{where}: the function gave {shape}; {remedy}, in the same order")
+    starts, ends = (_bound(where, windows.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
     if bad := int((starts >= ends).sum()):
         raise InputError(
             f"{where}: {bad} windows end at their start or before; a window is [window_start, window_end)"
@@ -339,12 +339,12 @@ def bounds_by_function(
 
 
 def _bound(where: str, column: pl.Series, dtype: pl.Datetime) -> pl.Series:
-    given = column.dtype
-    if not (given == pl.Date or isinstance(given, pl.Datetime)):
-        raise InputError(f"{where}: {column.name!r} is {given}; make it {dtype}")
-    zone = given.time_zone if isinstance(given, pl.Datetime) else None
+    given_type = column.dtype
+    if not (given_type == pl.Date or isinstance(given_type, pl.Datetime)):
+        raise InputError(f"{where}: {column.name!r} is {given_type}; make it {dtype}")
+    zone = given_type.time_zone if isinstance(given_type, pl.Datetime) else None
     if (zone is None) != (dtype.time_zone is None):
         raise InputError(
-            f"{where}: {column.name!r} is {given}, event time is {dtype}; give both or none a time zone"
+            f"{where}: {column.name!r} is {given_type}, event time is {dtype}; give both or none a time zone"
         )
     return pl.Series(column.name, instants_of(where, column)).cast(dtype)

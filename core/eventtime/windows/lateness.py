@@ -1,4 +1,4 @@
-"""Rows that come too late: kept out of windows that are closed, and entered into the ledger."""
+"""Rows that come too late are kept out of closed windows, and entered into the ledger."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ...state.ledger import MISSED, Ledger, Refused
 from ...state.operator_contract import Operator
 
 LastEnd = Callable[[Ints], Ints]
-"""Where the last window of a row ends, given its instant: of rows that may stand in several."""
+"""Returns the end of a row's last window, given its instant; for rows that may be in several windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """When a row is too late: its window's end plus ``allowed`` microseconds is behind the watermark.
+    """The rule for late rows: a row is too late if its window's end plus ``allowed`` microseconds is behind the watermark.
 
-    ``event_time`` is the column of instants, needed where a row may stand in several windows: it is late if all of
-    them are closed, and misses those that are. ``view`` says in the ledger for whom the row was too late.
+    ``event_time`` is the column of instants, needed if a row may be in several windows: it is late if all of them are
+    closed, and misses those that are. ``view`` is the view that the ledger names.
     """
 
     view: str
@@ -43,12 +43,11 @@ class Lateness:
 
 @tagged("core.eventtime.lateness:DropLate")
 class DropLate(Operator):
-    """Rows whose window is still open; the others are refused into the ledger, with the windows that they missed.
+    """Passes rows whose window is still open; the others are refused into the ledger, with the windows that they missed.
 
-    Judged by the watermark before this epoch: rows come before the watermark of their own epoch. A session is
-    judged as that of the row alone, so that what is late does not depend on what else has come. A row in several
-    windows has one entry in the ledger, which says whether it is in others: each pair of a row and a window goes on, or
-    is in the ledger.
+    Rows are compared with the watermark before this epoch, as they come before the watermark of their own epoch. A session is
+    taken as that of the row alone, so that lateness does not depend on other rows. A row in several windows has one entry in
+    the ledger, which says whether it is in others: each pair of a row and a window is passed on, or is in the ledger.
     """
 
     is_replayable = False
@@ -69,7 +68,7 @@ class DropLate(Operator):
         self._last_end = last_end
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The rows that are in time."""
+        """Return the rows that are in time."""
         (delta,) = deltas
         late = too_late(delta, self._lateness, self._clock)
         if late is None:
@@ -100,7 +99,7 @@ class DropLate(Operator):
             self._ledger.stage(Refused(now.epoch, source, reason, rows, behind, elsewhere))
 
     def _with_windows(self, copies: pl.DataFrame) -> pl.DataFrame:
-        """Each row once, in the last of the windows that it missed, with all of them in a column."""
+        """Return each row once, in the last of the windows that it missed, with all of these in a column."""
         bounds = [self._lateness.window_start, self._lateness.window_end]
         copies = Delta(copies).consolidate().frame
         rows = copies.drop(bounds)
@@ -113,20 +112,20 @@ class DropLate(Operator):
             .get_column("windows")
         )
         last = missed.list.last().struct.unnest()
-        found = gather(copies, groups.first_entries)
+        first_copies = gather(copies, groups.first_entries)
         columns = [
-            last.get_column(each.name) if each.name in bounds else each for each in found.get_columns()
+            last.get_column(each.name) if each.name in bounds else each for each in first_copies.get_columns()
         ]
-        # In the order in which the rows came, not in that of their hashes.
+        # The rows are in the order in which they came, not in that of their hashes.
         entries = pl.DataFrame([*columns[:-1], missed.alias(MISSED), columns[-1]])
         return gather(entries, np.argsort(groups.first_entries))
 
 
 @tagged("core.eventtime.lateness:LateRows")
 class KeepLateRows(Operator):
-    """The rows of which all windows are closed, in the last of these; or each in each window that it misses.
+    """Emits the rows of which all windows are closed, in the last of these; or each in each window that it misses.
 
-    The latter are what ``DropLate`` keeps out; without ``last_end`` they are the same.
+    The latter are the rows that ``DropLate`` refuses; without ``last_end`` both are the same.
     """
 
     is_replayable = False
@@ -140,7 +139,7 @@ class KeepLateRows(Operator):
         self._nothing = Delta.empty(schema)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The rows that are too late."""
+        """Return the rows that are too late."""
         (delta,) = deltas
         late = too_late(delta, self._lateness, self._clock)
         if late is None:
@@ -153,10 +152,10 @@ class KeepLateRows(Operator):
 
 @tagged("core.eventtime.lateness:HoldAt")
 class HoldAt(Operator):
-    """Add the instant at which the watermark would be held for a row: its event time, unless it is behind already.
+    """Adds the instant at which the watermark would be held for a row: its event time, unless that has been passed.
 
-    Then it is the end of the window less a microsecond, as no watermark can be held at what it has passed. Without
-    a clock, it is the event time in any case.
+    Then it is the end of the window less a microsecond, as a watermark cannot be held at an instant that it has passed.
+    Without a clock, it is always the event time.
     """
 
     is_replayable = False
@@ -172,7 +171,7 @@ class HoldAt(Operator):
         self.clocks = () if clock is None else (clock,)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The rows with the column."""
+        """Return the rows with the column."""
         (delta,) = deltas
         frame = delta.frame
         ends = frame.get_column("window_end")
@@ -188,7 +187,7 @@ class HoldAt(Operator):
 
 
 def too_late(delta: Delta, lateness: Lateness, clock: Clock) -> Mask | None:
-    """Which rows stand in a window that is closed; None: none of them."""
+    """Return which rows are in a closed window; None if none are."""
     if not len(delta) or clock.before == START_OF_TIME:
         return None
     ends = physical(delta.frame.get_column(lateness.window_end))
@@ -203,7 +202,7 @@ def _instants(frame: pl.DataFrame, lateness: Lateness) -> Ints:
 
 @tagged("core.eventtime.lateness:RequireInTime")
 class RequireInTime(Operator):
-    """The rows as they come; one that is dated behind the watermark is an error."""
+    """Passes rows on; one that is dated behind the watermark is an error."""
 
     is_replayable = False
 
@@ -215,7 +214,7 @@ class RequireInTime(Operator):
         self.clocks = (clock,)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """The change itself."""
+        """Return the change itself."""
         (delta,) = deltas
         if len(delta) and self._clock.before > START_OF_TIME:
             times, _ = instants_in(delta.frame.get_column(self._event_time))

@@ -13,7 +13,7 @@ from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
 from ...data.schema import Order
 from ...data.tags import tagged
 from ...state.lookup import Found
-from ...state.negative_counts import NeverBelowZero, counts_of_taken_back
+from ...state.negative_counts import NeverBelowZero, counts_of_retracted
 from ...state.per_key import PerKey
 from ...state.run import Layout
 from ...state.spine import Spine
@@ -22,7 +22,7 @@ from .kinds import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rewritten:
-    """Which of the rows found are in which windows: positions among them, bounds, and how often."""
+    """The assignment of rows to windows: positions of the rows, bounds, and counts."""
 
     positions: Index
     starts: Ints
@@ -31,20 +31,20 @@ class Rewritten:
 
 
 class Rewindow(Protocol):
-    """What makes windows of all rows of some keys, as they are at one moment."""
+    """A function that makes windows of all rows of some keys, as of one moment."""
 
     @property
     def count(self) -> int | None:
-        """How many rows of each key it needs, the first ones in the order of ``layout_of``; None: all."""
+        """The number of rows that it needs of each key, the first in the order of ``layout_of``; None for all."""
         ...
 
     def __call__(self, found: Found) -> Rewritten:
-        """The rows with their windows."""
+        """Return the rows with their windows."""
         ...
 
 
 def rewindow(where: str, window: Count | LastRows | Custom, keys: Sequence[str]) -> Rewindow:
-    """How windows of this kind are made of the rows of a key.
+    """Return the function that makes windows of this kind from the rows of a key.
 
     Raises:
         AssertionError: for ``Custom`` without ``merge``, whose windows do not depend on other rows.
@@ -58,7 +58,7 @@ def rewindow(where: str, window: Count | LastRows | Custom, keys: Sequence[str])
 
 
 def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
-    """How the rows have to be arranged by key: by window, then by the whole row; the last rows first for ``LastRows``."""
+    """Return the arrangement of rows by key: by window, then by the whole row; the last rows first for ``LastRows``."""
     last_first = isinstance(window, LastRows)
     bounds = (WINDOW_START, WINDOW_END)
     others = [name for name, dtype in schema.items() if name not in bounds and not dtype.is_nested()]
@@ -68,14 +68,14 @@ def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
 
 @tagged("core.eventtime.rewindow:WindowByKey")
 class WindowByKey(PerKey):
-    """The rows of each key in windows that depend on all rows of the key.
+    """Emits the rows of each key in windows that depend on all rows of the key.
 
         out(A) = rewindow(rows of A by key)
 
     The input has a first window in ``window_start`` and ``window_end`` (``AssignWindows``), the output has both
     columns rewritten. State: the arrangement that it reads, by ``keys`` and in the order of ``layout_of``; nothing is
-    kept per window. A row with diff n is n rows, and may stand in several windows. None stands less than zero
-    times: what comes is known to be so, or ``never_below_zero`` refuses the epoch.
+    kept per window. A row with diff n is n rows, which may be in different windows. No row has a negative count: the input
+    guarantees that, or ``never_below_zero`` refuses the epoch.
     Cost: all rows of each key touched; for ``LastRows`` the last ones.
     """
 
@@ -93,7 +93,7 @@ class WindowByKey(PerKey):
     def check(self, arrangement: Spine) -> None:
         """Refuse rows that would stand less than zero times."""
         if self._never_below_zero is not None:
-            self._never_below_zero.require(*counts_of_taken_back(arrangement))
+            self._never_below_zero.require(*counts_of_retracted(arrangement))
 
     def made_of(self, found: Found) -> tuple[pl.DataFrame, Ints]:
         """Return the rows in their windows."""
@@ -108,11 +108,11 @@ class WindowByKey(PerKey):
 
 
 class Counted:
-    """The rows of a key in order of event time, then of the row, ``size`` at a time; the last window may have less.
+    """The rows of a key in order of event time, then of the row, ``size`` at a time; the last window may have fewer.
 
         window_start = first event time,   window_end = last event time + 1 us
 
-    Windows of a key that start at the same instant end one microsecond later each, or they would be one.
+    Windows of a key that start at the same instant end one microsecond later each, as they would be one otherwise.
     """
 
     count = None
@@ -121,7 +121,7 @@ class Counted:
         self._size = size
 
     def __call__(self, found: Found) -> Rewritten:
-        """The rows in their windows; a row that stands for several may be cut."""
+        """Return the rows in their windows; a row with a count above one may be divided."""
         size, (times, _) = self._size, _bounds(found)
         places = _places_before(found)
         first, last = places // size, (places + found.diffs - 1) // size
@@ -147,7 +147,7 @@ class TheLast:
         self.count = size
 
     def __call__(self, found: Found) -> Rewritten:
-        """The rows in the window of their key; they were read last one first."""
+        """Return the rows in the window of their key; they were read from the last to the first."""
         times, _ = _bounds(found)
         begins = np.flatnonzero(_differs(found.owners))
         lengths = np.diff(begins, append=len(times))
@@ -164,7 +164,7 @@ class Merged:
     whose ``window_start`` and ``window_end`` are those of the window that each has become, as ``merge_overlapping``.
 
     Raises:
-        InputError: the function fails, or gives something else.
+        InputError: the function fails, or returns something else.
     """
 
     count = None
@@ -175,7 +175,7 @@ class Merged:
         self._merge = merge
 
     def __call__(self, found: Found) -> Rewritten:
-        """The rows in merged windows."""
+        """Return the rows in merged windows."""
         differs = _differs(found.owners, *_bounds(found))
         columns = (*self._keys, WINDOW_START, WINDOW_END)
         windows = gather(found.payload.select(columns), np.flatnonzero(differs))
@@ -190,7 +190,7 @@ class Merged:
 
 @tagged("core.eventtime.rewindow:merge_overlapping")
 def merge_overlapping(windows: pl.DataFrame) -> pl.DataFrame:
-    """Windows of a key that have an instant in common become one; of a session, these are its proto-sessions.
+    """Merge windows of a key that have an instant in common, as sessions merge from their proto-sessions.
 
     Windows that only touch stay apart. All columns but ``window_start`` and ``window_end`` are the key.
 
@@ -215,7 +215,7 @@ def _bounds(found: Found) -> tuple[Ints, Ints]:
 
 
 def _places_before(found: Found) -> Ints:
-    """How many rows of its key stand before each entry."""
+    """Return how many rows of its key come before each entry."""
     running = np.cumsum(found.diffs)
     before = running - found.diffs
     begins = np.flatnonzero(_differs(found.owners))
@@ -224,7 +224,7 @@ def _places_before(found: Found) -> Ints:
 
 
 def _differs(*columns: Ints | Index) -> Mask:
-    """Where one of these columns differs from the entry before; true for the first."""
+    """Return where one of these columns differs from the entry before; true for the first."""
     differs = np.zeros(len(columns[0]), np.bool_)
     differs[:1] = True
     for column in columns:
@@ -233,6 +233,6 @@ def _differs(*columns: Ints | Index) -> Mask:
 
 
 def _ranks(begins: Mask) -> Ints:
-    """The place of each entry in its stretch, from 0, given where stretches begin."""
+    """Return the place of each entry in its stretch, from 0, given where stretches begin."""
     places = np.arange(len(begins))
     return places - np.maximum.accumulate(np.where(begins, places, 0))

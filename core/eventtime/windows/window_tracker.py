@@ -40,18 +40,17 @@ from ..watermarks.holds import HeldWatermark, WatermarkHolds
 from .end_timers import ALARM, EndTimers, closing
 
 TRIGGER_INPUT = "trigger:"
-"""Before the name of a column: what a trigger adds up of it, an integer per row."""
+"""The prefix of a column with a trigger's summand of a row, an integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """What is tracked: windows by ``keys``, the columns that tell one (key, window) from another.
+    """The specification of a tracker: windows by ``keys``, the columns that identify a (key, window).
 
-    ``window_end`` names the column of ends; None where windows are sessions, whose ends add up from a second
-    input, or where there is one window over all time (``is_global``). Durations are microseconds. The watermark
-    behind is held at the end of a window that has something to emit, less a microsecond, or at its
-    ``window_start`` where the panes may be dated as early as that. ``by`` are the first of the keys, if only these tell
-    where windows are kept.
+    ``window_end`` names the column of ends; None for sessions, whose ends add up from a second input, and for one window
+    over all time (``is_global``). Durations are microseconds. The watermark after the windows is held at the end of a
+    window that has something to emit, less a microsecond, or at its ``window_start`` if panes may be dated as early as
+    that. ``by`` are the first of the keys, if only these determine the bucket of a window.
     """
 
     keys: tuple[str, ...]
@@ -67,7 +66,7 @@ class Tracking:
 
 @dataclass(slots=True, eq=False)
 class _Active:
-    """Windows that something happens to in this epoch, and where in them each entry of a list of keys is."""
+    """The windows that change in this epoch, and the position among them of each entry of a list of keys."""
 
     groups: Groups
     places: list[Index]
@@ -75,12 +74,12 @@ class _Active:
 
 @tagged("core.eventtime.tracking:TrackWindows")
 class TrackWindows(Operator):
-    """Keep the state of every open window, and decide which of them emit. Rows go through unchanged.
+    """Keeps the state of every open window, and decides which of them emit. Rows pass unchanged.
 
-    Evaluated once per epoch, at its end, for the windows that rows, the watermark, processing time or a signal
-    has touched: all of them in one vectorised step, and no others. What is pending is emitted before its window
-    closes. What is decided is found in ``firing``, and in ``expired`` the windows whose rows are purged when the epoch
-    is over: those that close and, where panes discard, all that emit.
+    It is evaluated once per epoch, at its end, in one vectorised step for the windows that rows, the watermark, processing
+    time or a signal have touched, and no others. A pending pane is emitted before its window closes. The finding ``firing``
+    has the decisions, and ``expired`` the windows whose rows are purged when the epoch is over: those that close and, if
+    panes discard, all that emit.
     """
 
     may_wake = True
@@ -136,27 +135,27 @@ class TrackWindows(Operator):
 
     @property
     def states(self) -> list[State]:
-        """All that outlives the epoch."""
+        """Return its states."""
         ends, holds = self._ends.timers, self._holds.timers
         percentiles = [each.timers for each in self._percentile_ends]
-        # In a checkpoint they go by their places in this list.
+        # Checkpoints identify them by their places in this list.
         return [self.spine, ends, self._processing, holds, *percentiles, self.hold]
 
     def signal(self, keys: Keys) -> None:
-        """Give these windows a signal in the coming epoch."""
+        """Signal these windows in the coming epoch."""
         self._signals = keys
 
     def forget_signals(self) -> None:
-        """Take the signals back: their epoch is over."""
+        """Clear the signals, as their epoch is over."""
         self._signals = None
 
     @property
     def moved_clock(self) -> Clock | None:
-        """The watermark behind its windows, where an operator reads it."""
+        """Return the watermark after its windows, if an operator reads it."""
         return self.hold if self.hold.is_read else None
 
     def is_due(self, now: Now) -> bool:
-        """Whether a step without rows would look at any window."""
+        """Return whether a step without rows would evaluate any window."""
         first = self._processing.first
         return (
             (self._signals is not None and len(self._signals) > 0)
@@ -166,24 +165,24 @@ class TrackWindows(Operator):
         )
 
     def wakes_on_time(self, now: Now) -> bool:
-        """Whether a window is to be looked at, or the watermark moves that is held back behind the windows."""
+        """Return whether a window is to be evaluated, or whether the watermark that the windows hold back moves."""
         return self.is_due(now) or (self.hold.is_read and self.hold.would_move)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Decide what fires and what closes; the rows go through."""
+        """Decide which windows fire and close, and return the rows unchanged."""
         rows = deltas[0]
         ends = deltas[1] if len(deltas) > 1 else None
         active = self._active(now, rows, ends)
         if len(active.groups):
             before = self.spine.totals(active.groups.keys)
-            moment, after = self._moment(now, active, before, rows, ends)
-            self._fire(active.groups.keys, moment, after)
-            self._stage(active.groups, before, after, moment)
+            context, after = self._context(now, active, before, rows, ends)
+            self._fire(active.groups.keys, context, after)
+            self._stage(active.groups, before, after, context)
         if self.hold.is_read:
             self._holds.hold(anew=len(active.groups) > 0 or not self.hold.is_found)
         return rows
 
-    # What is touched
+    # Touched windows
 
     def _active(self, now: Now, rows: Delta, ends: Delta | None) -> _Active:
         lists = [self._words(rows)]
@@ -200,7 +199,7 @@ class TrackWindows(Operator):
 
     @property
     def _moves(self) -> Moves | None:
-        """The windows that went into others in this epoch."""
+        """Return the windows that merged into others in this epoch."""
         return None if self._merging is None else self._merging.value.moves
 
     def _words(self, delta: Delta) -> Keys:
@@ -208,12 +207,12 @@ class TrackWindows(Operator):
             return NO_KEYS
         return self._key_columns.words(delta.frame)
 
-    # What happens to it
+    # Changes of their states
 
-    def _moment(
+    def _context(
         self, now: Now, active: _Active, before: Mapping[str, Ints], rows: Delta, ends: Delta | None
     ) -> tuple[TriggerContext, dict[str, Ints]]:
-        """The state after the rows of the epoch, before any trigger decides."""
+        """Return the state after the rows of the epoch, before triggers are evaluated."""
         size, nothing = len(active.groups), np.zeros(len(active.groups), np.int64)
         after = {
             name: before.get(name, nothing).copy()
@@ -234,11 +233,11 @@ class TrackWindows(Operator):
         after[PAST] = np.where(open_again, 0, after[PAST])
         after[OPEN][old] = 0
         after[PENDING] = np.where(touched, 1, after[PENDING])
-        moment = self._seen(now, active, after, rows, own, state)
-        self._trigger.merged(moment, _at(new, size))
-        self._trigger.back_to_early(moment, changed_end & open_again)
-        self._trigger.observe(moment, after[OPEN] != 0)
-        return moment, after
+        context = self._seen(now, active, after, rows, own, state)
+        self._trigger.merged(context, _at(new, size))
+        self._trigger.back_to_early(context, changed_end & open_again)
+        self._trigger.observe(context, after[OPEN] != 0)
+        return context, after
 
     def _set_ends(
         self, after: dict[str, Ints], own: Index, ended: Index, rows: Delta, ends: Delta | None
@@ -262,7 +261,7 @@ class TrackWindows(Operator):
         state: dict[str, Ints],
     ) -> TriggerContext:
         size = len(active.groups)
-        # What came for a window that is part of another one now came for that one.
+        # Rows of a window that has merged into another one count for that one.
         heirs = np.arange(size)
         heirs[active.places[2]] = active.places[3]
         merging = None if self._merging is None else self._merging.value
@@ -282,30 +281,30 @@ class TrackWindows(Operator):
             state=state,
         )
 
-    # What it decides
+    # Decisions
 
-    def _fire(self, keys: Keys, moment: TriggerContext, after: dict[str, Ints]) -> None:
+    def _fire(self, keys: Keys, context: TriggerContext, after: dict[str, Ints]) -> None:
         tracking, watermark = self._tracking, self.clock.now
         is_open = after[OPEN] != 0
-        closed = moment.none
+        closed = context.none
         if tracking.lateness is not None:
             closed = (closing(after[END], tracking.lateness) <= watermark) & is_open
-        fires = closed & (moment.pending | tracking.always)
+        fires = closed & (context.pending | tracking.always)
         if self._merging is not None:
-            # A session without rows is none, and cannot wait: what it emitted is retracted.
+            # A session without rows does not exist, so its panes are retracted at once.
             fires |= is_open & (after[ROWS] == 0)
-        ready = self._trigger.ready(moment) & is_open
-        self._trigger.fire(moment, ready)
+        ready = self._trigger.ready(context) & is_open
+        self._trigger.fire(context, ready)
         fires |= ready
         if tracking.always:
-            # Timers begin anew at once, as no row has to come for the next one.
-            self._trigger.observe(_without_rows(moment), is_open & ~closed)
-        past = moment.is_past
+            # Timers begin again at once, as the next one needs no further row.
+            self._trigger.observe(_without_rows(context), is_open & ~closed)
+        past = context.is_past
         timing = np.where(~past, EARLY, np.where(after[PAST] == 0, ON_TIME, LATE))
         after[PENDING] = np.where(fires, 0, after[PENDING])
         if self._merging is not None:
             after[EMITTED] = np.where(fires, after[END] - START_OF_TIME, after[EMITTED])
-        # What comes when the end has been passed and nothing was left to emit is late.
+        # Rows that come after the end has been passed, with nothing left to emit, make a late pane.
         after[PAST] = np.where(past & (fires | (after[PENDING] == 0)), 1, after[PAST])
         gone = closed | (is_open & (after[ROWS] == 0) & (after[PENDING] == 0))
         after[OPEN] = np.where(gone, 0, after[OPEN])
@@ -323,17 +322,17 @@ class TrackWindows(Operator):
         )
         self.firing.set(firing)
 
-    # What it leaves
+    # Staging
 
     def _stage(
         self,
         groups: Groups,
         before: Mapping[str, Ints],
         after: dict[str, Ints],
-        moment: TriggerContext,
+        context: TriggerContext,
     ) -> None:
         is_open = after[OPEN] != 0
-        columns = {**after, **moment.state}
+        columns = {**after, **context.state}
         for ends in (self._ends, *self._percentile_ends):
             known = before.get(ends.column)
             columns[ends.column] = ends.set(groups.keys, after[END], known, is_open)
@@ -343,15 +342,15 @@ class TrackWindows(Operator):
             kept = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
             difference[name] = kept - before[name] if name in before else kept
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
-        self._set_processing_timers(groups.keys, before, moment, is_open)
+        self._set_processing_timers(groups.keys, before, context, is_open)
         if self.hold.is_read:
             self._holds.set(groups.keys, before, after, is_open)
 
     def _set_processing_timers(
-        self, keys: Keys, before: Mapping[str, Ints], moment: TriggerContext, is_open: Mask
+        self, keys: Keys, before: Mapping[str, Ints], context: TriggerContext, is_open: Mask
     ) -> None:
         for name in self._trigger_columns.timers:
-            at = moment.get(name)
+            at = context.get(name)
             places = np.flatnonzero(is_open & (at != NO_TIMER) & (at != before.get(name, 0)))
             self._processing.set(at[places] + START_OF_TIME, keys.take(places))
 
@@ -362,15 +361,15 @@ def _at(places: Index, size: int) -> Mask:
     return mask
 
 
-def _without_rows(moment: TriggerContext) -> TriggerContext:
-    """The same moment as if nothing had happened in it, moving the same state."""
-    none = moment.none
+def _without_rows(context: TriggerContext) -> TriggerContext:
+    """Return the same context as if nothing had happened, which updates the same state."""
+    none = context.none
     return replace(
-        moment,
+        context,
         signalled=none,
         pending=none,
-        watermark_before=moment.watermark,
-        rows=np.zeros(len(moment), np.int64),
-        inputs={name: np.zeros(len(moment), np.int64) for name in moment.inputs},
-        patterns=dict.fromkeys(moment.patterns, (none, none, none, none)),
+        watermark_before=context.watermark,
+        rows=np.zeros(len(context), np.int64),
+        inputs={name: np.zeros(len(context), np.int64) for name in context.inputs},
+        patterns=dict.fromkeys(context.patterns, (none, none, none, none)),
     )
