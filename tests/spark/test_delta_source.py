@@ -389,5 +389,5 @@ def test_types_are_read_back_from_their_words(dtype):
     "text", ["", "Int65", "__import__('os')", "List", "List(os.system)", "7", "Int64.x", "[Int64]"]
 )
 def test_words_that_are_no_type_are_refused(text):
-    with pytest.raises(ValueError, match="not a column type|not part of a column type"):
+    with pytest.raises(ValueError, match=r"not a column type|not part of a column type"):
         dtype_of_text(text)
