@@ -209,7 +209,7 @@ def test_what_is_wrong_is_said(spark, writer):
     assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
     assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what comes from now on")
     assert (
-        "there is no option 'sinse'; there are 'path', 'view', 'since', 'until', 'maxEpochsPerTrigger'"
+        "there is no option 'sinse'; the options are 'path', 'view', 'since', 'until', 'maxEpochsPerTrigger'"
         in said(spark, path=path, view="depth", sinse=1)
     )
 
@@ -359,7 +359,7 @@ def test_small_files_are_read_together_in_order(monkeypatch):
         ),
         (
             {"untill": "2", "from": "1"},
-            "there is no option 'untill', 'from'; there are 'path', .*: correct it, or leave",
+            "there is no option 'untill', 'from'; the options are 'path', .*: correct it, or leave",
         ),
     ],
 )
@@ -389,5 +389,5 @@ def test_types_are_read_back_from_their_words(dtype):
     "text", ["", "Int65", "__import__('os')", "List", "List(os.system)", "7", "Int64.x", "[Int64]"]
 )
 def test_words_that_are_no_type_are_refused(text):
-    with pytest.raises(ValueError, match="no "):
+    with pytest.raises(ValueError, match=r"not a column type|not part of a column type"):
         dtype_of_text(text)

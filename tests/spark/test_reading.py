@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_refused_when_it_is_asked_for(tmp_path: Path) -> 
         spark_bridge.views(made(), tmp_path, "local[2]")  # type: ignore[arg-type]
     view = spark_bridge.views(made(), tmp_path)["depth"]
     for asked in (view.to_spark, view.deltas_to_spark):
-        with pytest.raises(PlanError, match=r"there is not a Spark session; give one to views\("):
+        with pytest.raises(PlanError, match=r"there is no Spark session; give one to views\("):
             asked()
 
 

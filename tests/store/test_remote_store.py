@@ -206,7 +206,7 @@ def test_refusals_of_servers_that_say_less(s3_store, monkeypatch):
 
 def test_no_permission(s3_store, monkeypatch):
     _saying(s3_store, monkeypatch, ["AccessDenied"])
-    with pytest.raises(CheckpointError, match=r"may not.*credentials"):
+    with pytest.raises(CheckpointError, match=r"lacks permission.*credentials"):
         s3_store.put("commits/1", [b"x"])
 
 
