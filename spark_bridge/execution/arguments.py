@@ -39,7 +39,8 @@ def require_declarations(engine: Engine) -> None:
     """Check that an engine declares sources and views, and does not maintain them itself.
 
     Raises:
-        PlanError: it is not an engine, has no source or no view, rows were pushed into it, or it has a checkpoint of its own.
+        PlanError: it is not an engine, has no source or no view, rows were pushed into it, or it has a checkpoint or workers of
+            its own.
     """
     require_engine(engine)
     for what, declared in (("source", engine.sources), ("view", engine.views)):
@@ -52,6 +53,11 @@ def require_declarations(engine: Engine) -> None:
         raise PlanError(
             "the engine maintains views itself: it has been pushed into, or has a checkpoint= of its own; give Spark one that "
             "only declares sources and views"
+        )
+    if engine.workers > 1:
+        raise PlanError(
+            f"Engine(workers={engine.workers}) is for an engine that maintains views itself; leave it out, and give the query "
+            "buckets= in its place"
         )
 
 

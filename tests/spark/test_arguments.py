@@ -32,8 +32,8 @@ from evercurrent.spark_bridge.execution.arguments import (
 EVERY = {"processingTime": "5 seconds"}
 
 
-def declared() -> ec.Engine:
-    engine = ec.Engine()
+def declared(workers: int = 1) -> ec.Engine:
+    engine = ec.Engine(workers=workers)
     engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").agg(n=pl.len()))
     return engine
 
@@ -66,6 +66,7 @@ class Sink:
         (require_declarations, ec.Engine(), "declares no source, so there .*; declare one with engine.source"),
         (require_declarations, without_views(), "declares no view, so there .*; declare one with engine.view"),
         (require_declarations, pushed_into(), "it has been pushed into"),
+        (require_declarations, declared(workers=2), r"workers=2\) is for .* give the query buckets="),
         (require_declarations, ec.Engine, "expected an engine"),
         *((as_checkpoint, given, "path=.*; give a folder, or a url") for given in (None, 5, b"x", ["x"], True)),
         (checkpoint_in_spark, ec.Checkpoint("x", every=2), r"every=2\) is for .*; leave it out"),

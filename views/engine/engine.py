@@ -436,6 +436,11 @@ class Engine:
         return self._plan.graph()
 
     @property
+    def workers(self) -> int:
+        """Return in how many threads an epoch is evaluated."""
+        return self._workers
+
+    @property
     def declared(self) -> Plan:
         """What was declared, for other drivers of the same views."""
         return self._plan
