@@ -91,6 +91,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let Python take everything apart at its end, in which libraries in C++ look for what is left."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say in one line how many tests are skipped in a clone that lacks the folder beside it."""
     reasons = [
