@@ -202,7 +202,6 @@ def test_a015_a073_a074_sessions_the_generic_way(history: list[list[Entry]], gap
     check(Custom(proto(gap), merge_overlapping), sessions(gap), history)
 
 
-@of_profile(quick=40)
 @given(history=HISTORIES, gap=st.integers(1, 6))
 def test_a081_windows_of_a_key_do_not_depend_on_other_keys(history: list[list[Entry]], gap: int) -> None:
     together = Chain(Custom(proto(gap), merge_overlapping))

@@ -80,7 +80,7 @@ def test_order_and_neighbours_do_not_count(data: st.DataObject) -> None:
     assert states_of_views(before) == {name: states[name] for name in program.views}
 
 
-@of_profile(0.5, quick=25)
+@of_profile(0.5)
 @given(setups())
 def test_neighbours_of_windowed_groupings_do_not_count(setup: Setup) -> None:
     before, after = windowed(setup), windowed(setup, others=True)
