@@ -116,7 +116,7 @@ Since 1.41 polars itself makes ``list.eval(element().unique())`` of the former.
 
 
 def steady_since(function: str, dtypes: Sequence[pl.DataType]) -> tuple[int, ...]:
-    """Return the first polars that gives each row its own value by such a function, whatever rows stand beside it.
+    """Return the first polars in which a function of ``UNSTEADY`` computes each row's value independently of other rows.
 
     >>> steady_since("max_horizontal", [pl.Float64()]), steady_since("max_horizontal", [pl.Int64()])
     ((1, 44), ())
