@@ -27,7 +27,7 @@ from .tasks import FireRequest
 
 
 class Epochs:
-    """The driver of a partitioned plan: the counterpart of the engine's step, over buckets on files.
+    """Drives the epochs of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
     ``driver_rows``: stages with at most this many rows run in this process, without a job.
     """
@@ -89,7 +89,7 @@ class Epochs:
         return self._evaluator.ran_elsewhere
 
     def _open(self) -> None:
-        """Go on from the last commit, or make that of epoch 0."""
+        """Continue from the last commit, or commit epoch 0 if there is none."""
         last = self.log.refresh()
         if last is None:
             self.step(lambda instant: [self.runner.arrive(instant, 0, {})], 0, {}, {})
@@ -171,7 +171,7 @@ class Epochs:
     # The audience of epochs
 
     def deliver_first(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Audience``: ``tell`` is for sinks that cannot catch up."""
+        """See ``Audience``: ``tell`` is called for sinks that cannot catch up."""
         if self._tell is not None:
             self._tell(PartitionedDeltas.of(now, evaluated))
 
