@@ -163,7 +163,7 @@ class Running:
 
         Raises:
             InputError: processing time has no zone, or the input is refused; nothing has changed.
-            CheckpointError: it could not be written; nothing has changed, unless it says otherwise.
+            CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
         if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
