@@ -1,10 +1,10 @@
-"""The way of one call through the files: which it passes in which order, and how often it changes from one to another.
+"""This program prints the way of one call through the files: which it passes, in which order, and how often it changes file.
 
     python -m bench.way push         # a push through two chained groupings
     python -m bench.way aggregate    # the compile of one aggregate expression
 
-A way that can be followed passes few files and stays in each for a while. Only functions of the package count, and each
-is run once before, so that imports, caches and first epochs are no part of it.
+A way is easy to follow if it passes few files and stays in each for a while. Only functions of the package are counted.
+Each call is made once before it is recorded, so that imports, caches and first epochs are no part of its way.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ ROOT = FOLDERS[0].parent
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The files of a call, one for each stretch of calls that are in the same file, and the functions called there."""
+    """The way of a call: one entry for each stretch of calls in the same file, with the functions that are called there."""
 
     stretches: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property
     def files(self) -> int:
-        """How many files it passed."""
+        """Return the number of files that it passes."""
         return len({file for file, _ in self.stretches})
 
     @property
     def changes(self) -> int:
-        """How often a call was in another file than the one before."""
+        """Return how often a function is in another file than the one called before it."""
         return max(len(self.stretches) - 1, 0)
 
     def report(self) -> str:
-        """The stretches, one per line, and then the counts."""
+        """Return the stretches, one per line, followed by the counts."""
         lines = [f"{file}: {', '.join(names)}" for file, names in self.stretches]
         often = Counter(file for file, _ in self.stretches).most_common()
         lines += ["", *(f"{count:4} {file}" for file, count in often)]
@@ -50,7 +50,7 @@ class Way:
 
 
 def way_of(call: Callable[[], object]) -> Way:
-    """Run a call, and return its way."""
+    """Make a call, and return its way."""
     stretches: list[tuple[str, list[str]]] = []
     places: dict[str, str | None] = {}
 
@@ -76,7 +76,7 @@ def way_of(call: Callable[[], object]) -> Way:
 
 
 def push() -> Way:
-    """A push through two chained groupings, in memory."""
+    """Return the way of a push through two chained groupings, in memory."""
     engine = ec.Engine()
     sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
     shops = engine.view("shops", sales.group_by("shop").agg(n=pl.len(), total=pl.col("price").sum()))
@@ -87,7 +87,7 @@ def push() -> Way:
 
 
 def aggregate() -> Way:
-    """The compile of one aggregate expression over a source."""
+    """Return the way of compiling one aggregate expression over a source."""
 
     def grouped() -> Callable[[], object]:
         sales = ec.Engine().source("sales", {"shop": pl.String, "price": pl.Int64})

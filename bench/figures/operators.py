@@ -1,4 +1,4 @@
-"""What does each operator cost beside polars, which evaluates all rows once, or again after each epoch?"""
+"""What does each operator cost, compared with polars evaluating all rows once, or again after each epoch?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPINGS, JOINS = "groupings", "joins"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many rows are there before, and how many epochs of how many rows follow."""
+    """The sizes of a run: rows that are there before, epochs that follow, and rows in each epoch."""
 
     loaded: int
     epochs: int
@@ -35,7 +35,7 @@ ALL_AT_ONCE = Sizes(0, 1, 2_000_000)
 
 
 def operators(settings: Settings) -> Figure:
-    """Ten epochs of 200,000 rows."""
+    """Return the figure of ten epochs of 200,000 rows."""
     outcomes, sizes = _run(settings, TEN_EPOCHS)
     floors, gains = _spreads(outcomes, "times_floor"), _spreads(outcomes, "gain")
     lines = tuple(
@@ -52,7 +52,7 @@ def operators(settings: Settings) -> Figure:
 
 
 def break_even(settings: Settings) -> Figure:
-    """A million rows are there; epochs of 10,000 follow."""
+    """Return the figure of epochs of 10,000 rows after a million rows."""
     outcomes, sizes = _run(settings, ON_A_MILLION)
     gains = _spreads(outcomes, "gain")
     lines = tuple(
@@ -70,7 +70,7 @@ def break_even(settings: Settings) -> Figure:
 
 
 def backfill(settings: Settings) -> Figure:
-    """All rows in one epoch, then the view is read."""
+    """Return the figure of all rows in one epoch, after which the view is read."""
     outcomes, sizes = _run(settings, ALL_AT_ONCE)
     floors = _spreads(outcomes, "read_times_floor")
     lines = tuple(
@@ -115,7 +115,7 @@ def _note(several: list[Outcome]) -> str:
 
 
 def _other(settings: Settings) -> str:
-    return "the targets are about other sizes" if settings.quick else ""
+    return "the targets hold for other sizes" if settings.quick else ""
 
 
 def _spreads(outcomes: dict[str, list[Outcome]], field: str) -> dict[str, Spread | None]:

@@ -1,8 +1,9 @@
-"""One operator, kept current over epochs, beside one polars evaluation of all rows and beside a new one after each epoch.
+"""One operator is kept current over epochs, and compared with one polars evaluation of all rows and one after each epoch.
 
-All three are in one process and use all cores. Measured: each `push`, the reading of the view at the end, the
-evaluation of all rows with polars (the floor; the median of three), and that after each epoch over the rows that are
-there then. Not measured: declaring, and rows that are there before. At the end the view must equal the evaluation.
+All three run in one process and use all cores. Measured are each `push`, the read of the view at the end, the
+evaluation of all rows with polars (the floor; the median of three), and the same evaluation after each epoch over the
+rows that are there then. Declaring the views and pushing the rows that are there before are not measured. At the end the
+view must equal the evaluation.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bench.reply import send
 KEYS = 100_000
 GROUPS = 1_000
 RETRACTED = 10
-"""Of so many rows one is retracted later on, where rows are retracted."""
+"""If rows are retracted, an epoch retracts one earlier row for this many new ones."""
 
 COLUMNS: Mapping[str, Any] = {
     "key": pl.Int64, "other": pl.Int64, "text": pl.String, "group": pl.Int64, "value": pl.Int64, "amount": pl.Float64,
@@ -37,7 +38,7 @@ Evaluated = Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Operator:
-    """What is declared, and what polars evaluates: functions of the rows and of the dimension."""
+    """An operator to measure, as two functions of the rows and of the dimension: the declared view and polars' evaluation."""
 
     declared: Declared
     evaluated: Evaluated
@@ -48,29 +49,29 @@ class Operator:
 
 
 def alike(made: Callable[[Any, Any], Any], *, retracting: bool = False, unit: str = "groupings") -> Operator:
-    """An operator that is written the same way for both."""
+    """Return an operator that is written in the same way for both."""
     return Operator(made, made, retracting, unit)
 
 
 def aggregated(*aggregates: pl.Expr, by: Sequence[str] = ("key",), retracting: bool = False) -> Operator:
-    """A grouping."""
+    """Return a grouping by key columns."""
     return alike(lambda rows, _: rows.group_by(*by).agg(*aggregates), retracting=retracting)
 
 
 def first_of_groups(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
-    """The three greatest rows of each group."""
+    """Return the three greatest rows of each group."""
     return rows.sort("value", "at", descending=True).group_by("group", maintain_order=True).head(3)
 
 
 def in_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rows each group has in each minute."""
+    """Return the number of rows of each group in each minute."""
     start = pl.col("at").dt.truncate("1m")
     bounds = start.alias("window_start"), (start + pl.duration(minutes=1)).alias("window_end")
     return rows.with_columns(*bounds).group_by("group", "window_start", "window_end").agg(n=pl.len())
 
 
 def in_sessions(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rows each session of a key has."""
+    """Return the number of rows in each session of a key."""
     gap = pl.duration(seconds=30)
     begins = (pl.col("at").diff() > gap).fill_null(True).cum_sum().over("key")
     return (
@@ -145,7 +146,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def drawn(generator: np.random.Generator, rows: int, begun: int) -> pl.DataFrame:
-    """Random rows, a thousand in a second of event time."""
+    """Return random rows, a thousand per second of event time."""
     keys = generator.integers(0, KEYS, rows)
     return pl.DataFrame(
         {
@@ -170,7 +171,7 @@ class Rows:
 
 
 def made_rows(loaded: int, epochs: int, rows: int, *, retracting: bool) -> Rows:
-    """Draw what is loaded, and the epochs."""
+    """Return random rows: those that are there before, if any, and those of each epoch."""
     generator = np.random.default_rng(7)
     made = Rows([], [])
     there, begun = pl.DataFrame(schema=dict(COLUMNS)), 0
@@ -191,7 +192,7 @@ def made_rows(loaded: int, epochs: int, rows: int, *, retracting: bool) -> Rows:
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
-    """Seconds that the work takes."""
+    """Return the seconds that the work takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -237,8 +238,8 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operator", choices=OPERATORS, required=True)
-    parser.add_argument("--loaded", type=int, default=0, help="rows that are there before, in one epoch")
+    parser.add_argument("--loaded", type=int, default=0, help="rows that are pushed before, in one epoch")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--rows", type=int, default=200_000, help="rows of an epoch")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows in each epoch")
     asked = parser.parse_args()
     main(asked.operator, asked.loaded, asked.epochs, asked.rows)

@@ -1,4 +1,4 @@
-"""Where a node may run, if a collection is cut into buckets: which rows have to meet."""
+"""Where a node may run if collections are cut into buckets: which rows have to meet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 class Placement:
     """The requirements of a node on the place where it runs, and the properties of its output there.
 
-    ``by``: rows that are equal in these columns of the input have to meet, since there is one state for them; none:
-    all rows have to. None: any rows do, there is no state. ``any_part``: it is enough if rows are cut by some of them.
-    ``passes`` are columns that stand in the output as they stood in the input, so that rows which met still do;
-    ``meets_by`` are those of the output by which its rows meet, where that does not follow.
+    ``by``: rows that are equal in these columns of the input have to be in one bucket, since they share state. If it is
+    empty, all rows have to be in one bucket; if it is None, rows may be anywhere, as there is no state. ``any_part``: it is
+    enough if rows are cut by some of these columns. ``passes`` are columns that are the same in the output as in the input,
+    so that rows that have met stay together. ``meets_by`` are the columns of the output by which its rows meet, if they do
+    not follow.
     """
 
     by: tuple[str, ...] | None = None

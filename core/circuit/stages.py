@@ -115,7 +115,7 @@ class _Cutter:
         return max([least, *(self.level[one] + (not self._meets(node, one)) for one in inputs)])
 
     def _after_clocks(self, node: NodeId) -> list[int]:
-        """Return the stages after those that move the clocks whose time after the rows it reads."""
+        """Return the stages after those that move its clocks, if it reads these after the rows of the epoch have moved them."""
         awaits = self.nodes[node].operator.awaits_clocks
         return [self.level[place] + 1 for place in self.nodes[node].timed_by if awaits]
 

@@ -102,21 +102,23 @@ _STEADY: Mapping[str, tuple[tuple[int, int], int | None, Callable[[pl.DataType],
     "min_horizontal": ((1, 44), None, _sorts_otherwise),
     "struct.json_encode": ((2, 0), None, _holds_arrays),
 }
-"""Functions whose value for a row depended on other rows: the first polars in which it does not, for how many of their
-inputs (None: all) and for which types of these."""
+"""Functions whose value for a row depended on other rows in earlier versions.
+
+For each: the first polars in which it does not, how many of its inputs are concerned (None: all), and which types of these.
+"""
 
 UNSTEADY = frozenset(function for function, (since, _, _) in _STEADY.items() if since > VERSION)
 """The functions whose value for a row may depend on other rows with this polars."""
 
 SHUFFLED = frozenset({"unique"}) if VERSION < (1, 41) else frozenset[str]()
-"""Functions whose values come in a random order from those of lists, as ``list.unique()``, and not where elements are evaluated.
+"""Functions that return the values of lists in a random order, as ``list.unique()``, but not within ``list.eval``.
 
-Since 1.41 polars itself makes ``list.eval(element().unique())`` of the former.
+Since 1.41 polars itself evaluates ``list.unique()`` as ``list.eval(element().unique())``.
 """
 
 
 def steady_since(function: str, dtypes: Sequence[pl.DataType]) -> tuple[int, ...]:
-    """Return the first polars that gives each row its own value by such a function, whatever rows stand beside it.
+    """Return the first polars in which a function of ``_STEADY`` computes each row's value independently of other rows.
 
     >>> steady_since("max_horizontal", [pl.Float64()]), steady_since("max_horizontal", [pl.Int64()])
     ((1, 44), ())

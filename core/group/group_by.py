@@ -127,7 +127,7 @@ class GroupBy(Operator):
 
     @property
     def readable(self) -> Readable | None:
-        """Return itself, unless keys expire, so that the state no longer holds all rows that were emitted."""
+        """Return itself; None if keys expire, as the state then no longer has all rows that were emitted."""
         return self if self._expired is None else None
 
     @property
@@ -166,11 +166,11 @@ class GroupBy(Operator):
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
-        """Return the columns without first rows: an earlier version left these in arrangements."""
+        """Return the columns without those of first rows, which an earlier version kept in arrangements."""
         return (tuple(sorted(self._sums_but_heads)),) if self._heads else ()
 
     def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
-        """See ``Operator``: words of first rows are made anew, as those of a date are not those of an instant."""
+        """See ``Operator``: words of first rows are computed again, as a date and an instant have different words."""
         if not isinstance(other, GroupBy) or self._sums_but_heads != other._sums_but_heads:
             return None
         theirs = {head.order.names: head.order for head in other._heads}

@@ -1,4 +1,4 @@
-"""The state of an aggregate that shows a value of the first row of its group, where no row is ever retracted."""
+"""The state of an aggregate that shows a value of the first row of its group, if no row is ever retracted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .heads import HeadOrder, Heads, earlier_of, first_of
 
 
 class HeadState(ReadAggregateState):
-    """The value in the first row of the group, from additive columns of the group.
+    """Computes the value in the first row of each group from additive columns of the group.
 
-    The arrangement holds no rows but those that an earlier version kept: the first row of a group that has not been
-    touched since is read there.
+    The arrangement holds only rows that an earlier version kept. If a group has not been touched since, its first row is
+    read there.
     """
 
     _count = 1
@@ -55,10 +55,10 @@ class HeadState(ReadAggregateState):
         return earlier_of(heads, earlier)
 
     def moved(self, new: Heads, keys: Keys, sums: Sums) -> tuple[Sums, Sums]:
-        """Return the additions to the additive columns of groups by rows of which the first of each group are given.
+        """Return the additions to the additive columns of groups, given the first of the new rows of each group.
 
-        ``sums`` are the additive columns of these groups before; what they should have held, but for an earlier version,
-        is returned too.
+        ``sums`` are the additive columns of these groups before. Also return what these should have held, which differs if
+        an earlier version kept the first row in the arrangement; without such rows nothing is returned for it.
         """
         kept = self.kept(keys, sums)
         now, nothing = self.order.sums(earlier_of(new, kept)), np.zeros(len(keys), np.int64)
@@ -66,7 +66,7 @@ class HeadState(ReadAggregateState):
         return added, self.order.sums(kept) if self._spine.runs else {}
 
     def first(self, rows: pl.DataFrame, groups: Index, count: int) -> Heads:
-        """Return the first of these rows in each group; they may be parts that are added up."""
+        """Return the first of these rows in each group; the rows may have been combined before."""
         if self.order.names[0] in rows.columns:
             return self.order.first_of_parts(rows, groups, count)
         return self.order.first(rows, groups, count)

@@ -1,4 +1,4 @@
-"""The first row of each group by an order, as additive columns: what is kept where no row is ever retracted.
+"""The first row of each group by an order is kept in additive columns if no row is ever retracted.
 
 A value of up to 64 bits has an *order word*: an integer that sorts as the value does. The first row of a group is the one
 whose words come first, so a group needs these words and nothing of its other rows. They are kept as differences: an
@@ -21,7 +21,7 @@ from ..data.schema import Order
 from .aggregates import FirstBy
 
 PREFIX = "head:"
-"""What the additive columns of first rows begin with."""
+"""The prefix of the names of the additive columns of first rows."""
 
 MAGNITUDE = np.int64(2**63 - 1)
 LEAST = np.int64(-(2**63))
@@ -33,14 +33,14 @@ def has_order_word(dtype: pl.DataType) -> bool:
 
 
 def word_kind(dtype: pl.DataType) -> str:
-    """Return what types have in common whose equal values have one word."""
+    """Return the kind of a type. Equal values of two types of one kind have the same word."""
     if dtype.is_float():
         return "float"
     return "integer" if dtype.is_integer() and dtype != pl.UInt64 else str(dtype)
 
 
 def order_words(column: pl.Series) -> Ints:
-    """Return integers that sort as the values do, NaN above all numbers; of a null any."""
+    """Return integers that sort as the values do, with NaN above all numbers; a null may have any word."""
     if column.dtype.is_float():
         bits = one_of_each(column.fill_null(0.0) if column.has_nulls() else column).view(np.int64)
         return bits ^ ((bits >> 63) & MAGNITUDE)
@@ -67,7 +67,7 @@ def values_of(name: str, words: Ints, dtype: pl.DataType) -> pl.Series:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heads:
-    """First rows: which of the groups have one, and the words of each column of their order, the least being first."""
+    """The first rows of groups: which groups have one, and its words. The row with the least words comes first."""
 
     has: Mask
     words: tuple[Ints, ...]
@@ -75,9 +75,10 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class HeadOrder:
-    """The order by which a group has a first row, of columns with order words; ``value`` is the one that is shown.
+    """The order that determines the first row of a group, over columns that all have order words.
 
-    For each column two words are kept: whether the value is null, placed as the order places nulls, and its order word.
+    The aggregate shows the value of its ``input`` in that row. For each column two words are kept: whether the
+    value is null, placed as the order places nulls, and its order word.
     """
 
     aggregate: FirstBy
@@ -108,12 +109,12 @@ class HeadOrder:
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """Return the names with what is kept in them: words of one kind are not read as words of another."""
+        """Return the names with the kinds of the words, so that words of one kind are never read as those of another."""
         kinds = ",".join(word_kind(dtype) for dtype in self.types)
         return tuple(f"{name} ({kinds})" for name in self.names)
 
     def words(self, rows: pl.DataFrame) -> tuple[Ints, ...]:
-        """Return the words of rows, the least being first."""
+        """Return the words of rows; the row with the least words comes first."""
         made: list[Ints] = []
         for order in self.columns:
             column = rows.get_column(order.column)
@@ -127,13 +128,13 @@ class HeadOrder:
         return tuple(made)
 
     def qualifying(self, rows: pl.DataFrame) -> Index:
-        """Return the rows among which the first is looked for."""
+        """Return the positions of the rows that may be first: those for which ``where`` is true."""
         if self.aggregate.where is None:
             return np.arange(rows.height)
         return np.flatnonzero(rows.get_column(self.aggregate.where).fill_null(False).to_numpy())
 
     def first(self, rows: pl.DataFrame, groups: Index, count: int) -> Heads:
-        """Return the first row of each of ``count`` groups, among rows with the numbers of their groups. Cost: the rows."""
+        """Return the first row of each of ``count`` groups; ``groups`` has the group of each row. Cost: the rows."""
         chosen = self.qualifying(rows)
         owners = groups if len(chosen) == len(groups) else groups[chosen]
         words = tuple(each if len(chosen) == len(groups) else each[chosen] for each in self.words(rows))
@@ -145,7 +146,7 @@ class HeadOrder:
         return self._column(heads, place).alias(self.aggregate.output)
 
     def retyped(self, other: HeadOrder, sums: Mapping[str, Ints]) -> dict[str, Ints]:
-        """Return the additive columns, made of those that another order has kept of columns of other types.
+        """Return the additive columns, converted from those that another order has kept for columns of other types.
 
         Raises:
             LossyValueError: a value does not fit its type.
@@ -167,29 +168,29 @@ class HeadOrder:
         return values.set(pl.Series(lacking), None) if lacking.any() else values
 
     def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int) -> Heads:
-        """Return the first row of each group, among rows that are first of their part and stand as ``columns_of`` gives them."""
+        """Return the first row of each group, given the first rows of parts in the columns that ``columns_of`` returns."""
         has, *words = (parts.get_column(name).fill_null(0).to_numpy() for name in self.names)
         chosen = np.flatnonzero(has)
         return first_of([each[chosen] for each in words], groups[chosen], count)
 
     def columns_of(self, heads: Heads) -> list[pl.Series]:
-        """Return first rows as columns, for parts of a change that are added up."""
+        """Return first rows as columns, for parts of a change that are combined later."""
         return [pl.Series(name, column) for name, column in self.sums(heads).items()]
 
     def kept(self, sums: Mapping[str, Ints], count: int) -> Heads:
-        """Return what the additive columns of groups hold."""
+        """Return the first rows that the additive columns of groups hold."""
         nothing = np.zeros(count, np.int64)
         has, *words = (sums.get(name, nothing) for name in self.names)
         return Heads(has != 0, tuple(words))
 
     def sums(self, heads: Heads) -> dict[str, Ints]:
-        """Return the additive columns that hold these; zeros for groups without a first row."""
+        """Return the additive columns that hold these first rows, with zeros for groups without one."""
         columns = (heads.has.astype(np.int64), *(np.where(heads.has, each, 0) for each in heads.words))
         return dict(zip(self.names, columns, strict=True))
 
 
 def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:
-    """Return the first of each group's rows by these words. Cost: a pass for each of them, over the rows that tie."""
+    """Return the first row of each group by these words. Cost: a pass for each word over the rows that still tie."""
     has = np.zeros(count, np.bool_)
     has[owners] = True
     first: list[Ints] = []
@@ -209,7 +210,7 @@ def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:
 
 
 def earlier_of(one: Heads, other: Heads) -> Heads:
-    """Return of each group the row that comes first of the two."""
+    """Return for each group the one of its two first rows that comes before the other."""
     is_before = np.zeros(len(one.has), np.bool_)
     is_tied = np.ones(len(one.has), np.bool_)
     for mine, theirs in zip(one.words, other.words, strict=True):

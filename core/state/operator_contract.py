@@ -41,13 +41,13 @@ class Operator:
     may_wake: bool = False
     """Whether it may have something to do in an epoch that brings it no rows: then ``wakes_on_time`` is called.
 
-    An operator that does not is visited only in epochs that bring it rows, or in which a node that it reads is visited.
-    A waking one that had anything to do is visited in the epoch after as well, once, and so are those that read it:
-    these may have to retract then what was emitted.
+    Any other operator is visited only in epochs that bring it rows, or in which a node that it reads is visited. An
+    operator that woke and had something to do is visited once more in the next epoch, together with those that read it,
+    which may then have to retract what they emitted.
     """
 
     has_timers: bool = False
-    """Whether ``is_due`` may be true, since it keeps instants at which it acts without rows."""
+    """Whether it keeps instants at which it acts without rows, so that ``is_due`` may be true."""
 
     is_replayable: bool = True
     """Whether its output depends on the rows alone, and not on when they arrived."""
@@ -65,25 +65,25 @@ class Operator:
     """The channels that other operators may read, besides its rows and its states."""
 
     looks_at: tuple[State | Channel, ...] = ()
-    """All that it reads of other operators besides rows: their states, findings of the epoch, look-ups.
+    """What it reads of other operators besides rows: their states, findings of the epoch, look-ups.
 
-    The nodes that give these step before this one, in the same place; if one of them is visited, so is this one.
+    The nodes that provide these run before this one, in the same place; if one of them is visited, so is this one.
     """
 
     clocks: tuple[Clock, ...] = ()
-    """The clocks that it reads. What moves them are nodes before this one, which may run in another place."""
+    """The clocks that it reads. They are moved by earlier nodes, which may run in another place."""
 
     awaits_clocks: bool = False
     """Whether it reads its clocks after the rows of the epoch have moved them, and not only as of the last commit.
 
-    Then what moves them runs in an earlier stage.
+    If so, the nodes that move them run in an earlier stage.
     """
 
     keeps_input: bool = False
-    """Whether it hands its input on and keeps it as its first state: its rows are those of its input."""
+    """Whether it hands on its input unchanged and keeps it as its first state."""
 
     counts_rows: bool = False
-    """Whether its first state is how often each row is there, and nothing of the row itself."""
+    """Whether its first state holds only the count of each row, and nothing of the row itself."""
 
     is_rekeyable: bool = False
     """Whether the entries of its first state can be sorted by other words if a column of its rows changes its type."""
@@ -109,7 +109,7 @@ class Operator:
         return None
 
     def move_clock(self, now: Now, delta: Delta | None, times: Ints) -> None:
-        """Move its clock by rows that arrived elsewhere, with these event times; without any, by time alone."""
+        """Move its clock by rows that arrived elsewhere, with these event times; without rows, by time alone."""
         raise NotImplementedError
 
     @property
@@ -124,7 +124,7 @@ class Operator:
 
     @property
     def key_types(self) -> pl.Schema:
-        """Return the columns by whose words the entries of its first state are kept: all, if it does not say."""
+        """Return the columns by whose words the entries of its first state are kept; by default all columns."""
         return self.schema
 
     def words(self, frame: pl.DataFrame) -> Keys:
@@ -137,9 +137,9 @@ class Operator:
         return ()
 
     def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
-        """Return the additive columns of its first state, made of those of an operator over columns of narrower types.
+        """Return the additive columns of its first state, converted from those of an operator over narrower columns.
 
-        None if they cannot be made. Cost: the columns that are converted.
+        Return None if they cannot be converted. Cost: the columns that are converted.
 
         Raises:
             LossyValueError: a value does not fit its type.
@@ -148,7 +148,7 @@ class Operator:
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
-        """Return what ``kept_sums`` was in earlier versions whose states are read as they are."""
+        """Return the ``kept_sums`` of earlier versions whose states can be read without conversion."""
         return ()
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:
@@ -161,7 +161,7 @@ class Operator:
 
 
 class KeyedOperator(Operator, ABC):
-    """An operator that keeps its rows by some of their columns, from which their place follows."""
+    """An operator that keeps its rows by some of their columns, which determine where an entry is."""
 
     is_rekeyable = True
 

@@ -1,4 +1,4 @@
-"""Operators over all rows of a key: for the keys that a change touches, what they make of the rows before and after it."""
+"""The base class of operators over all rows of a key: the result for each touched key is compared before and after a change."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class PerKey(Operator, ABC):
 
         out(A) = f(rows of A by key),   emitted as f(rows after) - f(rows before) for the keys in the change
 
-    State: the arrangement that it reads, nothing of its own. ``count``: the function needs so many of the first rows of a
-    key, in the order of the arrangement; None: all. What it makes must not depend on other keys.
-    Cost: these rows of each touched key.
+    State: the arrangement that it reads, and nothing of its own. ``count`` is the number of rows of a key that the function
+    needs, the first in the order of the arrangement; None if it needs all. The result for a key must not depend on other
+    keys. Cost: these rows of each touched key.
     """
 
     def __init__(self, schema: pl.Schema, arrangement: Spine, count: int | None) -> None:
@@ -35,13 +35,13 @@ class PerKey(Operator, ABC):
 
     @abstractmethod
     def made_of(self, found: Found) -> tuple[pl.DataFrame, Ints]:
-        """Return the rows with their diffs that are made of the rows of some keys, as they are at one moment."""
+        """Return the result for some keys, as rows with diffs, given the rows of these keys at one moment."""
 
     def check(self, arrangement: Spine) -> None:
-        """Check the change before anything is made of it. Raises where the function cannot be applied."""
+        """Check the change before results are computed. Raises if the function cannot be applied to it."""
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Return what is made of the touched keys after the epoch minus what was made of them before it."""
+        """Return the result for the touched keys after the epoch, minus the result before it."""
         spine = self._arrangement
         if not len(spine.delta):
             return self._nothing

@@ -1,4 +1,4 @@
-"""What others read of the states of an operator: the rows that it has emitted, and what users' functions keep."""
+"""Interfaces to read the states of an operator: the rows that it has emitted, and the states of users' functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Readable(Protocol):
         ...
 
     def emitted(self) -> Delta:
-        """Return all that was emitted so far, added up; diffs are negative where the rows of a source are trusted."""
+        """Return the sum of all that was emitted so far; diffs may be negative if the retractions of a source are trusted."""
         ...
 
 
@@ -35,8 +35,8 @@ class Readable(Protocol):
 class UserState:
     """A state that a user's functions compute, and which may be kept as pickles.
 
-    ``has_pickles`` looks for them, ``convert`` replaces them by another form and returns whether any had one; ``refusal``
-    completes a complaint to a message that names the column.
+    ``has_pickles`` returns whether there are any. ``convert`` replaces pickles that have another form, and returns whether
+    there were any of these. ``refusal`` makes a complaint a message that names the column.
     """
 
     spine: Spine

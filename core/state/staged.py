@@ -1,4 +1,4 @@
-"""A state of one immutable value: what an epoch makes of it is staged, and replaces it with the commit."""
+"""A state that is one immutable value: an epoch stages the next value, and the commit replaces the old one by it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class StagedValue(Generic[V]):
-    """The value of the last commit, and the one that the next commit makes the state, if there is one."""
+    """Holds the value of the last commit and, if one is staged, the value that the next commit makes the state."""
 
     kept_in: KeptIn = "buckets"
 
@@ -31,5 +31,5 @@ class StagedValue(Generic[V]):
             self._committed, self._staged = self._staged, None
 
     def discard(self) -> None:
-        """Forget what was staged."""
+        """Drop what was staged."""
         self._staged = None

@@ -68,10 +68,11 @@ from .retained import RetainedRows
 class Compiled:
     """A circuit, with the mapping from the plan to its nodes.
 
-    ``outputs`` says which circuit node gives the delta of a plan node, ``parts`` all nodes made for it,
-    ``contents`` where a view's rows are read, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each
-    source with event time, ``trackers`` what keeps the windows of a grouping, ``groupings`` its groups, ``panes`` what
-    emits them, ``sequenced`` the rows of sources in which the greatest sequence of a key stands. ``allow_pickle``: states of users' aggregates may be pickles.
+    ``outputs`` has the circuit node that gives the delta of a plan node, ``parts`` all nodes made for it, ``contents`` the
+    reader of a view's rows, ``kept_at`` the node that keeps them, ``clocks`` the watermark of each source with event time.
+    For groupings, ``trackers`` has the operators that keep their windows, ``groupings`` those that keep their groups, and
+    ``panes`` those that emit their panes. ``sequenced`` has the operators of sources with ``sequence_by``. ``allow_pickle``:
+    states of users' aggregates may be pickles.
     """
 
     circuit: Circuit
@@ -284,8 +285,8 @@ class Builder:
     ) -> tuple[NodeId, AggregateState]:
         """Return the state of one aggregate, and the last node that was made for it.
 
-        ``of_nothing``: groups of no rows are needed too. ``retracts``: rows may be retracted. Where keys expire, all state has to be by key: values are then counted among the rows of the group, and
-        a user's aggregate is computed from them.
+        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted. If keys expire, all state has
+        to be by key: values are then counted among the rows of the group, and a user's aggregate is computed from them.
         """
         if expired is not None and isinstance(aggregate, Distinct):
             counted = pl.col(aggregate.input).n_unique()

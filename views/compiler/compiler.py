@@ -104,7 +104,7 @@ class Compiler(Builder):
         return self.once("keep", output, (), make)
 
     def _retain(self, node: PlanNode, source: Input, output: NodeId) -> None:
-        """See to it that the rows of a source are state, if that is declared; those of an upsert source are anyway."""
+        """Add a state with the rows of a source if the source is retained; an upsert source has one in any case."""
         if source.retained and source.kind != "upsert":
             _, keep = self._kept(source.name, output, node.schema)
             self.compiled.retained[source.name] = RetainedRows(node.schema, keep.spine)

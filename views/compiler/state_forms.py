@@ -29,7 +29,7 @@ def is_read(written: str, form: str) -> bool:
 
 
 def state_forms(compiled: Compiled, states: Mapping[str, State]) -> dict[str, str]:
-    """Of the states that may have several forms: which one it is, as a number, and which others are read as well."""
+    """Return the form of each state that may have several, as a digest, followed by those that can be read as well."""
     names = {id(state): name for name, state in states.items()}
     return {
         names[id(state)]: OR.join(digest_of(*form)[:DIGITS] for form in forms)

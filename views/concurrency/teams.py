@@ -1,4 +1,4 @@
-"""A team of threads that works for the one that has the turn, and is done before that goes on."""
+"""A team of threads that runs functions for the thread that has the turn, which waits until all have ended."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Answer = TypeVar("Answer")
 
 
 class Team:
-    """Runs functions at the same time, in the calling thread and in others, which are started when they are first needed.
+    """Runs functions in parallel, in the calling thread and in others, which are started when they are first needed.
 
-    What runs in them may not push: the caller has the turn, and waits for them.
+    These functions cannot push, as the caller has the turn and waits for them.
     """
 
     def __init__(self, size: int, turn: Turn) -> None:
@@ -26,7 +26,7 @@ class Team:
         self._process = os.getpid()
 
     def run(self, functions: Sequence[Callable[[], Answer]]) -> list[Answer]:
-        """Return what the functions return. If some raise, what the first of them raised is raised, when all have ended."""
+        """Return the results of the functions. If some raise, the error of the first of these is raised at the end."""
         if len(functions) < 2:
             return [function() for function in functions]
         pool = self._threads()
@@ -42,7 +42,7 @@ class Team:
             return function()
 
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the other threads; a child made by ``fork`` has none of its parent's."""
+        """Return the pool of the other threads. A child process gets a new one, as ``fork`` copies no threads."""
         if self._pool is None or self._process != os.getpid():
             self._pool, self._process = ThreadPoolExecutor(self._size - 1, "evercurrent"), os.getpid()
         return self._pool

@@ -81,7 +81,7 @@ class Turn:
             return
         if me in self._helpers:
             raise InputError(
-                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
+                "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
             )
         if self.is_lost:
             raise InputError(

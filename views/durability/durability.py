@@ -1,8 +1,9 @@
 """The durability of epochs: states and deltas are written first, then one record that commits them.
 
-``write`` and ``append`` are two steps of the choreography of epochs, which is elsewhere. Whatever fails before the record is there leaves files that nothing names, and an engine that can take the same
-input again. Between two commits epochs wait in memory. With ``Checkpoint(every=1)`` their input is on disk meanwhile,
-where the store has a log for it, and is evaluated again after a crash.
+``write`` and ``append`` are two steps in the order of an epoch (``views/epochs/choreography.py``). A failure before the record
+is there leaves files that nothing names, and an engine that accepts the same input again. Between two commits epochs wait in
+memory. With ``Checkpoint(every=1)`` their input is on disk meanwhile, if the store has a log for it, and is evaluated again
+after a crash.
 """
 
 from __future__ import annotations

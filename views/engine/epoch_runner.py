@@ -50,8 +50,8 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 class Running:
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
-    An epoch has the order of ``Choreography``, in which this is the audience. A caller of a
-    method that changes anything has to hold the ``turn``. All others read what is ``published`` of the last epoch, at once.
+    Epochs run in the order of ``Choreography``, in which this is the audience. A caller of a method that changes anything has
+    to hold the ``turn``. Readers use what is ``published`` of the last epoch, at once.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Running:
 
         Raises:
             InputError: processing time has no zone, or the input is refused; nothing has changed.
-            CheckpointError: it could not be written; nothing has changed, unless it says otherwise.
+            CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
         if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
@@ -303,7 +303,7 @@ class Running:
     # The audience of epochs
 
     def deliver_first(self, now: Now, evaluated: EpochResult) -> None:
-        """See ``Audience``: subscribers get an epoch behind its commit, as they can catch up."""
+        """See ``Audience``: subscribers get an epoch after its commit, as they can catch up."""
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -330,7 +330,7 @@ class Running:
         self.readers.notify(now.epoch, dict(evaluated.passed.deltas))
 
     def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
-        """Publish the current contents to all readers from now on; of an epoch, only what it has touched is looked at."""
+        """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""
         if self._is_opening:
             return
         before = self._published

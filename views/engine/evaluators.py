@@ -1,4 +1,4 @@
-"""The evaluation of an engine's epochs: by the circuit of this process, or, of views that were filled, by nothing."""
+"""Evaluators of an engine's epochs: one steps the circuit of this process, another one publishes views that were filled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..epochs.records import EpochInput, EvaluatedEpoch
 from .view import View
 
 InputLog = Literal["to write", "written", "none"]
-"""Whether the input of an epoch is to be logged, is in the log already, or does not go there."""
+"""Whether the input of an epoch is to be logged, is in the log already, or is not logged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,11 +34,11 @@ class TakenInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochResult:
-    """An epoch that was evaluated: what is written of it, and what only this process needs.
+    """The result of evaluating an epoch: ``passed`` is what is written of it, the rest is needed by this process only.
 
-    ``positions`` are those that its input has moved, ``rows`` what came of sources with event time; of the views not
-    in ``touched`` no state has changed. ``elsewhere`` are states, by their ids as objects, of which what this epoch
-    changes is staged in others.
+    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time. ``touched``
+    are the views whose states may have changed. ``elsewhere`` has the contents after this epoch of states whose changes are
+    staged in other objects, by the ``id`` of the state.
     """
 
     passed: EvaluatedEpoch
@@ -55,7 +55,7 @@ class CircuitEvaluator:
         self.compiled = compiled
         self._views = views
         self._marks: Mapping[str, int] | None = None
-        """The watermarks of the sources after the last epoch, once there was one."""
+        """The watermarks of the sources after the last epoch; None before the first one."""
         self._staged: EpochDeltas | None = None
 
     def promise(self, taken: TakenInput) -> None:
@@ -92,7 +92,7 @@ class CircuitEvaluator:
         self._staged = None
 
     def _marks_after(self, visited: Deltas) -> Mapping[str, int]:
-        """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits, once others are known."""
+        """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits; at first, all clocks."""
         if self._marks is None:
             return {name: clock.now for name, clock in self.compiled.clocks.items()}
         moved = {name: self.compiled.clocks[name].now for name in self.compiled.arrivals_in(visited)}
@@ -100,7 +100,7 @@ class CircuitEvaluator:
 
 
 class FilledViews:
-    """Evaluates the epoch that publishes the rows of views that are new in the program: they are computed already."""
+    """Evaluates the epoch that publishes the rows of views that are new in the program. The rows are already computed."""
 
     def __init__(
         self, filled: Mapping[str, Delta], watermarks: Mapping[str, int], views: Mapping[str, View]
@@ -110,7 +110,7 @@ class FilledViews:
         self._views = views
 
     def promise(self, taken: TakenInput) -> None:
-        """See ``Evaluator``: it has no input."""
+        """See ``Evaluator``: the epoch has no input."""
 
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""

@@ -1,4 +1,4 @@
-"""What makes the epochs of an engine outlive the process: nothing in memory, or a checkpoint."""
+"""Keepers of an engine's epochs: one for states in memory, which writes nothing, and one for a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..epochs.records import CommitMetadata
 from .evaluators import EpochResult, TakenInput
 
 Standing = Callable[[Mapping[str, Position], Mapping[str, pl.DataFrame]], CommitMetadata]
-"""Returns the metadata of a commit, given the positions that an epoch moves and the rows that it brings."""
+"""A function that returns the metadata of a commit, given the positions that an epoch moves and the rows that it brings."""
 
 
 class InMemory:
-    """Keeps epochs in the states of this process alone, so there is nothing to write, and nothing that can fail."""
+    """Keeps epochs only in the states of this process: nothing is written, and nothing can fail."""
 
     def log(self, now: Now, taken: TakenInput) -> None:
         """See ``Keeper``: there is no log."""
@@ -37,9 +37,9 @@ class InMemory:
 
 
 class OnDisk:
-    """Keeps epochs in a checkpoint, with what ``standing`` returns beside them.
+    """Keeps epochs in a checkpoint, with the metadata that ``standing`` returns.
 
-    ``heard`` returns the last epochs delivered to named subscriptions.
+    ``heard`` returns the last epochs that were delivered to named subscriptions.
     """
 
     def __init__(

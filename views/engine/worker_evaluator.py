@@ -1,4 +1,4 @@
-"""The evaluation of an engine's epochs by several workers: over states cut into buckets, in threads of this process."""
+"""The evaluator of an engine with several workers: epochs run over states cut into buckets, in threads of this process."""
 
 from __future__ import annotations
 
@@ -30,23 +30,22 @@ from .evaluators import EpochResult, TakenInput
 from .view import View
 
 HELD_AT = "held_at"
-"""Fact of a held watermark: where the windows of a bucket hold it."""
+"""The fact of a held watermark that has the instant at which the windows of a bucket hold it."""
 
 
 class WorkerEvaluator:
     """Evaluates epochs over buckets, one for each worker.
 
-    ``compiled`` is the circuit that readers, checkpoints and explanations know, and is never stepped: its states are those
-    of all buckets as one, the same runs, and so are what they would be without workers. Only its clocks and its ledger are
-    those of the epochs themselves.
+    ``compiled`` is the circuit that readers, checkpoints and ``explain`` use. It is never stepped: each epoch replaces its
+    states by those of all buckets taken together, which consist of the same runs and have the contents that they would have
+    without workers. Only its clocks and its ledger are also used by the epochs themselves.
     """
 
     def __init__(
         self, plan: Plan, compiled: Compiled, views: Mapping[str, View], team: Team, buckets: int
     ) -> None:
-        plan_record(
-            plan, compiled
-        )  # States are known by what they hold, as in a checkpoint: it has to be told.
+        # It raises if functions cannot be told apart: states are identified by what they compute, as in a checkpoint.
+        plan_record(plan, compiled)
         self.compiled = compiled
         self._views = views
         self._buckets = buckets
@@ -60,7 +59,8 @@ class WorkerEvaluator:
         self._staged: tuple[BucketResult, dict[int, Saved]] | None = None
         for state in self._states.values():
             if isinstance(state, Spine):
-                state.keeps_runs = True  # A merge of all buckets, made by a reader, is in none of them.
+                # A run that a reader has merged from those of all buckets belongs to no bucket.
+                state.keeps_runs = True
         self._read = self._states_of_views()
         self._inner.states = self._cut()
 
@@ -110,7 +110,7 @@ class WorkerEvaluator:
         self._inner.discard()
 
     def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> dict[str, pl.DataFrame]:
-        """Return the deltas of views that changed: equal rows of several buckets are one."""
+        """Return the deltas of the views that changed; equal rows of several buckets are added up."""
         found: dict[str, pl.DataFrame] = {}
         for view in self._views:
             frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
@@ -122,20 +122,20 @@ class WorkerEvaluator:
         return found
 
     def _rows(self, work: BucketResult) -> dict[str, pl.DataFrame]:
-        """Return how many rows came of sources with event time, as frames without columns."""
+        """Return how many rows came from sources with event time, as frames without columns."""
         counts: dict[NodeId, int] = {}
         for place, (_, _, rows) in work.measured:
             counts[place] = counts.get(place, 0) + rows
         arrivals = self.compiled.arrivals.items()
         return {name: pl.DataFrame(height=counts[place]) for place, name in arrivals if place in counts}
 
-    # States as one, and in buckets
+    # States as a whole, and in buckets
 
     def _whole(self, name: str, states: Mapping[str, StateRecord]) -> Saved:
         return of_buckets([saved_in(states.get(f"{name}/{bucket}")) for bucket in range(self._buckets)])
 
     def _cut(self) -> dict[str, StateRecord]:
-        """Return the records of the states in buckets. Cost: the states, which are empty but where a checkpoint was opened."""
+        """Return the records of the states, cut into buckets. Cost: the states, which are empty but for an opened checkpoint."""
         records: dict[str, StateRecord] = {}
         with hashing_by(self._key_hash):
             for name, state in self._states.items():
@@ -154,7 +154,7 @@ class WorkerEvaluator:
         parts: list[Saved] = []
         for frames, facts in in_buckets(route, [(columns, whole.facts)], self._buckets):
             state.restore(Saved(tuple(map(state.piece_of, frames)), facts))
-            parts.append(state.saved())  # With the facts that are left out of a cut.
+            parts.append(state.saved())  # With the facts that a cut leaves out.
         state.restore(of_buckets(parts))
         return parts
 

@@ -1,24 +1,24 @@
-"""An epoch is choreographed here, once: for states in memory, on disk, and in buckets that may be in other processes.
+"""The order of an epoch is defined here, once: for states in memory, on disk, and in buckets that may be in other processes.
 
-    the input is checked, and has its turn       (the caller: nothing has begun)
+    the input is checked, and waits its turn     (by the caller: nothing has begun)
     watermarks by hand -> log the input -> evaluate -> deliver first -> write     may fail, and may be interrupted
-    append                                       the commit point: before it nothing is real, behind it all is
+    append                                       the commit point: the epoch is real when it returns
     commit states and clocks -> publish          cannot fail
     notify subscribers -> tidy                   the epoch is done, whatever they raise
 
-What fails up to and including the commit point has changed nothing: states and clocks are those of the last commit, what
-was written is named by no record, and the same input can be taken again.
+If a step up to and including the commit point fails, nothing has changed: states and clocks are those of the last commit,
+no record names the files that were written, and the same input can be offered again.
 
-Three roles take part. An ``Evaluator`` computes the epoch: the circuit of this process, or stages over buckets. A
-``Keeper`` makes it outlive the process: nothing in memory, a checkpoint's log of inputs and commits, or the commits of
-buckets. An ``Audience`` learns of it.
+Three roles take part. An ``Evaluator`` computes the epoch: by the circuit of this process, or by stages over buckets. A
+``Keeper`` makes the epoch outlive the process: with a checkpoint's log of inputs and commits, or with the commits of
+buckets; the keeper of an engine in memory does nothing. An ``Audience`` publishes the epoch and delivers its deltas.
 
-The order is the same for all, but for one step. Subscribers in this process are notified behind the commit, each epoch
-once: one with a name has its last epoch in the next commit, and catches up after a crash. A sink behind tasks that may run
-in another process, such as a function that writes to a table, remembers nothing, and its epoch is never offered again once
-it is committed. So it gets the deltas before the commit (``deliver_first``), and again if the epoch is repeated: at least
-once. Tasks that run twice need no step of their own: they stage nothing here, what they write has unique names, and only
-the results that the evaluator returns are named by the commit.
+The order is the same for all of them, except for one step. Subscribers in this process are notified after the commit, once
+per epoch: the next commit records the last epoch that a named subscription got, and the subscription catches up after a
+crash. A sink behind tasks that may run in another process, such as a function that writes to a table, has no such record,
+and a committed epoch is never delivered to it again. So it gets the deltas before the commit (``deliver_first``), and again
+if the epoch is repeated: at least once. Tasks that run twice need no step of their own: they stage nothing in this process,
+the files that they write have unique names, and the commit names only the results that the evaluator returns.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from evercurrent.core.data.errors import InputError
 from ..concurrency.interrupts import interruptible, interrupts_deferred
 
 Input = TypeVar("Input")
-"""What is taken in an epoch."""
+"""The input of an epoch."""
 
 Result = TypeVar("Result")
-"""An epoch that was evaluated and is not real yet."""
+"""The result of an epoch that was evaluated and is not committed yet."""
 
 Input_contra = TypeVar("Input_contra", contravariant=True)
 Result_contra = TypeVar("Result_contra", contravariant=True)
@@ -45,15 +45,15 @@ class Evaluator(Protocol[Input_contra, Result]):
     """Evaluates epochs: the circuit of this process, or stages over buckets."""
 
     def promise(self, taken: Input_contra) -> None:
-        """Stage the watermarks by hand.
+        """Stage the watermarks that are set by hand.
 
         Raises:
-            InputError: one would move back.
+            InputError: a watermark would move back.
         """
         ...
 
     def evaluate(self, now: Now, taken: Input_contra) -> Result:
-        """Return the epoch, with deltas, refused rows and watermarks; all that outlives it is staged."""
+        """Return the deltas and watermarks of the epoch; whatever outlives the epoch is staged."""
         ...
 
     def commit(self, evaluated: Result) -> None:
@@ -69,7 +69,7 @@ class Keeper(Protocol[Input_contra, Result_contra]):
     """Makes epochs outlive the process, or does nothing."""
 
     def log(self, now: Now, taken: Input_contra) -> None:
-        """Begin to write the input, where that alone makes the epoch durable."""
+        """Begin to write the input, if that alone makes the epoch durable."""
         ...
 
     def write(self, now: Now, evaluated: Result_contra) -> None:
@@ -77,11 +77,11 @@ class Keeper(Protocol[Input_contra, Result_contra]):
         ...
 
     def append(self) -> None:
-        """Make the epoch real. If this raises it is not, or, where that cannot be known, this keeper takes no other one."""
+        """Make the epoch real. If this raises, it is not real; if that is uncertain, the keeper accepts no further epoch."""
         ...
 
     def discard(self) -> None:
-        """Drop what was begun."""
+        """Drop what was begun for the epoch."""
         ...
 
     def tidy(self) -> None:
@@ -90,18 +90,18 @@ class Keeper(Protocol[Input_contra, Result_contra]):
 
 
 class Audience(Protocol[Result_contra]):
-    """Those who learn of epochs."""
+    """Publishes epochs to readers, and delivers their deltas to sinks and subscribers."""
 
     def deliver_first(self, now: Now, evaluated: Result_contra) -> None:
-        """Deliver deltas before the commit to who cannot catch up behind it; may fail, and then there is no epoch."""
+        """Deliver deltas before the commit to sinks that cannot catch up after it. If this fails, there is no epoch."""
         ...
 
     def changing(self) -> AbstractContextManager[None]:
-        """Return the block in which states change, for readers of the states themselves."""
+        """Return the context in which states change, so that readers of the states themselves can notice that."""
         ...
 
     def publish(self, now: Now, evaluated: Result_contra) -> None:
-        """Show the epoch to readers. Cannot fail."""
+        """Make the epoch visible to readers. Cannot fail."""
         ...
 
     def notify(self, now: Now, evaluated: Result_contra) -> None:
@@ -125,9 +125,9 @@ class Choreography(Generic[Input, Result]):
         """Evaluate an epoch, write it, commit it and publish it; or change nothing."""
         if self._is_running:
             raise InputError(
-                "an epoch is being evaluated: a function that a view is computed with cannot push; push from a subscriber"
+                "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
             )
-        # Interrupts are deferred but for the first half: what has become real is all there, and nobody misses it.
+        # Only the first half can be interrupted: an epoch that is real is also published.
         with interrupts_deferred():
             self._is_running = True
             try:
@@ -150,7 +150,7 @@ class Choreography(Generic[Input, Result]):
                 self._is_running = False
 
     def follow_up(self, now: Now, evaluated: Result) -> None:
-        """Do what comes behind an epoch that is real: notify subscribers, and tidy.
+        """Notify subscribers of an epoch that is real, and tidy.
 
         Raises:
             SubscriberError: the epoch is done, and a callback raised.

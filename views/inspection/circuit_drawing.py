@@ -35,7 +35,7 @@ def circuit_text(compiled: Compiled, epoch: int) -> str:
 
 
 def circuit_mermaid(compiled: Compiled) -> str:
-    """A Mermaid flowchart with a box per stage: rows along full arrows, what is looked at of others and watermarks along dotted ones."""
+    """Return a Mermaid flowchart with a box per stage: solid arrows for rows, dotted ones for other reads and watermarks."""
     nodes = compiled.circuit.nodes
     lines = ["flowchart TD"]
     for stage in compiled.cut.stages:

@@ -1,4 +1,4 @@
-"""What makes the epochs of buckets outlive the process: a commit for each, which names the files of all tasks."""
+"""The keeper of epochs over buckets: it commits each epoch, with a record that names the files of all tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stage_runner import StageRunner, with_epoch
 from .tasks import RowBatch
 
 ARRIVED = "arrived"
-"""The fact of a commit with the number of rows in its epoch. Epoch 0, in which no rows can come, is without it."""
+"""The fact of a commit that has the number of rows in its epoch. Epoch 0, in which no rows can arrive, has no such fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class PartitionedDeltas:
 
 
 class BucketCommits:
-    """Commits every epoch: input is logged nowhere, as whoever offers it does so again until it is committed.
+    """Commits every epoch. Input is not logged, since its sender offers it again until it is committed.
 
-    ``last`` is the last commit; before the first, one of epoch -1 with what all have in common.
+    ``last`` is the last commit; before the first one it is a commit of epoch -1 with the fields that all commits share.
     """
 
     def __init__(self, log: CommitLog, runner: StageRunner, clocks: Clocks, last: Commit) -> None:
@@ -52,7 +52,7 @@ class BucketCommits:
         """See ``Keeper``: there is no log of inputs."""
 
     def write(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Keeper``. Tasks elsewhere have written theirs: all that is in this process is written in one go."""
+        """See ``Keeper``. Tasks in other processes have written their files; all that is in this process is written at once."""
         told = PartitionedDeltas.of(now, evaluated)
         frames = [
             (view, told.epoch, with_epoch(pl.concat(held) if len(held) > 1 else held[0], told.epoch))
@@ -81,7 +81,7 @@ class BucketCommits:
         self._begun = None
 
     def tidy(self) -> None:
-        """See ``Keeper``: whoever counts the micro-batches sweeps."""
+        """See ``Keeper``: the caller, which counts the micro-batches, removes files that are no longer needed."""
 
     def _commit_of(
         self, now: Now, evaluated: BucketResult, deltas: Mapping[str, tuple[DeltaRef, ...]]

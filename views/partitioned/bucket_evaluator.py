@@ -1,4 +1,4 @@
-"""The evaluation of an epoch over states cut into buckets: stage after stage, the tasks of each wherever they run."""
+"""The evaluator of epochs over states cut into buckets: it runs stage after stage, in tasks of this or of other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .tasks import FireRequest, Instant, Measures, RowBatch, Task, TaskResult
 from .workers import Workers
 
 Arrival = Callable[[Instant], list[TaskResult]]
-"""Runs the first stage over the rows of an epoch, given the time."""
+"""A function that runs the first stage over the rows of an epoch, given the time of the epoch."""
 
 
 class Executors(Protocol):
@@ -34,9 +34,10 @@ class Executors(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketInput:
-    """The input of an epoch: ``arrive`` runs the first stage over its rows, watermarks by hand, and windows that are fired.
+    """The input of an epoch over buckets.
 
-    ``positions`` and ``facts`` are recorded by the commit.
+    ``arrive`` runs the first stage over its rows, ``promised`` are the watermarks that are set by hand, ``fires`` the windows
+    that are fired by hand. ``positions`` and ``facts`` are recorded with the commit.
     """
 
     arrive: Arrival
@@ -48,10 +49,10 @@ class BucketInput:
 
 @dataclass(slots=True, eq=False)
 class BucketResult:
-    """The results of an epoch, which grow stage by stage.
+    """The result of an epoch, which each stage adds to.
 
-    ``states`` are the records of all states, ``kept`` states that are still to be written, ``deltas`` the parts of the
-    deltas of views, ``arrived`` the number of rows that came.
+    ``states`` are the records of all states, ``kept`` the changed states that are still to be written, ``deltas`` the parts
+    of the deltas of views, ``arrived`` the number of rows that the epoch brought.
     """
 
     taken: BucketInput
@@ -65,11 +66,11 @@ class BucketResult:
 
 
 class BucketEvaluator:
-    """Evaluates epochs by tasks, each one bucket of one stage; the clocks are moved here, between stages.
+    """Evaluates epochs by tasks, each for one bucket of one stage. The clocks are moved in this process, between stages.
 
-    ``states`` are the records of the last commit: a task gets those of its bucket, and what it returns is staged, as
-    nothing names it before the commit. A task may run twice, or somewhere else: each result is collected once.
-    ``driver_rows``: stages with up to so many rows run in this process, where no job has to be started for them.
+    ``states`` are the records of the last commit. A task gets those of its bucket; the states that it returns are staged,
+    since no record names them before the commit. A task may run in another process, and more than once; its result is
+    collected once. Stages with at most ``driver_rows`` rows run in this process, without a job.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class BucketEvaluator:
         self.executors: Executors | None = None
         self.ran_elsewhere = 0
         self.looks_at_all = True
-        """Whether it is not known in which buckets timers are due."""
+        """Whether all buckets of stages with timers are run, since it is unknown in which of them timers are due."""
         self._runner = runner
         self._clocks = clocks
         self._pieces = pieces
@@ -147,7 +148,7 @@ class BucketEvaluator:
         return signals
 
     def _is_due(self, stage: Stage, bucket: int, instant: Instant) -> bool:
-        """Return whether a bucket without rows has work to do all the same."""
+        """Return whether a bucket has work to do although it has no rows."""
         if instant.epoch == 0:
             return bucket == 0
         if not stage.has_timers:
@@ -196,6 +197,6 @@ class BucketEvaluator:
 def _given(
     stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
 ) -> dict[Exchange, tuple[RowBatch, ...]]:
-    """Return the rows that the stages before have for this bucket."""
+    """Return the rows that earlier stages have sent to this bucket."""
     given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
     return {exchange: tuple(parts) for exchange, parts in given.items() if parts}

@@ -27,7 +27,7 @@ from .tasks import FireRequest
 
 
 class Epochs:
-    """The driver of a partitioned plan: the counterpart of the engine's step, over buckets on files.
+    """Drives the epochs of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
     ``driver_rows``: stages with at most this many rows run in this process, without a job.
     """
@@ -71,12 +71,12 @@ class Epochs:
 
     @property
     def last(self) -> Commit:
-        """The last commit."""
+        """Return the last commit."""
         return self._commits.last
 
     @property
     def executors(self) -> Executors | None:
-        """What runs the tasks of large stages; None: they run in this process."""
+        """Return what runs the tasks of large stages; None if they run in this process."""
         return self._evaluator.executors
 
     @executors.setter
@@ -85,11 +85,11 @@ class Epochs:
 
     @property
     def ran_elsewhere(self) -> int:
-        """How many stages were run by ``executors``."""
+        """Return the number of stages that ``executors`` has run."""
         return self._evaluator.ran_elsewhere
 
     def _open(self) -> None:
-        """Go on from the last commit, or make that of epoch 0."""
+        """Continue from the last commit, or commit epoch 0 if there is none."""
         last = self.log.refresh()
         if last is None:
             self.step(lambda instant: [self.runner.arrive(instant, 0, {})], 0, {}, {})
@@ -102,7 +102,7 @@ class Epochs:
         self._evaluator.states, self._evaluator.looks_at_all = last.states, True
 
     def refresh(self) -> None:
-        """Load what others have committed, such as another process that has run the query."""
+        """Load the last commit of another process, such as one that has run the query."""
         last = self.log.refresh()
         if last is not None and last.epoch != self.last.epoch:
             self._go_on_from(self._earlier.renewed(last))
@@ -139,7 +139,7 @@ class Epochs:
 
     @property
     def arrived(self) -> int | None:
-        """The number of rows in the last epoch of this driver; None before the first."""
+        """Return the number of rows in the last epoch of this driver; None before the first one."""
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
 
@@ -171,7 +171,7 @@ class Epochs:
     # The audience of epochs
 
     def deliver_first(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Audience``: ``tell`` is for sinks that cannot catch up."""
+        """See ``Audience``: ``tell`` is called for sinks that cannot catch up."""
         if self._tell is not None:
             self._tell(PartitionedDeltas.of(now, evaluated))
 

@@ -1,4 +1,4 @@
-"""States and rows of tasks in the memory of this process, where a plan on files has them in files."""
+"""States of tasks are held in the memory of this process here; they replace states in files."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..checkpoint import DeltaRef, PieceRef, StateRecord
 
 
 def record_of(saved: Saved) -> StateRecord:
-    """Return a record that holds the pieces of a state itself, not their places."""
+    """Return a record that holds the pieces of a state themselves, and not their places in files."""
     return StateRecord(cast(tuple[PieceRef, ...], saved.pieces), saved.facts, None)
 
 
 def saved_in(record: StateRecord | None) -> Saved:
-    """Return the state that a record holds; without one, nothing."""
+    """Return the state that a record holds; without a record, an empty one."""
     return NOTHING if record is None else Saved(record.pieces, record.facts)
 
 
 class HeldStates:
     """Restores the states of tasks from records that hold them, and writes nothing to files.
 
-    A piece is immutable, so that tasks in several threads may have it at the same time. Cost: the number of pieces.
+    Pieces are immutable, so tasks in several threads can use one at the same time. Cost: the number of pieces.
     """
 
     def __init__(self, key_hash: KeyHash) -> None:
@@ -41,18 +41,18 @@ class HeldStates:
     def write_all(
         self, states: Mapping[str, tuple[State, Saved]], deltas: Sequence[tuple[str, int, pl.DataFrame]]
     ) -> tuple[dict[str, StateRecord], list[DeltaRef]]:
-        """Return the records of these states; deltas are in no file, and have no place."""
+        """Return the records of these states. There must be no deltas, as these are handed on in memory."""
         assert not deltas, "deltas are handed on in memory"
         return {name: record_of(saved) for name, (_, saved) in states.items()}, []
 
     def read(self, ref: PieceRef) -> pl.DataFrame:
-        """There are no files."""
+        """Raise an error, as there are no files."""
         raise AssertionError("rows are handed on in memory")
 
     def write(self, frames: Sequence[pl.DataFrame], folder: str) -> list[PieceRef]:
-        """There are no files."""
+        """Raise an error, as there are no files."""
         raise AssertionError("rows are handed on in memory")
 
     def write_delta(self, view: str, epoch: int, frame: pl.DataFrame) -> PieceRef:
-        """There are no files."""
+        """Raise an error, as there are no files."""
         raise AssertionError("deltas are handed on in memory")

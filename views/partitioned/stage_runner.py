@@ -96,12 +96,12 @@ class StageRunner:
         return {name: self._states[name] for name in self._names(stage.in_bucket(bucket))}
 
     def _names(self, nodes: Iterable[NodeId]) -> dict[str, None]:
-        """The ids of the states of these nodes that are cut into buckets, in order."""
+        """Return the ids of the states of these nodes that are cut into buckets, in order."""
         states = (state for node in nodes for state in self.circuit.nodes[node].states)
         return {self._ids[id(state)]: None for state in states if state.kept_in != "driver"}
 
     def schema_of(self, view: str) -> pl.Schema:
-        """The columns of a view."""
+        """Return the columns of a view."""
         return self._plan[self._plan.views[view]].schema
 
     # Tasks
@@ -313,7 +313,7 @@ class StageRunner:
         return [exchange for stage in self.cut.stages for exchange in stage.takes if exchange.arrives]
 
     def _put_witnesses(self) -> dict[NodeId, EvidenceCollector]:
-        """Collect what would move the clocks of sources, as the clocks that move are in the driver."""
+        """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
         return {place: EvidenceCollector(clock) for place, clock in moved if isinstance(clock, SourceClock)}
 

@@ -32,7 +32,7 @@ Origins = Mapping[str, frozenset[tuple[int, int]]]
 
 
 Measures = tuple[float, int, int]
-"""Of a node in a task: seconds, rows in and rows out."""
+"""The measures of a node in a task: seconds, rows in and rows out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Task:
 
     @property
     def size(self) -> int:
-        """The number of rows."""
+        """Return the number of rows for the task."""
         return sum(part.rows for parts in self.rows.values() for part in parts)
 
 
@@ -73,7 +73,7 @@ class TaskResult:
 
     ``place`` is the bucket or, in the first stage, the place of the rows in the batch. ``arrived`` is their number, and
     ``origins`` has their partitions and files, where these matter. ``held_at`` is how far windows hold back the watermark
-    after them, by state id. ``measured`` is of the nodes whose state the stage keeps.
+    after them, by state id. ``measured`` has the measures of the nodes whose state the stage keeps.
     """
 
     stage: int

@@ -1,4 +1,4 @@
-"""Tasks in threads of this process: each bucket has a runner of its own, and its circuit."""
+"""Tasks run in threads of this process here; each bucket has a runner and a circuit of its own."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .stage_runner import ChangedStates, StageRunner
 from .tasks import FireRequest, Instant, Task, TaskResult
 
 FEW_ROWS = 8192
-"""Tasks with so many rows together run one after the other: to hand them to threads costs as much."""
+"""Tasks with at most this many rows in total run one after the other, since handing them to threads costs as much."""
 
 
 class Workers:
-    """Runs the tasks of a stage at the same time, that of each bucket in a thread, as far as numpy and polars allow it.
+    """Runs the tasks of a stage in parallel, one thread for each bucket, as far as numpy and polars allow it.
 
-    A task gives the same wherever it runs, so it does not matter which thread is faster.
+    The result of a task does not depend on when or where it runs, so it does not matter which thread ends first.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Workers:
 
     @property
     def cut(self) -> Cut:
-        """The stages."""
+        """Return the cut of the circuit into stages."""
         return self._runners[0].cut
 
     def arrive(self, instant: Instant, arrived: Mapping[str, pl.DataFrame]) -> list[TaskResult]:
-        """Run the first stage over the rows of an epoch: of many, each worker takes a part that came together."""
+        """Run the first stage over the rows of an epoch; if there are many, each worker takes a contiguous part of them."""
         if sum(frame.height for frame in arrived.values()) <= FEW_ROWS:
             return [self._runners[0].arrive(instant, 0, arrived)]
         parts = len(self._runners)
@@ -58,7 +58,7 @@ class Workers:
         )
 
     def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
-        """Run tasks of a stage. Their states are put into ``kept``."""
+        """Run tasks of a stage. The states that they change are put into ``kept``."""
         if len(tasks) < 2 or sum(task.size for task in tasks) <= FEW_ROWS:
             return [self._runners[task.bucket].run([task], kept)[0] for task in tasks]
         changed: list[ChangedStates] = [{} for _ in tasks]
@@ -73,11 +73,11 @@ class Workers:
         return [one for several in done for one in several]
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
-        """The states of a stage that are cut into buckets, as far as they are in this one, by id."""
+        """Return the states of a stage that this bucket has a part of, by id."""
         return self._runners[bucket].states_of(stage, bucket)
 
     def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
-        """Return whether time alone makes operators work in this bucket."""
+        """Return whether an operator has work to do in this bucket because of time alone."""
         return self._runners[bucket].is_due(stage, bucket, instant, states)
 
     def windows(

@@ -140,11 +140,11 @@ class Negate(Traits):
         return True
 
     def why_below_zero(self, source: str) -> str:
-        """Return the calls that subtract."""
-        return f"minus or negate takes off rows of {source}, whether they are there or not"
+        """Return that rows are subtracted without a check."""
+        return f"minus or negate subtracts rows of {source}, whether they are there or not"
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: it makes such rows by itself."""
+        """Return none, as it produces negative counts by itself."""
         return ()
 
 
@@ -174,7 +174,7 @@ class Group(GroupTraits):
         return self.keys
 
     def state_label(self, label: str, role: str | None) -> str:
-        """Return the label by the keys alone: what is computed can be seen by the columns."""
+        """Return a label with the keys alone, as the columns show what is computed."""
         return GroupTraits.state_label(self, f"group by {', '.join(self.keys) or 'nothing'}", role)
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:

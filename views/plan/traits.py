@@ -36,9 +36,9 @@ class Traits:
     """Whether it keeps the last row of each key and window of its input."""
 
     def made(self, where: str, schema: pl.Schema) -> Made | None:
-        """The operator that it becomes, whose rows have this schema; ``where`` is what messages begin with.
+        """Return the operator that it becomes, whose rows have this schema; ``where`` is the beginning of messages.
 
-        None: the compiler has more to do, such as arranging rows by a key, which others may share.
+        Return None if the compiler has more to do, such as arranging rows by a key, which others may share.
         """
         return None
 
@@ -66,7 +66,7 @@ class Traits:
         return inputs
 
     def why_below_zero(self, source: str) -> str:
-        """Return why it produces negative counts of rows of its input, which messages call by this name."""
+        """Return the reason why it produces negative counts of rows of its input, which has this name in messages."""
         raise AssertionError(f"{self} produces none")
 
     @property
@@ -75,7 +75,7 @@ class Traits:
         return None
 
     def state_label(self, label: str, role: str | None) -> str:
-        """Return what a state of this role is called in displays, in a node of this label."""
+        """Return the label in displays of a state with this role, in a node with this label."""
         return label if role is None else f"{label}: {role}"
 
 
@@ -91,5 +91,5 @@ class GroupTraits(Traits):
         return True
 
     def hands_on_below_zero(self, inputs: Sequence[Place]) -> Sequence[Place]:
-        """Return none: what is counted is there or not."""
+        """Return none, as its rows have no negative counts."""
         return ()

@@ -91,7 +91,7 @@ class WindowByKey(PerKey):
         self._never_below_zero = never_below_zero
 
     def check(self, arrangement: Spine) -> None:
-        """Refuse rows that would stand less than zero times."""
+        """Refuse the epoch if the count of a row would become negative."""
         if self._never_below_zero is not None:
             self._never_below_zero.require(*counts_of_retracted(arrangement))
 
