@@ -43,6 +43,12 @@ KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GEN
 UNSEEN = frozenset({"NOP", "CACHE", "RESUME", "EXTENDED_ARG"})
 """Instructions that compute nothing."""
 
+MERGES_BY_LINE = (3, 13)
+"""From this version of Python on, bytecode depends on which instructions stand in one line."""
+
+MERGED = re.compile(r"((?:LOAD|STORE)_FAST(?:_BORROW)?)_((?:LOAD|STORE)_FAST(?:_BORROW)?)")
+"""Names of instructions that are two in one."""
+
 
 def parts_of(value: Any, known: Known) -> tuple[object, ...]:
     """Return the parts of a function, a class or an object; its number if it occurred before."""
@@ -140,11 +146,41 @@ def _global_names(code: CodeType) -> Iterator[str]:
 def code_parts(code: CodeType) -> tuple[object, ...]:
     """Return the parameters and the instructions of code, without their places in the file."""
     count = code.co_argcount + code.co_kwonlyargcount
+    parameters = (code.co_argcount, code.co_posonlyargcount, code.co_varnames[:count], code.co_flags & KINDS)
+    if sys.version_info >= MERGES_BY_LINE:
+        return (*parameters, *_unmerged(code))
     instructions = tuple(
         (each.opname, _operand(each)) for each in dis.get_instructions(code) if each.opname not in UNSEEN
     )
-    parameters = (code.co_argcount, code.co_posonlyargcount, code.co_varnames[:count], code.co_flags & KINDS)
     return (*parameters, instructions, code.co_exceptiontable)
+
+
+def _unmerged(code: CodeType) -> tuple[object, ...]:
+    """Return the instructions as if none were merged, with jumps and the exception table by number of the instruction.
+
+    Two instructions are merged where they stand in one line, which moves all that follow.
+    """
+    numbers: dict[int, int] = {}
+    parts: list[tuple[dis.Instruction, str, object]] = []
+    for each in dis.get_instructions(code):
+        numbers[each.offset] = len(parts)
+        if each.opname in UNSEEN:
+            continue
+        if pair := MERGED.fullmatch(each.opname):
+            assert each.arg is not None, "a merged instruction has two variables"
+            parts += [(each, pair[1], each.arg >> 4), (each, pair[2], each.arg & 15)]
+        else:
+            parts.append((each, each.opname, _operand(each)))
+    numbers[len(code.co_code)] = len(parts)
+    jumps = {*dis.hasjrel, *dis.hasjabs}
+    instructions = tuple(
+        (name, numbers[each.argval] if each.opcode in jumps else operand) for each, name, operand in parts
+    )
+    caught = tuple(
+        (numbers[entry.start], numbers[entry.end], numbers[entry.target], entry.depth, entry.lasti)
+        for entry in dis.Bytecode(code).exception_entries
+    )
+    return instructions, caught
 
 
 def _operand(instruction: dis.Instruction) -> object:
