@@ -26,6 +26,12 @@ MOST_TYPES = 1000
 DATES, DURATIONS = frozenset("YMWD"), frozenset("WDhms")
 """Units of numpy: times in the first ones are days, durations in the second ones are whole milliseconds."""
 
+MOST_DAYS = 2**31 - 1
+"""Days before and after 1970 that polars has."""
+
+DAYS_OF = {"Y": 366, "M": 31}
+"""Of units whose days differ: the most."""
+
 MAY_BE_TIMES = frozenset({"datetime", "datetime64", "timedelta", "timedelta64", "mixed"})
 """Kinds that pandas infers for objects among which there are times."""
 
@@ -185,14 +191,15 @@ def readable_numpy(values: Any) -> Any:
     is_day = values.dtype.kind == "M" and unit in DATES
     if not is_day and unit not in DURATIONS:
         return values  # Units that polars has, finer ones, or months without a length, which polars refuses.
-    made = values.astype(f"{values.dtype.kind}8[{'D' if is_day else 'ms'}]")
-    is_lost = (made.astype(values.dtype) != values) & ~np.isnat(values)
-    if is_day:
-        is_lost |= (np.abs(made.view(np.int64)) >= 1 << 31) & ~np.isnat(values)
+    finer, most = ("D", MOST_DAYS) if is_day else ("ms", 2**63 - 1)
+    # Checked before the conversion, in which some versions of numpy wrap and others raise.
+    most //= DAYS_OF.get(unit, 0) or int(np.timedelta64(1, unit) / np.timedelta64(1, finer))
+    ticks = values.view(np.int64)
+    is_lost = ((ticks > most) | (ticks < -most)) & ~np.isnat(values)
     if is_lost.any():
         row = int(is_lost.argmax())
-        raise ValueError(f"{values.view(np.int64)[row]} {unit} since 1970 in row {row} is too far away")
-    return made
+        raise ValueError(f"{ticks[row]} {unit} since 1970 in row {row} is too far away")
+    return values.astype(f"{values.dtype.kind}8[{finer}]")
 
 
 def _castable_field(field: pa.Field) -> pa.Field:
