@@ -389,3 +389,14 @@ def test_a_window_whose_rows_are_all_retracted_is_fired_by_its_key(workers: int)
     assert view.why("a").startswith("k a, window_start 2026-01-01 00:00:00")
     view.fire("a")
     assert not view.read().height
+
+
+def test_windows_that_emit_at_every_epoch_and_close_have_no_panes_to_look_into() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.String, "at": pl.Datetime("us")}, kind="diffs", event_time="at")
+    windows = rows.window(ec.fixed("10s")).lateness("5s")
+    view = engine.view("counts", windows.group_by("k").agg(n=pl.len()))
+    engine.push("rows", {"k": ["a"], "at": [datetime(2026, 1, 1)]})
+    assert view.why("a").startswith("k a, window_start 2026-01-01 00:00:00")
+    view.fire("a")
+    assert view.read()["k"].to_list() == ["a"]

@@ -58,10 +58,10 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     state = {name: column[is_open] for name, column in run.sums.items()}
     state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
     schema = plan[place].schema
-    is_empty = state.get(ROWS, np.zeros(len(keys), np.int64)) == 0
-    frame = _with_emitted_names(
-        group.names(keys), compiled.panes[place].emitted, keys, np.flatnonzero(is_empty)
-    )
+    frame = group.names(keys)
+    if (panes := compiled.panes.get(place)) is not None:
+        is_empty = state.get(ROWS, np.zeros(len(keys), np.int64)) == 0
+        frame = _with_emitted_names(frame, panes.emitted, keys, np.flatnonzero(is_empty))
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
     return OpenWindows(keys, frame, state)
