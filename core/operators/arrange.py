@@ -53,6 +53,16 @@ class Arrange(KeyedOperator):
         self._where = where
         self._skip_null_keys = skip_null_keys
 
+    @property
+    def kept_sums(self) -> tuple[str, ...]:
+        """Return a mark where no rows are held, so that nobody takes the state for one in which there happen to be none."""
+        return () if self.holds_rows else ("no rows",)
+
+    @property
+    def read_sums(self) -> tuple[tuple[str, ...], ...]:
+        """Return that a state with rows is read where none are held: those of an earlier version."""
+        return () if self.holds_rows else ((),)
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas

@@ -19,6 +19,8 @@ from evercurrent.core.data.schema import Order
 from evercurrent.core.group.aggregates import FirstBy
 from evercurrent.core.group.heads import HeadOrder, earlier_of, order_words, values_of
 from evercurrent.core.operators.arrange import Arrange
+from evercurrent.views.compiler.state_forms import is_read, state_forms
+from evercurrent.views.durability.plan_match import state_ids
 
 VALUES: dict[Any, list[Any]] = {
     pl.Int64: [-(2**63), -1, 0, 1, 2**63 - 1],
@@ -134,3 +136,47 @@ def test_a_wider_column_takes_its_first_rows_along(
         view = declared(engine, "append", after)
         engine.push("rows", {"k": [1], "x": [comes]})
         assert view.read().sort("k").rows() == [(1, most, comes), (2, None, None)]
+
+
+def test_an_arrangement_without_rows_is_not_read_as_one_that_has_none() -> None:
+    engine = ec.Engine()
+    declared(engine, "append")
+    compiled = engine._running.current()
+    states = state_ids(compiled)
+    names = [
+        name for name, state in states.items()
+        for node in compiled.circuit.nodes if isinstance(node.operator, Arrange) and state in node.states
+    ]  # fmt: skip
+    written = state_forms(compiled, states)
+    for node in compiled.circuit.nodes:
+        if isinstance(node.operator, Arrange):
+            node.operator.holds_rows = True
+    with_rows = state_forms(compiled, states)
+    assert len(names) == 2
+    for name in names:
+        assert not is_read(written[name], with_rows[name])
+        assert is_read(with_rows[name], written[name])
+
+
+def test_a_view_that_needs_the_rows_after_all_has_them(tmp_path: Path) -> None:
+    def add(state: int, values: pl.Series) -> int:
+        return state + int(values.sum())
+
+    least = pl.col("x").sort_by("x").first()
+    summed = ec.aggregate(create=int, add=add, merge=int.__add__, extract=int, dtype=pl.Int64)
+    for kept in (True, False):
+        with ec.Engine(checkpoint=tmp_path / str(kept)) as engine:
+            rows = engine.source("rows", {"k": pl.Int64, "x": pl.Int64}, retained=kept)
+            engine.view("least", rows.group_by("k").agg(least=least))
+            engine.push("rows", {"k": [1, 1, 2], "x": [3, 5, 4]})
+        with ec.Engine(checkpoint=tmp_path / str(kept)) as engine:
+            rows = engine.source("rows", {"k": pl.Int64, "x": pl.Int64}, retained=kept)
+            view = engine.view("least", rows.group_by("k").agg(least=least))
+            more = engine.view("more", rows.group_by("k").agg(total=summed(pl.col("x"))))
+            if not kept:
+                with pytest.raises(ec.CheckpointError, match="retained=True"):
+                    more.read()
+                continue
+            engine.push("rows", {"k": [1], "x": [1]})
+            assert view.read().sort("k").rows() == [(1, 1), (2, 4)]
+            assert more.read().sort("k").rows() == [(1, 9), (2, 4)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 import evercurrent as ec
 from durability.observing import delta_epochs
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.partitioned.driver import Epochs
@@ -26,10 +29,10 @@ def started(
     return engine
 
 
-def in_buckets(path: Path, engine: ec.Engine, drop: Sequence[str] = ()) -> Epochs:
+def in_buckets(path: Path, engine: ec.Engine, drop: Sequence[str] = (), buckets: int = 1) -> Epochs:
     store = store_at(path)
     return Epochs(
-        engine.declared, CommitLog(store), Pieces.of(store), buckets=1, driver_rows=100, inline_rows=100,
+        engine.declared, CommitLog(store), Pieces.of(store), buckets=buckets, driver_rows=100, inline_rows=100,
         writer=new_writer(), versions=versions(), drop=drop,
     )  # fmt: skip
 
@@ -74,3 +77,33 @@ def test_the_position_of_a_source_goes_with_it_whoever_drops_it(tmp_path: Path) 
     epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {})], 0, {}, {})
     with started(tmp_path, ["counts"], ["a", "b"]) as engine:
         assert engine.positions == {"a": 5}
+
+
+def test_rows_that_have_met_in_one_bucket_for_the_sake_of_their_order_are_not_looked_for_in_others(
+    tmp_path: Path,
+) -> None:
+    """A trigger that goes by the order of rows has all of them in one bucket; without it each row has its own."""
+
+    def declared(*, with_pattern: bool, **options: Any) -> ec.Engine:
+        engine = ec.Engine(**options)
+        columns = {"k": pl.Int64, "on": pl.Boolean, "at": pl.Datetime("us")}
+        rows = engine.source("rows", columns, kind="diffs", event_time="at")
+        engine.view("counts", rows.group_by("k").agg(n=pl.len()))
+        if with_pattern:
+            windows = rows.window(ec.fixed("1h")).trigger(ec.repeat(ec.pattern("on", "on")))
+            engine.view("other", windows.group_by("k").agg(n=pl.len()))
+        return engine
+
+    given = pl.DataFrame({"k": range(20), "on": [True] * 20, "at": [datetime(2026, 1, 1)] * 20})
+    rows = given.with_columns(pl.col("at").cast(pl.Datetime("us")), _diff=pl.lit(1, pl.Int64))
+    epochs = in_buckets(tmp_path, declared(with_pattern=True), buckets=4)
+    epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {"rows": rows})], 1, {}, {})
+    with pytest.raises(
+        CheckpointError, match=r"was cut into buckets by the rule 'one', and is by 'words' now"
+    ):
+        in_buckets(tmp_path, declared(with_pattern=False), drop=["other"], buckets=4)
+    remedy = ec.Checkpoint(tmp_path, drop=("other",))
+    with declared(with_pattern=False, checkpoint=remedy) as engine:
+        engine.push("rows", given.with_columns(_diff=-1))
+        assert not engine.views["counts"].read().height
+        assert not engine.ledger().height

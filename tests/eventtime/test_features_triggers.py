@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -369,3 +370,33 @@ def test_a135_the_size_of_batches_trades_when_for_cost_and_changes_no_total(mode
             final[start] = before + value * diff
         finals.add(str(sorted(final.items())))
     assert finals == {str([(0, 14), (120, 22), (240, 3), (360, 12)])}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_window_whose_rows_are_all_retracted_is_fired_by_its_key(workers: int) -> None:
+    """Its group is in no run once they are merged, which rows of other keys bring about."""
+    engine = ec.Engine(workers=workers)
+    rows = engine.source("rows", {"k": pl.String, "at": pl.Datetime("us")}, kind="diffs", event_time="at")
+    windows = rows.window(ec.fixed("10s")).trigger(ec.repeat(ec.signal())).accumulate("retracting")
+    view = engine.view("counts", windows.group_by("k").agg(n=pl.len()))
+    begin = datetime(2026, 1, 1)
+    for key, diff in [("b", 1), ("a", 1)]:
+        engine.push("rows", {"k": [key], "at": [begin], "_diff": [diff]})
+    view.fire("a")
+    assert view.read()["k"].to_list() == ["a"]
+    for key, diff in [("a", -1), *((other, 1) for other in "cdefgh")]:
+        engine.push("rows", {"k": [key], "at": [begin], "_diff": [diff]})
+    assert view.why("a").startswith("k a, window_start 2026-01-01 00:00:00")
+    view.fire("a")
+    assert not view.read().height
+
+
+def test_windows_that_emit_at_every_epoch_and_close_have_no_panes_to_look_into() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.String, "at": pl.Datetime("us")}, kind="diffs", event_time="at")
+    windows = rows.window(ec.fixed("10s")).lateness("5s")
+    view = engine.view("counts", windows.group_by("k").agg(n=pl.len()))
+    engine.push("rows", {"k": ["a"], "at": [datetime(2026, 1, 1)]})
+    assert view.why("a").startswith("k a, window_start 2026-01-01 00:00:00")
+    view.fire("a")
+    assert view.read()["k"].to_list() == ["a"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from typing import Literal
+
 import polars as pl
 import pytest
 from hypothesis import assume, given
@@ -63,3 +66,36 @@ def test_random_sequences(
         engine.push("a", frame_of_entries(columns, batch))
     assert isinstance(engine, WorkerTwin)
     assert engine.compared == (len(batches) + 1 if batches else 0)
+
+
+@pytest.mark.parametrize("kind", ["diffs", "upsert"])
+@pytest.mark.parametrize(
+    "early", [ec.after_percentile(0.9), ec.pattern("begins", "ends")], ids=["share", "pattern"]
+)
+def test_a_trigger_that_goes_by_the_order_of_rows_sees_them_as_they_came(
+    kind: Literal["diffs", "upsert"], early: ec.Trigger
+) -> None:
+    WorkerTwin.shift = Shift((3,))
+    engine = ec.Engine()
+    columns = {
+        "key": pl.Int64,
+        "row": pl.Int64,
+        "begins": pl.Boolean,
+        "ends": pl.Boolean,
+        "at": pl.Datetime("us"),
+    }
+    rows = engine.source(
+        "rows", columns, kind=kind, key="row" if kind == "upsert" else None,
+        event_time="at", watermark=ec.bounded_delay("1h"),
+    )  # fmt: skip
+    windows = rows.window(ec.fixed("10s")).trigger(early=early, late=ec.each_row())
+    engine.view("counts", windows.group_by("key").agg(n=pl.len()))
+    begin = datetime(2026, 1, 1)
+    for batch in range(4):
+        numbers = range(20 * batch, 20 * batch + 20)
+        engine.push(
+            "rows",
+            [(n % 7, n, n * n % 11 < 5, n % 3 == 0, begin + timedelta(seconds=n)) for n in numbers],
+        )
+    assert isinstance(engine, WorkerTwin)
+    assert engine.compared == 5

@@ -12,6 +12,7 @@ from evercurrent.core.circuit.stages import cut, mark_routes
 from evercurrent.core.columns.kernels import keep, with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.triggers.kinds import heeds_order
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, RefuseUntimed, SourceClock
 from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.aggregates import Column
@@ -174,7 +175,7 @@ class Compiler(Builder):
 
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
         # Rows of a bucket are in their original order, but there is none between buckets.
-        in_order = source.watermark is not None and source.watermark.heeds_order
+        in_order = self._heeds_order(source)
         if source.kind == "upsert":
             upsert, states = self._by_key(node.schema, source)
             timed = node.event_time if source.watermark is not None else None
@@ -193,6 +194,15 @@ class Compiler(Builder):
             placement = Placement(by=() if in_order else tuple(node.schema), passes=frozenset(node.schema))
             return self.add(source.name, check, states=[check.spine, self.ledger], placement=placement)
         return self.add(source.name, Append(node.schema))
+
+    def _heeds_order(self, source: Input) -> bool:
+        """Return whether a watermark or a trigger goes by the order in which the rows of a source come."""
+        if source.watermark is not None and source.watermark.heeds_order:
+            return True
+        return any(
+            heeds_order(grouped.windowing.trigger) and source in self.plan.sources_of(place)
+            for place, grouped in self.plan.windowed.items()
+        )
 
     def _by_key(self, schema: pl.Schema, source: Input) -> tuple[Upsert | SequencedUpsert, Sequence[State]]:
         """Return the operator that replaces rows by key, by sequence or in the order in which they come, and its states."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from .interrupts import interrupts_deferred
@@ -30,8 +30,10 @@ class Team:
         if len(functions) < 2:
             return [function() for function in functions]
         pool = self._threads()
-        futures = [pool.submit(self._helping, function) for function in functions[1:]]
+        futures: list[Future[Answer]] = []
         try:
+            with interrupts_deferred():  # A function that is begun has to be waited for.
+                futures += [pool.submit(self._helping, function) for function in functions[1:]]
             return [functions[0](), *(future.result() for future in futures)]
         finally:
             with interrupts_deferred():

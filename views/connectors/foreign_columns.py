@@ -23,14 +23,14 @@ MOST_DIGITS = 38
 MOST_TYPES = 1000
 """The most types that are cached, as analysing one costs more than reading a column of few rows."""
 
-DATES, DURATIONS = frozenset("YMWD"), frozenset("WDhms")
-"""Units of numpy: times in the first ones are days, durations in the second ones are whole milliseconds."""
-
 MOST_DAYS = 2**31 - 1
 """Days before and after 1970 that polars has."""
 
-DAYS_OF = {"Y": 366, "M": 31}
-"""Of units whose days differ: the most."""
+DAYS_OF = {"Y": 366, "M": 31, "W": 7, "D": 1}
+"""Units of numpy in which times are days: how many, or the most that it may have."""
+
+MILLISECONDS_OF = {"W": 604_800_000, "D": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+"""Units of numpy in which durations, and other times, are whole milliseconds: how many."""
 
 MAY_BE_TIMES = frozenset({"datetime", "datetime64", "timedelta", "timedelta64", "mixed"})
 """Kinds that pandas infers for objects among which there are times."""
@@ -188,12 +188,12 @@ def readable_numpy(values: Any) -> Any:
     if values.dtype.kind == "O":
         return values.tolist()
     unit, _ = np.datetime_data(values.dtype)
-    is_day = values.dtype.kind == "M" and unit in DATES
-    if not is_day and unit not in DURATIONS:
+    is_day = values.dtype.kind == "M" and unit in DAYS_OF
+    if not is_day and unit not in MILLISECONDS_OF:
         return values  # Units that polars has, finer ones, or months without a length, which polars refuses.
     finer, most = ("D", MOST_DAYS) if is_day else ("ms", 2**63 - 1)
     # Checked before the conversion, in which some versions of numpy wrap and others raise.
-    most //= DAYS_OF.get(unit, 0) or int(np.timedelta64(1, unit) / np.timedelta64(1, finer))
+    most //= DAYS_OF[unit] if is_day else MILLISECONDS_OF[unit]
     ticks = values.view(np.int64)
     is_lost = ((ticks > most) | (ticks < -most)) & ~np.isnat(values)
     if is_lost.any():

@@ -12,7 +12,9 @@ import polars as pl
 
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import listed
+from evercurrent.core.state.partitioning import Route
 
+from ..checkpoint import StateRecord
 from ..plan.plan import Plan
 from .evolved_records import Evolution
 
@@ -88,6 +90,23 @@ def require_all_states(where: str, match: PlanMatch) -> None:
     if match.lost:
         missing = [f"- {what} is not among its states" for what in match.lost.values()]
         raise CheckpointError("\n".join([*lost_states(where, missing, match), f"Or {OPEN_ONCE}"]))
+
+
+def require_same_buckets(where: str, states: Mapping[str, StateRecord], routes: Mapping[str, Route]) -> None:
+    """Check that states that are kept in one bucket were so, and the others were not.
+
+    Raises:
+        CheckpointError: the rows of some meet in other buckets now: names the way out.
+    """
+    for name, record in states.items():
+        route, known = routes.get(name.rpartition("/")[0]), record.route
+        if route is None or known is None or not record.pieces:
+            continue
+        if (route.kind == "one") != (known["kind"] == "one"):
+            raise CheckpointError(
+                f"{where}: state {name!r} was cut into buckets by the rule {known['kind']!r}, and is by {route.kind!r} now, "
+                f"as a trigger or a watermark goes by the order of rows: {OPEN_ONCE}"
+            )
 
 
 def require_same_columns(where: str, match: PlanMatch) -> None:

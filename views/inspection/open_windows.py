@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Keys, gather
+from evercurrent.core.columns.kernels import Index, Keys, gather, stack
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
-from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING
+from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING, ROWS
+from evercurrent.core.state.lookup import all_rows
+from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
 from ..plan.nodes import BOUNDS, PlanId
@@ -57,9 +59,25 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
     schema = plan[place].schema
     frame = group.names(keys)
+    if (panes := compiled.panes.get(place)) is not None:
+        is_empty = state.get(ROWS, np.zeros(len(keys), np.int64)) == 0
+        frame = _with_emitted_names(frame, panes.emitted, keys, np.flatnonzero(is_empty))
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
     return OpenWindows(keys, frame, state)
+
+
+def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, empty: Index) -> pl.DataFrame:
+    """Return the key columns of windows, of those in ``empty`` from the pane that they emitted.
+
+    A group whose rows are all retracted is in no run once they are merged, and its pane is still to be retracted.
+    """
+    found = all_rows(emitted, keys.take(empty))
+    if not len(found.owners):
+        return frame
+    place = np.arange(len(keys))
+    place[empty[found.owners]] = len(keys) + np.arange(len(found.owners))
+    return gather(stack([frame, found.payload.select(frame.columns)]), place)
 
 
 def key_values(where: str, names: list[str], key: object) -> dict[str, object]:

@@ -15,7 +15,7 @@ from ..checkpoint import Commit, CommitLog, Pieces, Saver
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
-from ..durability.plan_diff import require_all_states, warn_of_unclaimed
+from ..durability.plan_diff import require_all_states, require_same_buckets, warn_of_unclaimed
 from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
 from ..plan.plan import Plan
@@ -129,6 +129,7 @@ class Epochs:
         kept = {
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone
         }
+        require_same_buckets(self.log.store.url, kept, self.runner.routes)
         heard = read_note(self.log.store, last.epoch)
         return replace(
             last,

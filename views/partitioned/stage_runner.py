@@ -19,7 +19,7 @@ from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.state.ledger import Ledger
-from evercurrent.core.state.partitioning import bucket_of
+from evercurrent.core.state.partitioning import Route, bucket_of
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
@@ -99,6 +99,11 @@ class StageRunner:
         """Return the ids of the states of these nodes that are cut into buckets, in order."""
         states = (state for node in nodes for state in self.circuit.nodes[node].states)
         return {self._ids[id(state)]: None for state in states if state.kept_in != "driver"}
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """The rule by which each state is cut into buckets, by its id."""
+        return {name: state.route for name, state in self._states.items() if state.route is not None}
 
     def schema_of(self, view: str) -> pl.Schema:
         """Return the columns of a view."""

@@ -176,9 +176,10 @@ def _unmerged(code: CodeType) -> tuple[object, ...]:
     instructions = tuple(
         (name, numbers[each.argval] if each.opcode in jumps else operand) for each, name, operand in parts
     )
+    bytecode: Any = dis.Bytecode(code)
     caught = tuple(
         (numbers[entry.start], numbers[entry.end], numbers[entry.target], entry.depth, entry.lasti)
-        for entry in dis.Bytecode(code).exception_entries
+        for entry in bytecode.exception_entries
     )
     return instructions, caught
 

@@ -190,6 +190,11 @@ def every_part(trigger: Trigger) -> Iterator[Trigger]:
         yield from every_part(part)
 
 
+def heeds_order(trigger: Trigger) -> bool:
+    """Whether a part of it goes by the order in which rows come: a pattern, or the lags of a share of the rows."""
+    return any(isinstance(part, AfterPercentile | Pattern) for part in every_part(trigger))
+
+
 def finishes(trigger: Trigger) -> bool:
     """Return whether the trigger may finish, after which it never fires again."""
     match trigger:
