@@ -20,10 +20,10 @@ from hypothesis import assume, given
 import evercurrent.core.columns.directory as directory_module
 import evercurrent.core.columns.grouping as grouping
 import evercurrent.core.columns.kernels as kernels
+import evercurrent.core.data.delta as delta_module
 import evercurrent.core.group.aggregate_states as parts_module
 import evercurrent.core.group.group_by as group_module
-import evercurrent.core.operators.arrange as arrange_module
-import evercurrent.core.operators.source_rows as inputs_module
+import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
 import evercurrent.core.state.run as run_module
 import evercurrent.core.state.spine as spine_module
@@ -43,12 +43,12 @@ HASHING = (
     grouping,
     routes_module,
     run_module,
-    arrange_module,
+    delta_module,
+    contract_module,
     group_module,
     parts_module,
-    inputs_module,
 )
-"""The modules that know ``key_words`` by name."""
+"""The modules that import ``key_words``."""
 
 HOUSES: Mapping[object, tuple[str, ...]] = {
     grouping: ("SMALL", "PACKED_BELOW", "SWAPS"),

@@ -20,8 +20,8 @@ def frame_bytes(frame: pl.DataFrame) -> bytes:
 
 
 def said(engine: ec.Engine, since: int | None = None) -> dict[str, list[bytes]]:
-    """The deltas of every view."""
-    return {name: [frame_bytes(delta) for delta in view.deltas(since)] for name, view in engine.views.items()}
+    """The deltas of every view: those in memory and those mapped from files have the same values, and other buffers of lists."""
+    return {name: [value_bytes(delta) for delta in view.deltas(since)] for name, view in engine.views.items()}
 
 
 def held(engine: ec.Engine) -> dict[str, bytes]:

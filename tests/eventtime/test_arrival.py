@@ -229,7 +229,7 @@ def test_event_times_too_far_away_to_count_with_go_to_the_ledger(dtype: pl.DataT
     assert (nulls.frame.height, distant.frame.height) == (1, 2)
     assert (
         distant.reason
-        == "event time 'at' is too far from 1970 to compute with; correct the time and push the row again"
+        == "event time 'at' is too far from 1970 to count with; mend the time and push the row again"
     )
     assert feed.clock.now == 7 * {"us": 1, "ms": 1000}.get(getattr(dtype, "time_unit", ""), 86_400_000_000)
 

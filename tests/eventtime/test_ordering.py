@@ -162,7 +162,7 @@ def test_a_late_row_goes_to_the_ledger_and_so_does_its_retraction() -> None:
     assert came.frame.rows() == [(minute(3), 7, 1), (minute(4), 8, 1)]
     assert went.frame.rows() == [(minute(3), 7, -1)]
     assert came.reason == (
-        "event time 'at' is behind the watermark, 2026-01-31 12:10:00 UTC: later rows have been released already"
+        "event time 'at' is behind the watermark, 2026-01-31 12:10:00 UTC: what follows it is released already"
     )
     assert (came.source, came.watermark) == ("s", us(10))
     assert feed.out([[3, 7]], diffs=[-1]) == [(3, 7, -1)], (
@@ -221,7 +221,7 @@ def test_rows_without_event_time_go_to_the_ledger() -> None:
     for state in (release.buffer, release.refused, ledger):
         state.commit()
     assert ledger.refused[0].frame.rows() == [(None, 1, 1)]
-    assert ledger.refused[0].reason == "event time 'at' is null or too far from 1970 to compute with"
+    assert ledger.refused[0].reason == "event time 'at' is null or too far from 1970 to count with"
     assert release.buffer.entries == 1
 
 

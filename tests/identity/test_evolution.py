@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Declare, Mapping[str, Any], dict[str, Any], str]] = {
     ),
     "states by keys that are only known by their words": (
         lambda a: {"v": a.group_by("k", "day").agg(n=TALLY(pl.col("x")))}, {**OLD, "k": pl.Int64}, {},
-        "(?s)column 'k' is Int64, was Int32.*view 'v'.*source 'a' does not keep its rows",
+        "(?s)column 'k' is Int64, was Int32.*view 'v'.*source 'a' does not retain its rows",
     ),
     "rows once each": (lambda a: {"v": a.unique()}, {**OLD, "y": pl.Int8}, {}, "(?s)column 'y' is new.*view 'v'"),
 }  # fmt: skip

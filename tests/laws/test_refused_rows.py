@@ -62,5 +62,5 @@ def test_a_row_with_a_time_out_of_range_does_not_replace_the_row_of_its_key() ->
     engine.push("readings", frame_of([(1, 6, 2**62, 1)]))
     assert engine.views["now"].read().get_column("v").to_list() == [5]
     assert engine.ledger().get_column("reason").to_list() == [
-        "event time 'at' is too far from 1970 to compute with; correct the time and push the row again"
+        "event time 'at' is too far from 1970 to count with; mend the time and push the row again"
     ]

@@ -93,7 +93,7 @@ def test_a_bad_row_is_refused_here_as_in_a_job(spark, feed, checkpoint, jobs):
     engine.view("counts", rows.group_by("key").agg(n=pl.len()))
     good, bad = (pl.DataFrame({"key": pl.Series(given, dtype=pl.Int16)}) for given in ([1], [2, -1]))
     query = run(engine, {"rows": feed([good, good, bad])}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
-    with pytest.raises(Exception, match=r"source 'rows': column 'key' has values that are no UInt8"):
+    with pytest.raises(Exception, match=r"source 'rows': column 'key' has values that are not UInt8"):
         query.await_termination()
     assert jobs == [1]
     assert query.epoch_number == 2

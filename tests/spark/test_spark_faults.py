@@ -206,7 +206,7 @@ def test_where_the_fate_of_an_epoch_is_not_known_it_is_asked_for_anew(tmp_path: 
     # The record of the second epoch is there, and then nothing can be written or read any more.
     told = len(list((tmp_path / "undisturbed").glob("deltas/*/000000000002-*")))
     store.fail_at, store.when, store.lasting = len(store.done) + 1 + told + 1, "after", True
-    with pytest.raises(CheckpointError, match="not known"):
+    with pytest.raises(CheckpointError, match="unknown whether epoch 2 is committed"):
         offering.offer(1, {"hits": HITS[1]})
     assert store.done[store.fail_at] == ("put", "commits/000000000002.json")
     store.lasting, store.fail_at = False, None

@@ -278,7 +278,7 @@ class ReleaseInOrder(Operator):
         (delta,) = deltas
         times, usable = instants_in(delta.frame.get_column(self._time_column))
         if usable is not None:
-            reason = f"event time {self._time_column!r} is null or too far from 1970 to compute with"
+            reason = f"event time {self._time_column!r} is null or too far from 1970 to count with"
             self._ledger.stage(Refused(now.epoch, self._source, reason, keep(delta.frame, ~usable)))
             delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
         times = times + self._shift if self._shift else times
@@ -310,7 +310,7 @@ class ReleaseInOrder(Operator):
             places = np.flatnonzero(refused)
             reason = (
                 f"event time {self._time_column!r} is behind the watermark, {shown(self.clock.before)}: "
-                "later rows have been released already"
+                "what follows it is released already"
             )
             late = Delta.of(gather(rows, places), refused[places]).frame
             self._ledger.stage(Refused(now.epoch, self._source, reason, late, self.clock.before))

@@ -365,7 +365,7 @@ def _refuse_untimed(
         ),
         (
             far,
-            f"event time {name} is too far from 1970 to compute with; correct the time and push the row again",
+            f"event time {name} is too far from 1970 to count with; mend the time and push the row again",
         ),
     ):
         if rows.any():
