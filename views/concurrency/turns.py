@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -172,13 +173,28 @@ if hasattr(os, "register_at_fork"):
 
 def _waits_for(one: int, other: int) -> bool:
     """Return whether a thread waits without a timeout for the end of another one, or for the result of its work."""
-    frames = sys._current_frames()
+    frames = _frames()
     waited = _objects(frames.get(one), ("join", "result"))
     run = {id(value) for value in _objects(frames.get(other), ("run",))}
     run |= {id(getattr(value, "future", None)) for value in _objects(frames.get(other), ("run",))}
     return any(
         value.ident == other if isinstance(value, threading.Thread) else id(value) in run for value in waited
     )
+
+
+def _frames() -> Mapping[int, FrameType]:
+    """Return the stack of each thread.
+
+    No garbage is collected meanwhile: it holds a lock of the interpreter, for which a thread that a collection lets run may
+    wait with the interpreter's other lock (seen with Python 3.11.7).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _objects(frame: FrameType | None, names: tuple[str, ...]) -> list[Any]:
