@@ -8,8 +8,7 @@ RUNS := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
 RUN_LOCK := requirements-run.lock
 LOCK := requirements.lock
-# One more than the cores of a small machine: tests of Spark and of disks wait much of the time.
-WORKERS ?= 3
+WORKERS ?= 2
 APP ?= retail
 # The seed of a run: make test-long SEED=... repeats it.
 SEED := $(shell date +%s)
