@@ -132,6 +132,8 @@ def test_what_was_found_and_does_not_suit_is_named(machine, monkeypatch):
 
 
 def test_on_windows_a_java_is_to_be_installed(machine, monkeypatch):
+    # From Python 3.12 on, looking through the PATH asks Windows itself.
+    monkeypatch.setattr("evercurrent.spark_bridge.runtime.java.shutil.which", lambda command: None)
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(JavaMissingError, match="winget install"):
         ensure_java()

@@ -157,8 +157,8 @@ def aggregation(
 
     >>> schema = pl.Schema({"k": pl.String, "x": pl.Int64})
     >>> made = aggregation("view 'v'", schema, ["k"], (), {"mean": pl.col("x").sum() / pl.len()})
-    >>> [(part.kind, part.input) for part in made.aggregates], made.schema
-    ([('sum', '__p0'), ('len', None)], Schema([('mean', Float64)]))
+    >>> [(part.kind, part.input) for part in made.aggregates], dict(made.schema)
+    ([('sum', '__p0'), ('len', None)], {'mean': Float64})
 
     Raises:
         PlanError: names ``where`` and the expression, with the reason and the remedy: an expression is not an
