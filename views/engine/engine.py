@@ -87,7 +87,8 @@ class Engine:
 
     With ``workers`` an epoch is evaluated over so many buckets, each in a thread: the results are the same, rows of a view
     may be in another order, and functions that views are computed with are called by several threads at once. It is
-    not faster yet for chained groupings (``docs/architecture/views.md`` has figures): measure it. A checkpoint can be opened with any number.
+    not faster yet for chained groupings (``docs/architecture/views.md`` has figures). A checkpoint can be opened with any
+    number of workers.
 
     Any thread may call any method: writers wait for their turn, readers wait for nobody (``docs/concurrency.md``).
     """
