@@ -73,7 +73,7 @@ def in_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
 def in_sessions(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
     """Return the number of rows in each session of a key."""
     gap = pl.duration(seconds=30)
-    begins = (pl.col("at").diff() > gap).fill_null(True).cum_sum().over("key")
+    begins = (pl.col("at").diff() >= gap).fill_null(True).cum_sum().over("key")
     return (
         rows.sort("key", "at")
         .with_columns(session=begins)
