@@ -337,7 +337,14 @@ NODES_BY_OURS = KeptProgram("checkpoint-2-nodes", declare_nodes, push_nodes, kep
 """In checkpoints of format 2, whose keys are hashed by us and not by polars."""
 FUNCTIONS = KeptProgram("functions", declare_functions, push_functions, form=2)
 PROGRAMS = (STATES, STATES_IN_2, NODES, NODES_BY_OURS)
-"""Those of which a checkpoint is kept."""
+"""Those of which a checkpoint of an earlier scheme of digests is kept, written with polars 2.1."""
+BY_OTHER_POLARS = tuple(
+    KeptProgram(
+        f"checkpoint-2-nodes-polars-{version}", declare_nodes, push_nodes, kept_at=2, epochs=4, form=2
+    )
+    for version in ("1.40", "2.0")
+)
+"""The same program, written with other versions of polars."""
 
-BY_NAME = {program.folder: program for program in (*PROGRAMS, FUNCTIONS)}
+BY_NAME = {program.folder: program for program in (*PROGRAMS, *BY_OTHER_POLARS, FUNCTIONS)}
 """These, and those whose functions are others with every version of Python."""
