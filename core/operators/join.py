@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,14 @@ LARGEST_DIFF = 2**31
 """Diffs from here on are refused."""
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+Side = Literal["left", "right"]
+
+ALONE: Mapping[Side, Collection[JoinKind]] = {
+    "left": ("inner", "left", "semi", "anti"),
+    "right": ("inner", "right"),
+}
+"""The joins in which rows that one side gains change nothing else than the joined rows that they are part of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +98,28 @@ class Join(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change of the joined rows."""
         left, right = self._left.rows, self._right.rows
-        if not any(len(spine.delta) for spine in self._spines):
+        if not any(spine.has_delta for spine in self._spines):
             return self._nothing
-        parts: list[pl.DataFrame] = []
+        added = self._only_added("left") or self._only_added("right")
+        if added is not None:
+            parts = self._of_added(*added)
+            return Delta(stack(parts)) if parts else self._nothing
+        parts = []
         if self._kind in ("inner", "left", "right", "full"):
             parts += self._pairs(left.delta, (*right.runs, right.delta))
             parts += [
                 part for run in left.runs for part in self._pairs(run, (right.delta,), small_right=True)
             ]
         if self._kind in ("left", "full"):
-            parts += [self._padded(*changed, "left") for changed in _unmatched(self._left, self._right)]
+            parts += [
+                self._padded(run.payload, index, diffs, "left")
+                for run, index, diffs in _unmatched(self._left, self._right)
+            ]
         if self._kind in ("right", "full"):
-            parts += [self._padded(*changed, "right") for changed in _unmatched(self._right, self._left)]
+            parts += [
+                self._padded(run.payload, index, diffs, "right")
+                for run, index, diffs in _unmatched(self._right, self._left)
+            ]
         if self._kind in ("semi", "anti"):
             parts += [
                 _rows(*changed)
@@ -109,6 +127,47 @@ class Join(Operator):
             ]
         parts = [part for part in parts if part.height]
         return Delta(stack(parts)) if parts else self._nothing
+
+    def _only_added(self, side: Side) -> tuple[Side, pl.DataFrame] | None:
+        """Return the rows of a side if it only gains rows, nothing else changes, and no other rows of it appear by that.
+
+        They need not be sorted: each of them is looked up in the other side as it comes.
+        """
+        ours, theirs = (self._left, self._right) if side == "left" else (self._right, self._left)
+        others = (theirs.rows, theirs.counts)
+        if ours.rows.change is None or any(spine is not None and spine.has_delta for spine in others):
+            return None
+        return (side, ours.rows.change) if self._kind in ALONE[side] else None
+
+    def _of_added(self, side: Side, frame: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the change that rows of one side make which are only added, if the other side does not change."""
+        ours, theirs = (self._left, self._right) if side == "left" else (self._right, self._left)
+        keys, diffs = ours.rows.words_of(frame), frame.get_column(DIFF).to_numpy()
+        if self._kind in ("semi", "anti"):
+            entries = np.flatnonzero(theirs.has(keys, with_delta=False) == (self._kind == "semi"))
+            return [gather(frame, entries)] if len(entries) else []
+        parts, partners = [], np.zeros(len(keys), np.int64)
+        for run in theirs.rows.runs:
+            lower, upper = run.find(keys)
+            hit = np.flatnonzero(lower < upper)
+            if not len(hit):
+                continue
+            places, entry = expand(lower[hit], upper[hit])
+            entries = hit[entry]
+            theirs.rows.touched += len(entries)
+            their_diffs = run.sums[DIFF][places]
+            if len(entries) == len(hit):
+                partners[hit] += their_diffs
+            else:
+                np.add.at(partners, entries, their_diffs)
+            products = _products(diffs[entries], their_diffs)
+            if side == "left":
+                parts.append(self._joined(frame, entries, run.payload, places, products))
+            else:
+                parts.append(self._joined(run.payload, places, frame, entries, products))
+        if self._kind != "inner" and len(alone := np.flatnonzero(partners <= 0)):
+            parts.append(self._padded(frame, alone, diffs[alone], side))
+        return parts
 
     def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
         """Return all pairs of a left run with the right ones, by looking up the smaller side's keys in the other."""
@@ -143,9 +202,9 @@ class Join(Operator):
         ]
         return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
 
-    def _padded(self, run: Run, index: Index, diffs: Ints, side: Literal["left", "right"]) -> pl.DataFrame:
+    def _padded(self, rows: pl.DataFrame, index: Index, diffs: Ints, side: Side) -> pl.DataFrame:
         """Return rows without a partner, with nulls in the other side's columns."""
-        rows = gather(run.payload, index)
+        rows = gather(rows, index)
         columns = []
         for column in self._columns:
             source = column.left if side == "left" else column.right

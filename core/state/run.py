@@ -299,3 +299,12 @@ def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
     payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
     return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+
+
+def run_of_distinct_rows(layout: Layout, frame: pl.DataFrame) -> Run:
+    """Return the rows of a delta frame as a run by all of their columns, in which each row is once."""
+    rows = pl.DataFrame([frame.get_column(name) for name in layout.payload])
+    groups = group(key_words(rows.get_columns(), frame.height))
+    return run_of_groups(
+        groups, gather(rows, groups.first_entries), {DIFF: groups.sums(frame.get_column(DIFF).to_numpy())}
+    )

@@ -5,25 +5,30 @@ is discarded by not adding its run.
 
 Runs of similar size are merged as they pile up. With ``FAN`` = 4, an entry takes part in at most
 log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as many runs.
+
+Rows that are only added may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
 
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
+from weakref import ref as weakref
 
 import numpy as np
 import polars as pl
 
 from ..columns.kernels import Ints, Keys
-from .partitioning import WORDS, Route
+from ..columns.key_hash import in_force
+from ..data.schema import DIFF
+from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import Layout, Run, empty_run, merge
+from .run import Layout, Run, empty_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import Saved
+from .waiting import Chunk, Waiting, rows_in, sorted_rows, with_another
 
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
@@ -32,23 +37,69 @@ FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
+Parts = tuple[tuple[Run, ...], Waiting]
+"""The parts that add up to a state: its runs, the oldest first, and rows that wait."""
+
+NO_PARTS: Parts = ((), ())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """An immutable version of a spine, as of one commit: its runs, their totals, and the counters for the next full merge.
+    """A version of a spine, as of one commit: its parts, their totals, and the counters for the next full merge.
 
-    Totals are modulo 2^64, as the sums of columns wrap. ``merged`` has the runs as one, once a reader has merged them;
-    it does not matter which of several readers did it first.
+    Its contents never change. Its waiting rows become a run when somebody first needs them by key (``settle``), whoever it
+    is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
+    ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merged`` has all
+    parts as one run, once a reader has merged them.
     """
 
-    runs: tuple[Run, ...] = ()
+    parts_now: list[Parts]
     totals: Mapping[str, int] = field(default_factory=dict)
     attempt_from: int = 0
     wasted: int = 0
+    retracting: int = 0
     merged: list[Run] = field(default_factory=list)
 
-    def with_runs(self, runs: tuple[Run, ...], **changed: Any) -> Version:
-        """Return the same version with other runs, not merged yet."""
-        return replace(self, runs=runs, merged=[], **changed)
+    @property
+    def parts(self) -> Parts:
+        """Return the runs and the rows that still wait, as of one moment."""
+        return self.parts_now[0]
+
+    def settle(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """Make these runs all that there is, unless another thread was faster, and return what is there now."""
+        self.parts_now.append((runs, ()))
+        self.parts_now[0] = self.parts_now[1]
+        return self.parts_now[1][0]
+
+    def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
+        """Return the same version with other parts, not merged yet."""
+        return replace(self, parts_now=[(runs, waiting)], merged=[], **changed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Merge:
+    """A merge made outside of an epoch: the first parts of a version, and the runs that they were merged into."""
+
+    runs: tuple[weakref[Run], ...]
+    waiting: tuple[weakref[Chunk], ...]
+    into: tuple[Run, ...]
+    """The only thing that is kept alive: parts that nobody holds any more are not merged again."""
+
+    @staticmethod
+    def of(parts: Parts, into: tuple[Run, ...]) -> _Merge:
+        """Return the merge of these parts."""
+        return _Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into)
+
+    def applied(self, parts: Parts) -> Parts | None:
+        """Return the parts with those that were merged replaced; None if they are not the first ones."""
+        runs, waiting = parts
+        if not (_begins(runs, self.runs) and _begins(waiting, self.waiting)):
+            return None
+        return (*self.into, *runs[len(self.runs) :]), waiting[len(self.waiting) :]
+
+
+def _begins(parts: Sequence[object], merged: Sequence[weakref[Any]]) -> bool:
+    return len(merged) <= len(parts) and all(ref() is part for ref, part in zip(merged, parts, strict=False))
 
 
 class Spine:
@@ -57,6 +108,10 @@ class Spine:
     ``runs`` is the last commit. ``stage`` does all the work of an epoch, merges included; ``commit`` moves a
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
     this state. ``touched`` counts the entries that epochs have read and written since the beginning.
+
+    ``stage_rows`` stages rows that are only added as they are. Whoever then takes ``runs`` or ``delta`` has them sorted, once;
+    ``change`` is the rows of this epoch as they came. ``keys`` are the columns by which rows of such a state are kept, where
+    a key may have many rows; otherwise they are kept by all columns.
 
     Epochs run in one thread at a time. Any other reader takes the ``version`` of a commit and reads a copy of the
     spine ``at`` it, which does not affect epochs, except that they may adopt a merge of all runs that it has made.
@@ -71,16 +126,21 @@ class Spine:
     keeps_runs = False
     most_merged: int | None = None
 
-    def __init__(self, layout: Layout, route: Route | None = WORDS) -> None:
+    def __init__(self, layout: Layout, route: Route | None = WORDS, keys: KeyColumns | None = None) -> None:
         self.layout = layout
         self.route = route
+        self._keys = keys
         self._nothing = empty_run(layout)
-        self._committed = Version()
-        self._merges: list[tuple[tuple[Run, ...], Run]] = []
-        """Merges made by readers, with the runs merged: appended by any thread, removed by the one that writes."""
+        self._committed = Version([NO_PARTS])
+        self._merges: list[_Merge] = []
+        """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
         self._staged: Version | None = None
-        self.delta = self._nothing
+        self._added: tuple[Run, ...] = ()
+        """The runs that are staged."""
+        self._delta: Run | None = self._nothing
+        """What this epoch adds; None while it is only ``change``."""
+        self.change: pl.DataFrame | None = None
         self.touched = 0
         self._wasted = 0
 
@@ -92,14 +152,37 @@ class Spine:
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
-        own._committed, own._staged, own.delta = version, None, self._nothing
+        own._committed, own._staged, own._added = version, None, ()
+        own._delta, own.change = self._nothing, None
         own.touched = own._wasted = 0
         return own
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Return the runs of the last commit, the oldest first."""
-        return self._committed.runs
+        """Return the runs of the last commit, the oldest first. Cost: none; once, where rows wait, that of sorting them."""
+        version = self._committed
+        if version.parts[1]:
+            self._settle(version)
+            if self._added:
+                self._staged = self._with_runs(self._added)
+            elif self.change is not None:
+                self._staged = self._with_rows(self.change)
+        return version.parts[0]
+
+    @property
+    def delta(self) -> Run:
+        """Return the run that this epoch adds. Cost: none; once, where rows were staged as they are, that of sorting them."""
+        if self._delta is None:
+            assert self.change is not None, "what is staged is rows or a run"
+            self._delta = self._sorted(self.change)
+            self._added = (self._delta,)
+            self._staged = self._with_runs(self._added)
+        return self._delta
+
+    @property
+    def has_delta(self) -> bool:
+        """Return whether this epoch adds anything. Cost: none."""
+        return self._delta is None or len(self._delta) > 0
 
     def stage(self, run: Run, gone: Run | None = None) -> None:
         """Stage this run, at most once per epoch.
@@ -108,16 +191,29 @@ class Spine:
         as readers in this epoch still see the entries that are purged at its end.
         """
         assert self._staged is None, "staged twice in one epoch"
-        added = [part for part in (run, gone) if part is not None and len(part)]
-        if not added:
+        added = tuple(part for part in (run, gone) if part is not None and len(part))
+        if added:
+            self._staged, self._added, self._delta = self._with_runs(added), added, run
+
+    def stage_rows(self, frame: pl.DataFrame) -> None:
+        """Stage rows with their diffs, at most once per epoch: as they are, if they are only added.
+
+        ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
+        within bounds, rows are sorted at once.
+        """
+        assert self._staged is None, "staged twice in one epoch"
+        if not frame.height:
             return
-        then = self._committed
-        totals, piled = dict(then.totals), self._as_read(then)
-        for part in added:
-            _add_totals(totals, part)
-            piled = self._piled((*piled, part))
-        self._staged = self._tidied(then.with_runs(piled, totals=totals))
-        self.delta = run
+        if self.most_merged is not None or not (frame.get_column(DIFF).to_numpy() > 0).all():
+            self.stage(self._sorted(frame))
+            return
+        self._staged = self._with_rows(frame)
+        self.change, self._delta = frame, None
+
+    def words_of(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of rows, in their order."""
+        assert self._keys is not None, "rows are kept by columns"
+        return self._keys.words(frame)
 
     def waste(self, entries: int) -> None:
         """Count entries that were read in vain, as others retract them."""
@@ -137,17 +233,19 @@ class Spine:
         """Drop what was staged."""
         self._wasted = 0
         if self._staged is not None:
-            self._staged, self.delta = None, self._nothing
+            self._staged, self._added, self._delta, self.change = None, (), self._nothing, None
 
     @property
     def entries(self) -> int:
-        """Return how many entries are kept, those that cancel between runs counted twice."""
-        return sum(map(len, self.runs))
+        """Return how many entries are kept, those that cancel between parts counted twice, and equal ones in several parts."""
+        runs, waiting = self._committed.parts
+        return sum(map(len, runs)) + rows_in(waiting)
 
     @property
     def nbytes(self) -> int:
         """Return bytes held in columns."""
-        return sum(run.nbytes for run in self.runs)
+        runs, waiting = self._committed.parts
+        return sum(run.nbytes for run in runs) + sum(int(chunk.frame.estimated_size()) for chunk in waiting)
 
     def total(self, name: str) -> int:
         """Return the sum of an additive column over all entries of the last commit. Cost: none."""
@@ -175,10 +273,18 @@ class Spine:
         """Return all entries in one run. Cost: the state, once until it changes."""
         version = self._committed
         if not version.merged:
-            merged = merge(self.layout, version.runs) if version.runs else self._nothing
-            version.merged.append(merged)
-            if len(version.runs) > 1 and not self.keeps_runs:
-                self._merges.append((version.runs, merged))
+            if self.keeps_runs:
+                self._settle(version)
+            runs, waiting = parts = version.parts
+            every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
+            version.merged.append(merge(self.layout, every) if every else self._nothing)
+            merged = version.merged[0]
+            if len(every) > 1 or waiting:
+                into = tuple(filter(len, [merged]))
+                if waiting:
+                    version.settle(into)
+                if not self.keeps_runs:
+                    self._merges.append(_Merge.of(parts, into))
         return version.merged[0]
 
     # Saving and restoring
@@ -188,7 +294,7 @@ class Spine:
         version = self._committed if self._staged is None else self._staged
         wasted = version.wasted + self._wasted
         facts = {"totals": dict(version.totals), "attempt_from": version.attempt_from, "wasted": wasted}
-        return Saved(version.runs, facts)
+        return Saved(self._settle(version), facts)
 
     def restore(self, saved: Saved) -> None:
         """See ``State``. If the facts have no totals, they are added up in one pass over the additive columns."""
@@ -196,7 +302,7 @@ class Spine:
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
             _add_totals(totals, run)
-        self._committed = Version(runs, totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
+        self._committed = Version([(runs, ())], totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:
@@ -207,16 +313,64 @@ class Spine:
         """See ``State``."""
         return run_of_columns(self.layout, columns)
 
-    def _as_read(self, version: Version) -> tuple[Run, ...]:
-        """Return the runs of a version, with runs that readers have merged replaced by the merge, so that it is kept once.
+    def _with_runs(self, added: Sequence[Run]) -> Version:
+        """Return the last commit with these runs added, merged as far as is due."""
+        then = self._committed
+        runs, waiting = self._as_read(then, to_stage=True)
+        totals, retracting = dict(then.totals), then.retracting if waiting else 0
+        for part in added:
+            _add_totals(totals, part)
+            runs = self._piled((*runs, part))
+            retracting += len(part)
+        if waiting and 2 * retracting > rows_in(waiting):
+            # So that rows that were retracted are not kept for long.
+            runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
+        return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
 
-        A reader may have merged an earlier commit, whose runs are still the oldest of this one.
-        """
-        runs, self._merges_seen = version.runs, len(self._merges)
-        for merged_runs, merged in reversed(self._merges[: self._merges_seen]):
-            if len(merged_runs) <= len(runs) and all(map(operator.is_, merged_runs, runs)):
-                runs = (*filter(len, [merged]), *runs[len(merged_runs) :])
+    def _with_rows(self, frame: pl.DataFrame) -> Version:
+        """Return the last commit with these rows added as they are."""
+        then = self._committed
+        runs, waiting = self._as_read(then, to_stage=True)
+        added = int(frame.get_column(DIFF).to_numpy().sum())
+        totals = {**then.totals, DIFF: (then.totals.get(DIFF, 0) + added) % 2**64}
+        retracting = then.retracting if waiting else 0
+        waiting = with_another(waiting, Chunk(frame, in_force()))
+        return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
+
+    def _settle(self, version: Version) -> tuple[Run, ...]:
+        """Return the runs of a version whose waiting rows are among them from now on."""
+        parts = version.parts
+        if not parts[1]:
+            return parts[0]
+        if version.merged and not self.keeps_runs:
+            return version.settle(tuple(filter(len, version.merged[:1])))
+        runs, waiting = self._as_read(version)
+        if waiting:
+            runs = self._piled((*runs, self._sorted_waiting(waiting)))
+        runs = version.settle(runs)
+        self._merges.append(_Merge.of(parts, runs))
         return runs
+
+    def _sorted(self, frame: pl.DataFrame) -> Run:
+        if not self.layout.by_row:
+            return run_of_distinct_rows(self.layout, frame)
+        assert self._keys is not None, "rows are kept by columns"
+        return run_of_rows(self.layout, self._keys, frame)
+
+    def _sorted_waiting(self, waiting: Waiting) -> Run:
+        return sorted_rows(waiting, self._sorted)
+
+    def _as_read(self, version: Version, *, to_stage: bool = False) -> Parts:
+        """Return the parts of a version, with those that readers have merged replaced by the merge, so that it is kept once.
+
+        A reader may have merged an earlier commit, whose parts are still the oldest of this one.
+        """
+        parts, seen = version.parts, len(self._merges)
+        if to_stage:
+            self._merges_seen = seen
+        for merge_of_reader in reversed(self._merges[:seen]):
+            parts = merge_of_reader.applied(parts) or parts
+        return parts
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Merge the youngest run with those that it exceeds, and all runs of its level as soon as there are ``FAN``.
@@ -246,15 +400,16 @@ class Spine:
         (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
         other merges are merged when they have doubled.
         """
-        runs = version.runs
-        entries = sum(map(len, runs))
+        runs, waiting = version.parts
+        entries = sum(map(len, runs)) + rows_in(waiting)
         attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
         attempts = attempts and entries >= version.attempt_from
-        if len(runs) < 2 or not (attempts or version.wasted > entries):
+        if len(runs) + len(waiting) < 2 or not (attempts or version.wasted > entries):
             return version
-        merged = tuple(self._merged_in_ranges(runs, 0, 2**64 - 1))
+        every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
+        merged = tuple(self._merged_in_ranges(every, 0, 2**64 - 1))
         attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return version.with_runs(merged, attempt_from=attempt_from, wasted=0)
+        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0)
 
     def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
         """Return the first place, not before ``start``, from which all runs to the last may be merged."""

@@ -297,7 +297,7 @@ class Running:
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
-            return CircuitEvaluator(compiled, self._views)
+            return CircuitEvaluator(compiled)
         return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
     # The audience of epochs
@@ -318,8 +318,8 @@ class Running:
         """See ``Audience``."""
         passed = evaluated.passed
         self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
-        for name, frame in passed.deltas.items():
-            self._views[name]._history.append(now.epoch, frame)
+        for name, delta in passed.deltas.unread.items():
+            self._views[name]._history.append(delta)
         if now.epoch:
             self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
         if self._evaluator is not None:
@@ -327,7 +327,7 @@ class Running:
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, dict(evaluated.passed.deltas))
+        self.readers.notify(now.epoch, evaluated.passed.deltas)
 
     def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
         """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""
@@ -371,7 +371,7 @@ class Running:
         _, instant, watermarks = resumed.last
         now = Now.at(Epoch(resumed.epoch + 1), instant)
         durability.bear(resumed.filled, now.epoch)
-        filled = FilledViews(resumed.filled, watermarks, self._views)
+        filled = FilledViews(resumed.filled, watermarks)
         self._choreography.make_real(filled, now, TakenInput())
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.passed)
 

@@ -1,0 +1,68 @@
+"""Rows that wait in a state: kept as they came, by reference, until somebody needs them by key.
+
+Rows that only come, and that nobody looks up by key, are neither hashed nor sorted: so a view of rows costs what its
+rows cost to compute, and a side of a join costs nothing until the other side changes. Only additions wait. Several
+chunks of waiting rows add up, as runs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from ..columns.kernels import stack
+from ..columns.key_hash import KeyHash, hashing_by
+from .merge_policy import to_merge
+from .run import Run
+
+APART_FROM = 1 << 16
+"""Chunks of this many rows are not put together any more: there are few of them, and each copy costs time."""
+
+Sorter = Callable[[pl.DataFrame], Run]
+"""A function that returns rows with their diffs as a run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Chunk:
+    """Rows with positive diffs, the payload's columns and ``_diff``, and the hash that makes the words of their keys."""
+
+    frame: pl.DataFrame
+    key_hash: KeyHash
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.frame.height
+
+
+Waiting = tuple[Chunk, ...]
+
+
+def rows_in(waiting: Waiting) -> int:
+    """Return how many rows wait."""
+    return sum(map(len, waiting))
+
+
+def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
+    """Return the chunks with another one; small ones are put together as they pile up. Cost: logarithmic for each row."""
+    waiting = (*waiting, chunk)
+    while True:
+        few = len(waiting)
+        while few and len(waiting[few - 1]) < APART_FROM:
+            few -= 1
+        place = to_merge([*map(len, waiting[few:])])
+        if place is None:
+            return waiting
+        waiting = (*waiting[: few + place], Chunk(_together(waiting[few + place :]), chunk.key_hash))
+
+
+def sorted_rows(waiting: Waiting, as_run: Sorter) -> Run:
+    """Return all waiting rows as one run. Cost: their hashes, and one sort."""
+    # A reader's thread, too, has to use the hash of the circuit.
+    with hashing_by(waiting[0].key_hash):
+        return as_run(_together(waiting))
+
+
+def _together(chunks: Sequence[Chunk]) -> pl.DataFrame:
+    return chunks[0].frame if len(chunks) == 1 else stack([chunk.frame for chunk in chunks]).rechunk()
