@@ -253,11 +253,20 @@ def _bytes(column: pl.Series) -> Value:
     if len(longer) and column.has_nulls():  # The value behind a null may be anything.
         longer = longer[column.is_not_null().to_numpy()[longer]]
     if len(longer) == len(counts) > 0:
-        return _long(column)
+        return _longer(column, array, high, counts, longer)
     own, items = _short(low, high, counts)
     if len(longer):
-        own[longer], items[longer] = _long(column[longer])
+        own[longer], items[longer] = _longer(column, array, high, counts, longer)
     return own, items
+
+
+def _longer(column: pl.Series, array: pa.Array, high: Words, counts: Words, longer: Index) -> tuple[Words, Words]:
+    """Return the words of texts longer than ``INLINE``, where they are: in views, ``high`` is the buffer and the place in it."""
+    views = high[longer]
+    numbers, starts = (views & LEADING[4]).view(np.int64), (views >> HALF).view(np.int64)
+    if (numbers != numbers[0]).any():
+        return _copied(column[longer])
+    return _of_texts(array.buffers()[2 + int(numbers[0])], starts, counts[longer].view(np.int64))
 
 
 def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
@@ -282,8 +291,8 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
     return own, items
 
 
-def _long(column: pl.Series) -> tuple[Words, Words]:
-    """Return the words of texts longer than ``INLINE``, copied to one buffer, as views may point into many."""
+def _copied(column: pl.Series) -> tuple[Words, Words]:
+    """Return the words of texts longer than ``INLINE``, copied to one buffer."""
     array = column.to_arrow(compat_level=OLDEST)
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     return _of_texts(array.buffers()[2], offsets[:-1], np.diff(offsets))

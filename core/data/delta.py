@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Ints, gather, key_words
+from ..columns.kernels import Ints, Keys, gather, key_words
 from .schema import DIFF, with_diff
 
 
@@ -25,6 +25,7 @@ class Delta:
     is_consolidated: bool = False
     _groups: list[Groups] = field(default_factory=list, repr=False)
     """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
+    _words: list[Keys] = field(default_factory=list, repr=False)
 
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
@@ -52,15 +53,22 @@ class Delta:
         return pl.DataFrame(self.frame.get_columns()[:-1])
 
     @property
+    def words(self) -> Keys:
+        """Return the words of the rows. Cost: two hashes of the entries, the first time."""
+        if not self._words:
+            self._words.append(key_words(self.rows.get_columns(), len(self)))
+        return self._words[0]
+
+    @property
     def groups(self) -> Groups:
-        """Return the entries by equal rows. Cost: two hashes and one sort of the entries, the first time."""
+        """Return the entries by equal rows. Cost: that of ``words``, and one sort of the entries, the first time."""
         if not self._groups:
-            self._groups.append(group(key_words(self.rows.get_columns(), len(self))))
+            self._groups.append(group(self.words))
         return self._groups[0]
 
     def as_consolidated(self) -> Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
-        return Delta(self.frame, True, self._groups)
+        return Delta(self.frame, True, self._groups, self._words)
 
     def consolidate(self) -> Delta:
         """Return the same change with each row once and no zero diff, rows in order of first appearance.

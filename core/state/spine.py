@@ -25,13 +25,25 @@ from ..columns.key_hash import in_force
 from ..data.schema import DIFF
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import Layout, Run, empty_run, merge, run_of_distinct_rows, run_of_rows
+from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import Saved
-from .waiting import Chunk, Waiting, rows_in, sorted_rows, with_another
+from .waiting import (
+    Chunk,
+    Waiting,
+    add_waiting,
+    entries_of,
+    frame_of_entries,
+    rows_in,
+    sorted_rows,
+    with_another,
+)
 
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
+
+MOST_ENTRIES = 1 << 22
+"""At most about so many entries wait in a state of numbers by key, so that sorting them never takes long."""
 
 FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
@@ -210,6 +222,23 @@ class Spine:
         self._staged = self._with_rows(frame)
         self.change, self._delta = frame, None
 
+    def stage_entries(self, keys: Keys, diffs: Ints) -> None:
+        """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
+
+        Keys may be repeated. The entries are sorted when ``runs`` are taken, or more than ``MOST_ENTRIES`` wait.
+        """
+        assert self._staged is None, "staged twice in one epoch"
+        if not len(keys):
+            return
+        frame = frame_of_entries(keys, diffs)
+        if self.most_merged is not None:
+            self.stage(self._sorted(frame))
+            return
+        if rows_in(self._committed.parts[1]) > MOST_ENTRIES:
+            self._settle(self._committed)
+        self._staged = self._with_rows(frame)
+        self.change, self._delta = frame, None
+
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""
         assert self._keys is not None, "rows are kept by columns"
@@ -254,8 +283,11 @@ class Spine:
 
     def totals(self, keys: Keys, *, with_delta: bool = False) -> dict[str, Ints]:
         """Return the additive columns of these ascending, distinct keys; zero where there is no entry."""
+        return self._totals(keys, (*self.runs, self.delta) if with_delta else self.runs)
+
+    def _totals(self, keys: Keys, runs: Sequence[Run]) -> dict[str, Ints]:
         totals: dict[str, Ints] = {}
-        for run in (*self.runs, self.delta) if with_delta else self.runs:
+        for run in runs:
             if not len(run):
                 continue
             hit, position = run.match(keys)
@@ -267,6 +299,20 @@ class Spine:
                 if name not in totals:
                     totals[name] = np.zeros(len(keys), np.int64)
                 totals[name][hit] += column[position]
+        return totals
+
+    def totals_among(self, keys: Keys, looks: int) -> Ints:
+        """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
+
+        If no more than ``looks`` entries wait, each is looked at; otherwise they are sorted first.
+        """
+        runs, waiting = self._committed.parts
+        if rows_in(waiting) > looks:
+            runs, waiting = self.runs, ()
+        sums = self._totals(keys, runs).get(DIFF)
+        totals = np.zeros(len(keys), np.int64) if sums is None else sums
+        add_waiting(waiting, keys, totals)
+        self.touched += rows_in(waiting)
         return totals
 
     def merged(self) -> Run:
@@ -352,6 +398,9 @@ class Spine:
         return runs
 
     def _sorted(self, frame: pl.DataFrame) -> Run:
+        if not self.layout.payload:
+            keys, diffs = entries_of(frame)
+            return make_run(self.layout, keys, pl.DataFrame(), {DIFF: diffs})
         if not self.layout.by_row:
             return run_of_distinct_rows(self.layout, frame)
         assert self._keys is not None, "rows are kept by columns"
