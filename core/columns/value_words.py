@@ -260,7 +260,9 @@ def _bytes(column: pl.Series) -> Value:
     return own, items
 
 
-def _longer(column: pl.Series, array: pa.Array, high: Words, counts: Words, longer: Index) -> tuple[Words, Words]:
+def _longer(
+    column: pl.Series, array: pa.Array, high: Words, counts: Words, longer: Index
+) -> tuple[Words, Words]:
     """Return the words of texts longer than ``INLINE``, where they are: in views, ``high`` is the buffer and the place in it."""
     views = high[longer]
     numbers, starts = (views & LEADING[4]).view(np.int64), (views >> HALF).view(np.int64)

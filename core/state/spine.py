@@ -54,6 +54,8 @@ Parts = tuple[tuple[Run, ...], Waiting]
 
 NO_PARTS: Parts = ((), ())
 
+NO_DIFFS = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
@@ -148,6 +150,8 @@ class Spine:
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
         self._staged: Version | None = None
+        self._settled: tuple[Run, ...] | None = None
+        """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
         self._added: tuple[Run, ...] = ()
         """The runs that are staged."""
         self._delta: Run | None = self._nothing
@@ -164,7 +168,7 @@ class Spine:
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
-        own._committed, own._staged, own._added = version, None, ()
+        own._committed, own._staged, own._settled, own._added = version, None, None, ()
         own._delta, own.change = self._nothing, None
         own.touched = own._wasted = 0
         return own
@@ -172,14 +176,16 @@ class Spine:
     @property
     def runs(self) -> tuple[Run, ...]:
         """Return the runs of the last commit, the oldest first. Cost: none; once, where rows wait, that of sorting them."""
-        version = self._committed
-        if version.parts[1]:
-            self._settle(version)
-            if self._added:
-                self._staged = self._with_runs(self._added)
-            elif self.change is not None:
-                self._staged = self._with_rows(self.change)
-        return version.parts[0]
+        runs, waiting = self._committed.parts
+        if not waiting or self._settled is not None:
+            return runs if self._settled is None else self._settled
+        runs, waiting = self._parts()
+        self._settled = self._piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
+        if self._added:
+            self._staged = self._with_runs(self._added)
+        elif self.change is not None:
+            self._staged = self._with_rows(self.change)
+        return self._settled
 
     @property
     def delta(self) -> Run:
@@ -235,7 +241,7 @@ class Spine:
             self.stage(self._sorted(frame))
             return
         if rows_in(self._committed.parts[1]) > MOST_ENTRIES:
-            self._settle(self._committed)
+            self._settled = self.runs
         self._staged = self._with_rows(frame)
         self.change, self._delta = frame, None
 
@@ -250,6 +256,8 @@ class Spine:
 
     def commit(self) -> None:
         """Make what was staged the state."""
+        if self._staged is None and self._settled is not None:
+            self._committed.settle(self._settled)
         if self._staged is not None:
             self._committed = self._staged
             # After a discarded epoch they are left to the next one, which then stages what this one would have staged.
@@ -260,7 +268,7 @@ class Spine:
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted = 0
+        self._wasted, self._settled = 0, None
         if self._staged is not None:
             self._staged, self._added, self._delta, self.change = None, (), self._nothing, None
 
@@ -362,12 +370,12 @@ class Spine:
     def _with_runs(self, added: Sequence[Run]) -> Version:
         """Return the last commit with these runs added, merged as far as is due."""
         then = self._committed
-        runs, waiting = self._as_read(then, to_stage=True)
+        runs, waiting = self._parts(to_stage=True)
         totals, retracting = dict(then.totals), then.retracting if waiting else 0
         for part in added:
             _add_totals(totals, part)
             runs = self._piled((*runs, part))
-            retracting += len(part)
+            retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
         if waiting and 2 * retracting > rows_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
@@ -376,18 +384,28 @@ class Spine:
     def _with_rows(self, frame: pl.DataFrame) -> Version:
         """Return the last commit with these rows added as they are."""
         then = self._committed
-        runs, waiting = self._as_read(then, to_stage=True)
+        runs, waiting = self._parts(to_stage=True)
         added = int(frame.get_column(DIFF).to_numpy().sum())
         totals = {**then.totals, DIFF: (then.totals.get(DIFF, 0) + added) % 2**64}
         retracting = then.retracting if waiting else 0
         waiting = with_another(waiting, Chunk(frame, in_force()))
         return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
 
+    def _parts(self, *, to_stage: bool = False) -> Parts:
+        """Return the parts of the last commit, as far as they were sorted or merged since."""
+        return (
+            self._as_read(self._committed, to_stage=to_stage)
+            if self._settled is None
+            else (self._settled, ())
+        )
+
     def _settle(self, version: Version) -> tuple[Run, ...]:
         """Return the runs of a version whose waiting rows are among them from now on."""
         parts = version.parts
         if not parts[1]:
             return parts[0]
+        if version is self._committed and self._settled is not None:
+            return version.settle(self._settled)
         if version.merged and not self.keeps_runs:
             return version.settle(tuple(filter(len, version.merged[:1])))
         runs, waiting = self._as_read(version)
