@@ -92,4 +92,10 @@ def add_waiting(waiting: Waiting, keys: Keys, totals: Ints) -> None:
 
 
 def _together(chunks: Sequence[Chunk]) -> pl.DataFrame:
-    return chunks[0].frame if len(chunks) == 1 else stack([chunk.frame for chunk in chunks]).rechunk()
+    frames = [chunk.frame for chunk in chunks]
+    if len(frames) == 1:
+        return frames[0]
+    if len({frame.width for frame in frames}) > 1:  # Only keys with a null have a second word.
+        entries = [entries_of(frame) for frame in frames]
+        frames = [frame_of_entries(Keys(keys.first, keys.seconds()), diffs) for keys, diffs in entries]
+    return stack(frames).rechunk()
