@@ -12,15 +12,14 @@ Rows that are only added may wait unsorted beside the runs (``waiting``), until 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
-from weakref import ref as weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Keys
+from ..columns.kernels import Ints, Keys, keep
 from ..columns.key_hash import in_force
 from ..data.schema import DIFF
 from .partitioning import WORDS, KeyColumns, Route
@@ -28,6 +27,8 @@ from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import Saved
+from .version import NO_PARTS, Merge, Parts
+from .version import Version as Version
 from .waiting import (
     Chunk,
     Waiting,
@@ -45,75 +46,10 @@ FAN = 4
 MOST_ENTRIES = 1 << 22
 """At most about so many entries wait in a state of numbers by key, so that sorting them never takes long."""
 
-FLOOR = 512
-"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
-
-
-Parts = tuple[tuple[Run, ...], Waiting]
-"""The parts that add up to a state: its runs, the oldest first, and rows that wait."""
-
-NO_PARTS: Parts = ((), ())
-
 NO_DIFFS = np.zeros(0, np.int64)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Version:
-    """A version of a spine, as of one commit: its parts, their totals, and the counters for the next full merge.
-
-    Its contents never change. Its waiting rows become a run when somebody first needs them by key (``settle``), whoever it
-    is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
-    ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merged`` has all
-    parts as one run, once a reader has merged them.
-    """
-
-    parts_now: list[Parts]
-    totals: Mapping[str, int] = field(default_factory=dict)
-    attempt_from: int = 0
-    wasted: int = 0
-    retracting: int = 0
-    merged: list[Run] = field(default_factory=list)
-
-    @property
-    def parts(self) -> Parts:
-        """Return the runs and the rows that still wait, as of one moment."""
-        return self.parts_now[0]
-
-    def settle(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Make these runs all that there is, unless another thread was faster, and return what is there now."""
-        self.parts_now.append((runs, ()))
-        self.parts_now[0] = self.parts_now[1]
-        return self.parts_now[1][0]
-
-    def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
-        """Return the same version with other parts, not merged yet."""
-        return replace(self, parts_now=[(runs, waiting)], merged=[], **changed)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Merge:
-    """A merge made outside of an epoch: the first parts of a version, and the runs that they were merged into."""
-
-    runs: tuple[weakref[Run], ...]
-    waiting: tuple[weakref[Chunk], ...]
-    into: tuple[Run, ...]
-    """The only thing that is kept alive: parts that nobody holds any more are not merged again."""
-
-    @staticmethod
-    def of(parts: Parts, into: tuple[Run, ...]) -> _Merge:
-        """Return the merge of these parts."""
-        return _Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into)
-
-    def applied(self, parts: Parts) -> Parts | None:
-        """Return the parts with those that were merged replaced; None if they are not the first ones."""
-        runs, waiting = parts
-        if not (_begins(runs, self.runs) and _begins(waiting, self.waiting)):
-            return None
-        return (*self.into, *runs[len(self.runs) :]), waiting[len(self.waiting) :]
-
-
-def _begins(parts: Sequence[object], merged: Sequence[weakref[Any]]) -> bool:
-    return len(merged) <= len(parts) and all(ref() is part for ref, part in zip(merged, parts, strict=False))
+FLOOR = 512
+"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
 class Spine:
@@ -146,14 +82,15 @@ class Spine:
         self._keys = keys
         self._nothing = empty_run(layout)
         self._committed = Version([NO_PARTS])
-        self._merges: list[_Merge] = []
+        self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
         self._staged: Version | None = None
         self._settled: tuple[Run, ...] | None = None
         """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
         self._added: tuple[Run, ...] = ()
-        """The runs that are staged."""
+        self._chunk: Chunk | None = None
+        """The runs that are staged, and the rows that are to wait."""
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -169,7 +106,7 @@ class Spine:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
         own._committed, own._staged, own._settled, own._added = version, None, None, ()
-        own._delta, own.change = self._nothing, None
+        own._delta, own.change, own._chunk = self._nothing, None, None
         own.touched = own._wasted = 0
         return own
 
@@ -181,10 +118,8 @@ class Spine:
             return runs if self._settled is None else self._settled
         runs, waiting = self._parts()
         self._settled = self._piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
-        if self._added:
-            self._staged = self._with_runs(self._added)
-        elif self.change is not None:
-            self._staged = self._with_rows(self.change)
+        if self._staged is not None:
+            self._staged = self._with(self._added, self._chunk)
         return self._settled
 
     @property
@@ -193,8 +128,8 @@ class Spine:
         if self._delta is None:
             assert self.change is not None, "what is staged is rows or a run"
             self._delta = self._sorted(self.change)
-            self._added = (self._delta,)
-            self._staged = self._with_runs(self._added)
+            self._added, self._chunk = (self._delta,), None
+            self._staged = self._with(self._added)
         return self._delta
 
     @property
@@ -211,22 +146,26 @@ class Spine:
         assert self._staged is None, "staged twice in one epoch"
         added = tuple(part for part in (run, gone) if part is not None and len(part))
         if added:
-            self._staged, self._added, self._delta = self._with_runs(added), added, run
+            self._staged, self._added, self._delta = self._with(added), added, run
 
     def stage_rows(self, frame: pl.DataFrame) -> None:
-        """Stage rows with their diffs, at most once per epoch: as they are, if they are only added.
+        """Stage rows with their diffs, at most once per epoch: those that are added as they are.
 
         ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
-        within bounds, rows are sorted at once.
+        within bounds, or most of the rows are retractions, all are sorted at once.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
-        if self.most_merged is not None or not (frame.get_column(DIFF).to_numpy() > 0).all():
+        is_added = frame.get_column(DIFF).to_numpy() > 0
+        added = np.count_nonzero(is_added)
+        if self.most_merged is not None or 2 * added < frame.height:
             self.stage(self._sorted(frame))
             return
-        self._staged = self._with_rows(frame)
-        self.change, self._delta = frame, None
+        if added < frame.height:
+            self._stage_change(frame, keep(frame, is_added), (self._sorted(keep(frame, ~is_added)),))
+        else:
+            self._stage_change(frame, frame)
 
     def stage_entries(self, keys: Keys, diffs: Ints) -> None:
         """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
@@ -242,8 +181,12 @@ class Spine:
             return
         if rows_in(self._committed.parts[1]) > MOST_ENTRIES:
             self._settled = self.runs
-        self._staged = self._with_rows(frame)
-        self.change, self._delta = frame, None
+        self._stage_change(frame, frame)
+
+    def _stage_change(self, change: pl.DataFrame, waiting: pl.DataFrame, added: tuple[Run, ...] = ()) -> None:
+        self._added, self._chunk = added, Chunk(waiting, in_force())
+        self._staged = self._with(self._added, self._chunk)
+        self.change, self._delta = change, None
 
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""
@@ -270,7 +213,8 @@ class Spine:
         """Drop what was staged."""
         self._wasted, self._settled = 0, None
         if self._staged is not None:
-            self._staged, self._added, self._delta, self.change = None, (), self._nothing, None
+            self._staged, self._added, self._chunk = None, (), None
+            self._delta, self.change = self._nothing, None
 
     @property
     def entries(self) -> int:
@@ -338,7 +282,7 @@ class Spine:
                 if waiting:
                     version.settle(into)
                 if not self.keeps_runs:
-                    self._merges.append(_Merge.of(parts, into))
+                    self._merges.append(Merge.of(parts, into))
         return version.merged[0]
 
     # Saving and restoring
@@ -367,11 +311,15 @@ class Spine:
         """See ``State``."""
         return run_of_columns(self.layout, columns)
 
-    def _with_runs(self, added: Sequence[Run]) -> Version:
-        """Return the last commit with these runs added, merged as far as is due."""
+    def _with(self, added: Sequence[Run], chunk: Chunk | None = None) -> Version:
+        """Return the last commit with these runs and waiting rows added, merged as far as is due."""
         then = self._committed
         runs, waiting = self._parts(to_stage=True)
         totals, retracting = dict(then.totals), then.retracting if waiting else 0
+        if chunk is not None:
+            more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
+            totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
+            waiting = with_another(waiting, chunk)
         for part in added:
             _add_totals(totals, part)
             runs = self._piled((*runs, part))
@@ -379,16 +327,6 @@ class Spine:
         if waiting and 2 * retracting > rows_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
-        return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
-
-    def _with_rows(self, frame: pl.DataFrame) -> Version:
-        """Return the last commit with these rows added as they are."""
-        then = self._committed
-        runs, waiting = self._parts(to_stage=True)
-        added = int(frame.get_column(DIFF).to_numpy().sum())
-        totals = {**then.totals, DIFF: (then.totals.get(DIFF, 0) + added) % 2**64}
-        retracting = then.retracting if waiting else 0
-        waiting = with_another(waiting, Chunk(frame, in_force()))
         return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
@@ -412,7 +350,7 @@ class Spine:
         if waiting:
             runs = self._piled((*runs, self._sorted_waiting(waiting)))
         runs = version.settle(runs)
-        self._merges.append(_Merge.of(parts, runs))
+        self._merges.append(Merge.of(parts, runs))
         return runs
 
     def _sorted(self, frame: pl.DataFrame) -> Run:
