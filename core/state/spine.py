@@ -22,6 +22,7 @@ import polars as pl
 from ..columns.kernels import Ints, Keys, keep
 from ..columns.key_hash import in_force
 from ..data.schema import DIFF
+from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
@@ -45,6 +46,8 @@ FAN = 4
 
 MOST_ENTRIES = 1 << 22
 """At most about so many entries wait in a state of numbers by key, so that sorting them never takes long."""
+
+Merging = tuple[GradualMerge, ...]
 
 NO_DIFFS = np.zeros(0, np.int64)
 
@@ -320,14 +323,17 @@ class Spine:
             more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
             totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
             waiting = with_another(waiting, chunk)
+        merging = tuple(each for each in then.merging if each.place_in(runs) is not None)
         for part in added:
             _add_totals(totals, part)
-            runs = self._piled((*runs, part))
+            runs, merging = self._piled_gradually((*runs, part), merging, len(part))
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
         if waiting and 2 * retracting > rows_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
-        return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
+            merging = ()
+        changed = then.with_parts(runs, waiting, totals=totals, retracting=retracting, merging=merging)
+        return self._tidied(changed)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since."""
@@ -378,25 +384,57 @@ class Spine:
         return parts
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge the youngest run with those that it exceeds, and all runs of its level as soon as there are ``FAN``.
-
-        So levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
-        """
-        while len(runs) > 1:
-            sizes = [*map(len, runs)]
-            level, start = _level(sizes[-1]), len(runs) - 1
-            while start and _level(sizes[start - 1]) < level:
-                start -= 1
-            first = start
-            while first and _level(sizes[first - 1]) == level:
-                first -= 1
-            if start - first + 1 >= FAN:
-                start = first
-            start = self._within_bounds(runs, start)
-            if start == len(runs) - 1:
-                return runs
+        """Merge what is due, all at once."""
+        while (start := self._due(runs)) is not None:
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
+
+    def _piled_gradually(
+        self, runs: tuple[Run, ...], merging: Merging, added: int
+    ) -> tuple[tuple[Run, ...], Merging]:
+        """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
+        behind = _end_of(merging, runs)
+        while (start := self._due(runs[behind:])) is not None:
+            due = runs[behind + start :]
+            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most_merged is None:
+                merging = (*merging, GradualMerge.of(due))
+                break
+            runs = (*runs[: behind + start], *filter(len, [self._merge(due)]))
+        left: Merging = ()
+        for each in merging:
+            each, merged = each.advanced(self.layout, added)
+            self.touched += merged
+            place = each.place_in(runs)
+            assert place is not None, "a merge is of runs that are there"
+            if not each.is_complete:
+                left = (*left, each)
+                continue
+            result = each.result()
+            runs = (*runs[:place], *result, *runs[place + len(each.runs) :])
+            before = _end_of(left, runs)
+            if result and (start := self._due(runs[before : place + 1])) is not None:
+                left = (*left, GradualMerge.of(runs[before + start : place + 1]))
+        return runs, left
+
+    def _due(self, runs: tuple[Run, ...]) -> int | None:
+        """Return the place from which all runs are to be merged; None if none are.
+
+        The youngest run is merged with those that it exceeds, and all runs of its level as soon as there are ``FAN``. So
+        levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
+        """
+        if len(runs) < 2:
+            return None
+        sizes = [*map(len, runs)]
+        level, start = _level(sizes[-1]), len(runs) - 1
+        while start and _level(sizes[start - 1]) < level:
+            start -= 1
+        first = start
+        while first and _level(sizes[first - 1]) == level:
+            first -= 1
+        if start - first + 1 >= FAN:
+            start = first
+        start = self._within_bounds(runs, start)
+        return start if start < len(runs) - 1 else None
 
     def _tidied(self, version: Version) -> Version:
         """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
@@ -414,7 +452,7 @@ class Spine:
         every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
         merged = tuple(self._merged_in_ranges(every, 0, 2**64 - 1))
         attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0)
+        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0, merging=())
 
     def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
         """Return the first place, not before ``start``, from which all runs to the last may be merged."""
@@ -441,6 +479,12 @@ class Spine:
             return self._nothing
         self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
         return merge(self.layout, runs)
+
+
+def _end_of(merging: Merging, runs: tuple[Run, ...]) -> int:
+    """Return the place behind the last of the runs that are being merged."""
+    place = merging[-1].place_in(runs) if merging else None
+    return 0 if place is None else place + len(merging[-1].runs)
 
 
 def _add_totals(totals: dict[str, int], run: Run) -> None:

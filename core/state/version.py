@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import ref as weakref
 
+from .gradual import GradualMerge
 from .run import Run
 from .waiting import Chunk, Waiting
 
@@ -22,8 +23,8 @@ class Version:
 
     Its contents never change. Its waiting rows become a run when somebody first needs them by key (``settle``), whoever it
     is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
-    ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merged`` has all
-    parts as one run, once a reader has merged them.
+    ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merging`` are merges
+    of large runs that are under way. ``merged`` has all parts as one run, once a reader has merged them.
     """
 
     parts_now: list[Parts]
@@ -31,6 +32,7 @@ class Version:
     attempt_from: int = 0
     wasted: int = 0
     retracting: int = 0
+    merging: tuple[GradualMerge, ...] = ()
     merged: list[Run] = field(default_factory=list)
 
     @property
