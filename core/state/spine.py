@@ -27,7 +27,7 @@ from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
-from .snapshot import Saved
+from .snapshot import KEY, Saved
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
 from .waiting import (
@@ -360,7 +360,7 @@ class Spine:
         return runs
 
     def _sorted(self, frame: pl.DataFrame) -> Run:
-        if not self.layout.payload:
+        if not self.layout.payload and KEY in frame.columns:
             keys, diffs = entries_of(frame)
             return make_run(self.layout, keys, pl.DataFrame(), {DIFF: diffs})
         if not self.layout.by_row:
@@ -447,7 +447,7 @@ class Spine:
         entries = sum(map(len, runs)) + rows_in(waiting)
         attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
         attempts = attempts and entries >= version.attempt_from
-        if len(runs) + len(waiting) < 2 or not (attempts or version.wasted > entries):
+        if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
             return version
         every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
         merged = tuple(self._merged_in_ranges(every, 0, 2**64 - 1))
