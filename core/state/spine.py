@@ -38,16 +38,20 @@ from .waiting import (
     frame_of_entries,
     rows_in,
     sorted_rows,
+    too_many,
     with_another,
 )
 
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
 
-MOST_ENTRIES = 1 << 22
-"""At most about so many entries wait in a state of numbers by key, so that sorting them never takes long."""
+MOST_ENTRIES = 1 << 19
+"""Where an epoch adds more entries than this to a state of numbers by key, they are sorted at once."""
 
 Merging = tuple[GradualMerge, ...]
+
+LOOKS = 16
+"""At most so many entries wait for each one that an epoch adds, as it looks at each of them."""
 
 NO_DIFFS = np.zeros(0, np.int64)
 
@@ -94,6 +98,8 @@ class Spine:
         self._added: tuple[Run, ...] = ()
         self._chunk: Chunk | None = None
         """The runs that are staged, and the rows that are to wait."""
+        self._looks: int | None = None
+        """How many entries may go on waiting; None: all."""
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -109,7 +115,7 @@ class Spine:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
         own._committed, own._staged, own._settled, own._added = version, None, None, ()
-        own._delta, own.change, own._chunk = self._nothing, None, None
+        own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own
 
@@ -173,21 +179,26 @@ class Spine:
     def stage_entries(self, keys: Keys, diffs: Ints) -> None:
         """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
 
-        Keys may be repeated. The entries are sorted when ``runs`` are taken, or more than ``MOST_ENTRIES`` wait.
+        Keys may be repeated. The oldest entries that wait are sorted where too many wait for an epoch of this size.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not len(keys):
             return
         frame = frame_of_entries(keys, diffs)
-        if self.most_merged is not None:
+        if self.most_merged is not None or len(keys) > MOST_ENTRIES:
             self.stage(self._sorted(frame))
-            return
-        if rows_in(self._committed.parts[1]) > MOST_ENTRIES:
-            self._settled = self.runs
-        self._stage_change(frame, frame)
+        else:
+            self._stage_change(frame, frame, looks=LOOKS * len(keys))
 
-    def _stage_change(self, change: pl.DataFrame, waiting: pl.DataFrame, added: tuple[Run, ...] = ()) -> None:
-        self._added, self._chunk = added, Chunk(waiting, in_force())
+    def _stage_change(
+        self,
+        change: pl.DataFrame,
+        waiting: pl.DataFrame,
+        added: tuple[Run, ...] = (),
+        *,
+        looks: int | None = None,
+    ) -> None:
+        self._added, self._chunk, self._looks = added, Chunk(waiting, in_force()), looks
         self._staged = self._with(self._added, self._chunk)
         self.change, self._delta = change, None
 
@@ -216,7 +227,7 @@ class Spine:
         """Drop what was staged."""
         self._wasted, self._settled = 0, None
         if self._staged is not None:
-            self._staged, self._added, self._chunk = None, (), None
+            self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
 
     @property
@@ -256,14 +267,12 @@ class Spine:
                 totals[name][hit] += column[position]
         return totals
 
-    def totals_among(self, keys: Keys, looks: int) -> Ints:
+    def totals_among(self, keys: Keys) -> Ints:
         """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
 
-        If no more than ``looks`` entries wait, each is looked at; otherwise they are sorted first.
+        Each entry that waits is looked at.
         """
         runs, waiting = self._committed.parts
-        if rows_in(waiting) > looks:
-            runs, waiting = self.runs, ()
         sums = self._totals(keys, runs).get(DIFF)
         totals = np.zeros(len(keys), np.int64) if sums is None else sums
         add_waiting(waiting, keys, totals)
@@ -319,11 +328,16 @@ class Spine:
         then = self._committed
         runs, waiting = self._parts(to_stage=True)
         totals, retracting = dict(then.totals), then.retracting if waiting else 0
+        merging = tuple(each for each in then.merging if each.place_in(runs) is not None)
+        if self._looks is not None:
+            for chunk_of_before in too_many(waiting, self._looks):
+                run = self._sorted_waiting((chunk_of_before,))
+                runs, merging = self._piled_gradually((*runs, run), merging, len(run))
+                waiting = waiting[1:]
         if chunk is not None:
             more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
             totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
             waiting = with_another(waiting, chunk)
-        merging = tuple(each for each in then.merging if each.place_in(runs) is not None)
         for part in added:
             _add_totals(totals, part)
             runs, merging = self._piled_gradually((*runs, part), merging, len(part))

@@ -64,6 +64,14 @@ def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
         waiting = (*waiting[: few + place], Chunk(_together(waiting[few + place :]), chunk.key_hash))
 
 
+def too_many(waiting: Waiting, most: int) -> Waiting:
+    """Return the oldest chunks, without which no more than ``most`` rows wait: so many rows of these at a time, or one chunk."""
+    left, chunks = rows_in(waiting), 0
+    while left > most and (not chunks or rows_in(waiting[: chunks + 1]) <= most):
+        left, chunks = left - len(waiting[chunks]), chunks + 1
+    return waiting[:chunks]
+
+
 def sorted_rows(waiting: Waiting, as_run: Sorter) -> Run:
     """Return all waiting rows as one run. Cost: their hashes, and one sort."""
     # A reader's thread, too, has to use the hash of the circuit.

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
-import evercurrent.core.operators.source_rows as source_module
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import entries_among
@@ -334,7 +333,7 @@ def test_a_retraction_is_accepted_as_often_as_the_row_is_there(
     entry = st.tuples(row, st.sampled_from([1, 1, 2, -1, -2]))
     epochs = data.draw(st.lists(st.lists(entry, min_size=1, max_size=6), max_size=6))
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(source_module, "LOOKS", looks)
+        patches.setattr(spine_module, "LOOKS", looks)
         patches.setattr(spine_module, "MOST_ENTRIES", 8 if looks else 2**22)
         engine = ec.Engine()
         view = engine.view("kept", engine.source("a", schema, kind="diffs", strict=False).select(*schema))
