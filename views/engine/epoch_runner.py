@@ -207,13 +207,14 @@ class Running:
                 self._publish(compiled)
 
     def close(self) -> None:
-        """Write what is not yet on disk, and release the checkpoint.
+        """Write what is not yet on disk, release the checkpoint, and end the threads of workers.
 
         Raises:
             CheckpointError: the last epochs could not be written.
         """
-        if self.durability is not None:
-            with interrupts_deferred():
+        with interrupts_deferred():
+            self._team.close()
+            if self.durability is not None:
                 self.durability.close(self._standing({}, {}))
 
     def _resumed(self, durability: Durability) -> Compiled:
