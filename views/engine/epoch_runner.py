@@ -177,9 +177,11 @@ class Running:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
         evaluated = self._step(compiled, now, offered)
-        self._choreography.follow_up(now, evaluated)
-        if self.durability is not None and self.durability.maps_states:
-            self._publish(compiled)
+        try:
+            self._choreography.follow_up(now, evaluated)
+        finally:
+            if self.durability is not None and self.durability.maps_states:
+                self._publish(compiled)
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
