@@ -83,3 +83,24 @@ def test_the_drawing_has_every_operator_in_the_box_of_its_stage_and_an_arrow_for
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ec.PlanError, match="there are 'text' and 'mermaid'"):
         engine().explain("svg", circuit=True)  # type: ignore[arg-type]
+
+
+NAMES = ["`tick", "100 %% sure", "%%{wrap}%%", "two\nlines", "two\r\nlines", "x\n%% a comment\ny", "\u2028line", "\x1b[31mred", 'a"b|c', "end"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("circuit", [False, True])
+def test_any_name_is_on_one_line_and_ends_no_drawing(name: str, circuit: bool) -> None:
+    def drawn(name: str) -> tuple[list[str], list[str]]:
+        engine = ec.Engine()
+        source = engine.source(name, {name: pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+        engine.view(name, source.group_by(name).agg(n=pl.len()))
+        text, drawing = engine.explain(circuit=circuit), engine.explain("mermaid", circuit=circuit)
+        return text.splitlines(), drawing.splitlines()
+
+    (plain_text, plain), (text, drawing) = drawn("plain"), drawn(name)
+    assert (len(text), len(drawing)) == (len(plain_text), len(plain))
+    # A quote ends a label, a backtick after it begins another kind of text, and ``%%`` begins a comment.
+    assert [line.count('"') for line in drawing] == [line.count('"') for line in plain]
+    assert not any(forbidden in line for line in drawing for forbidden in ("`", "%%"))
+    assert all(line.isprintable() for line in text + drawing)

@@ -374,7 +374,8 @@ class Engine:
     def close(self) -> None:
         """Commit what is not committed yet, and release the checkpoint for other engines. Closing twice is no error.
 
-        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close.
+        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close but the threads of
+        workers, which start again if anything is pushed.
 
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.

@@ -177,9 +177,11 @@ class Running:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
         evaluated = self._step(compiled, now, offered)
-        self._choreography.follow_up(now, evaluated)
-        if self.durability is not None and self.durability.maps_states:
-            self._publish(compiled)
+        try:
+            self._choreography.follow_up(now, evaluated)
+        finally:
+            if self.durability is not None and self.durability.maps_states:
+                self._publish(compiled)
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
@@ -207,13 +209,14 @@ class Running:
                 self._publish(compiled)
 
     def close(self) -> None:
-        """Write what is not yet on disk, and release the checkpoint.
+        """Write what is not yet on disk, release the checkpoint, and end the threads of workers.
 
         Raises:
             CheckpointError: the last epochs could not be written.
         """
-        if self.durability is not None:
-            with interrupts_deferred():
+        with interrupts_deferred():
+            self._team.close()
+            if self.durability is not None:
                 self.durability.close(self._standing({}, {}))
 
     def _resumed(self, durability: Durability) -> Compiled:
