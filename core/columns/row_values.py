@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from .kernels import MANY_ROWS
+from .kernels import MANY_ROWS, frame_of
 
 _OVER_ELEMENTS = (".eval(", ".agg(")
 """Parts of the text of an expression over elements of lists. Other text that looks like it costs time, not correctness."""
@@ -53,13 +53,13 @@ class RowExpressions:
 
 def written_out(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the same rows in columns that polars does not treat as constants: converting to Series materializes them."""
-    return pl.DataFrame(frame.get_columns())
+    return frame_of(frame.get_columns())
 
 
 def twice(frame: pl.DataFrame) -> pl.DataFrame:
     """Return all rows twice, one copy after the other, materialized."""
     if frame.height == 1:
-        return pl.DataFrame([column.new_from_index(0, 2) for column in frame.get_columns()])
+        return frame_of([column.new_from_index(0, 2) for column in frame.get_columns()])
     # As one chunk: a filter of two chunks may leave chunks of one row again.
     return written_out(frame.vstack(frame).rechunk())
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Ints, gather, key_words
+from ..columns.kernels import Ints, frame_of, gather, key_words
 from .schema import DIFF, with_diff
 
 
@@ -34,7 +34,7 @@ class Delta:
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:
         """Return rows and their diffs, side by side."""
-        return Delta(pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
+        return Delta(frame_of([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
 
     def __len__(self) -> int:
         """Return the number of entries, each a row with its diff."""
@@ -49,7 +49,7 @@ class Delta:
     @property
     def rows(self) -> pl.DataFrame:
         """Return the data columns, without ``_diff``."""
-        return pl.DataFrame(self.frame.get_columns()[:-1])
+        return frame_of(self.frame.get_columns()[:-1])
 
     @property
     def groups(self) -> Groups:

@@ -15,6 +15,7 @@ from ..columns.kernels import (
     Keys,
     Mask,
     column_of_words,
+    frame_of,
     gather,
     is_one_word,
     keep,
@@ -244,13 +245,13 @@ class GroupBy(Operator):
                 has_any |= (column.fill_null(0) != 0).to_numpy()
             has_any |= False if even is None else even[exists]
             exists[exists] = has_any
-            return exists, keep(pl.DataFrame(rows), has_any)
-        return exists, pl.DataFrame(rows)
+            return exists, keep(frame_of(rows), has_any)
+        return exists, frame_of(rows)
 
     def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
         """Return the key columns of these ascending, distinct groups, as of a commit; nulls for those that do not exist."""
         spine = self.spine.at(self.spine.version if at is None else at)
-        return pl.DataFrame(self._key_columns(keys, spine))
+        return frame_of(self._key_columns(keys, spine))
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows from the state, as of the versions ``at`` of the states it ``reads``. Cost: the state."""
@@ -267,7 +268,7 @@ class GroupBy(Operator):
             for part, aggregate in self._aggregates
         ]
         names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
-        return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
+        return keep(frame_of(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
 
     def emitted(self) -> Delta:
         """Return all rows from the state, each once. Cost: the state."""
@@ -360,7 +361,7 @@ class GroupBy(Operator):
         """Return the key columns of the touched groups, where they cannot be computed from the key words."""
         if self._one_word or not self._spec.keys:
             return pl.DataFrame()
-        named = [pl.DataFrame([frame.get_column(name) for name in self._spec.keys]) for frame in frames]
+        named = [frame_of([frame.get_column(name) for name in self._spec.keys]) for frame in frames]
         first = groups.first_entries
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
@@ -407,7 +408,7 @@ class GroupBy(Operator):
             return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
         # A column of this height makes literals as long as the other columns.
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
-        frame = pl.DataFrame([rows, *names, *values])
+        frame = frame_of([rows, *names, *values])
         try:
             made = self._finishing.of(frame).get_columns()[:-1]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -422,7 +423,7 @@ class GroupBy(Operator):
             keys = gather(names, change.groups).get_columns() if names.width else []
         values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         columns = self._finished(keys, values, len(change))
-        rows = pl.DataFrame([*columns, pl.Series(DIFF, change.signs)])
+        rows = frame_of([*columns, pl.Series(DIFF, change.signs)])
         same = change.unchanged(columns[len(keys) :])
         return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
 
@@ -462,7 +463,7 @@ class GroupBy(Operator):
     def _first_row(self) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in self._parts]
-        rows = pl.DataFrame(self._finished([], values, 1))
+        rows = frame_of(self._finished([], values, 1))
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 

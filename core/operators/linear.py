@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import stack, with_plain_zeros
+from ..columns.kernels import frame_of, stack, with_plain_zeros
 from ..columns.ownership import owned
 from ..columns.polars_versions import without
 from ..columns.row_values import twice, written_out
@@ -115,7 +115,7 @@ class MapBatches(Operator):
                 "return these columns, or declare what it returns with schema="
             )
         # The function may keep the frame that it returned, and the memory under it.
-        return pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
+        return frame_of([with_plain_zeros(column) for column in owned(mapped).get_columns()])
 
 
 @tagged("core.operators.linear:Concat")

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import gather, has_floats, stack, with_plain_zeros
+from ..columns.kernels import frame_of, gather, has_floats, stack, with_plain_zeros
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
@@ -41,7 +41,7 @@ def _plain(delta: Delta) -> Delta:
     if not any(map(has_floats, delta.frame.dtypes)):
         return delta
     columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
-    return Delta(pl.DataFrame(columns), delta.is_consolidated)
+    return Delta(frame_of(columns), delta.is_consolidated)
 
 
 @tagged("core.operators.inputs:CheckRetractions")

@@ -14,7 +14,7 @@ import polars as pl
 
 from ..columns.directory import Deferred, Directory
 from ..columns.grouping import Groups, Segments, differing, group, group_stretches
-from ..columns.kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
+from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, sorted_by, stack
 from ..data.schema import DIFF, Order
 from ..data.tags import tagged
 from .partitioning import KeyColumns
@@ -296,6 +296,6 @@ def empty_run(layout: Layout) -> Run:
 
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
     """Return the rows of a delta frame as a run by these key columns."""
-    payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
+    payload = frame_of([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
     return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

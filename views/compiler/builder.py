@@ -11,7 +11,7 @@ import polars as pl
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
-from evercurrent.core.columns.kernels import Keys, with_plain_zeros
+from evercurrent.core.columns.kernels import Keys, frame_of, with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
@@ -373,6 +373,6 @@ def selecting(columns: Sequence[Column]) -> FrameFunction:
             else frame.get_column(column.copies).alias(column.name)
             for column in columns
         ]
-        return pl.DataFrame([*taken, frame.get_column(DIFF)])
+        return frame_of([*taken, frame.get_column(DIFF)])
 
     return select

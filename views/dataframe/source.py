@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Ints
+from evercurrent.core.columns.kernels import Ints, frame_of
 from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
@@ -205,7 +205,7 @@ def accepted(source: Source, data: Any) -> Delta:
     for name in source.sequence_by:
         _require_sequence(where, frame.get_column(name))
     columns = [frame.get_column(name) for name in schema]
-    counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+    counted = frame_of([*columns, pl.Series(DIFF, diffs)])
     return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
 
 
