@@ -11,6 +11,7 @@ import polars as pl
 
 from .kernels import UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_words, physical
 from .value_words import SPREAD
+from .whole_columns import AnyColumn
 
 SMALL = 256
 """Up to this many words a plain sort of positions is as fast."""
@@ -170,7 +171,7 @@ def differing(keys: Keys) -> Mask:
     return differs
 
 
-def group_columns(columns: Sequence[pl.Series], height: int) -> Groups:
+def group_columns(columns: Sequence[AnyColumn], height: int) -> Groups:
     """Bring equal keys in these columns together: ``group`` of their ``key_words``."""
     if is_one_word([column.dtype for column in columns]) and not columns[0].has_nulls():
         integers = physical(columns[0])

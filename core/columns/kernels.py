@@ -18,6 +18,7 @@ from .value_words import Ints as Ints
 from .value_words import Words as Words
 from .value_words import is_one_word as is_one_word
 from .value_words import physical as physical
+from .whole_columns import AnyColumn, Whole, series_of
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -27,6 +28,9 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 
 ROUTED_BITS = 16
 """How many leading bits of the word that a row is routed by are part of the key of its state."""
+
+WHOLE = (pl.Int64(), pl.UInt64())
+"""Types whose values are the words of a key, or the same bits."""
 
 MANY_ROWS = 4096
 """From this many rows on, frames are handled as a whole, in several threads, and not column by column."""
@@ -82,7 +86,7 @@ class Keys:
         return Keys(first, np.concatenate([part.seconds() for part in parts]))
 
 
-def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
+def key_words(columns: Sequence[AnyColumn], height: int, routed: int = 0) -> Keys:
     """Return the words of the key in these columns of ``height`` rows; without columns all rows have the same key.
 
     Equal as polars groups them: null equals null, NaN equals NaN, -0.0 equals 0.0.
@@ -93,7 +97,7 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
     if not columns:
         return Keys(np.zeros(height, np.uint64))
     if not is_one_word([column.dtype for column in columns]):
-        first, second = hashed(columns, height)
+        first, second = hashed([series_of(column) for column in columns], height)
         if 0 < routed < len(columns):
             low = np.uint64(64 - ROUTED_BITS)
             second = (second >> np.uint64(ROUTED_BITS)) | (
@@ -105,14 +109,16 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
     words = values.view(np.uint64) * SPREAD
     if not column.has_nulls():
         return Keys(words)
-    nulls = column.is_null().to_numpy()
+    nulls = series_of(column).is_null().to_numpy()
     return Keys(np.where(nulls, NULL_WORD, words), nulls.astype(np.uint64))
 
 
-def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:
+def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     """Return the key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
     nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
     values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
+    if nulls is None and dtype in WHOLE:
+        return Whole(name, values if dtype == pl.UInt64 else values.view(np.int64))
     column = pl.Series(name, values.view(np.int64))
     if dtype == pl.UInt64:
         column = pl.Series(name, values)
@@ -134,7 +140,7 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
     return np.arange(len(owners)) + shift[owners], owners
 
 
-def frame_of(columns: Sequence[pl.Series]) -> pl.DataFrame:
+def frame_of(columns: list[pl.Series]) -> pl.DataFrame:
     """Return columns of one length as a frame. Cost: none that follows the rows; a third of that of ``pl.DataFrame(columns)``."""
     if not columns:
         return pl.DataFrame()

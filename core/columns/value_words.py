@@ -28,6 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from .polars_versions import of_arrow
+from .whole_columns import AnyColumn, Whole
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -77,8 +78,10 @@ def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
     )
 
 
-def physical(column: pl.Series) -> Ints:
+def physical(column: AnyColumn) -> Ints:
     """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
+    if isinstance(column, Whole):
+        return column.int64
     if column.dtype == pl.UInt64:
         filled = column.fill_null(0) if column.has_nulls() else column
         words: Ints = filled.to_numpy().view(np.int64)

@@ -14,6 +14,7 @@ import polars as pl
 from ..columns.grouping import Groups
 from ..columns.kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
 from ..columns.row_values import twice
+from ..columns.whole_columns import AnyColumn, Whole, series_of
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import Found, all_rows, first_rows, rows_change
@@ -69,7 +70,7 @@ class Change:
         signs[: self.count_before] = -1
         return signs
 
-    def unchanged(self, columns: Sequence[pl.Series]) -> Mask | None:
+    def unchanged(self, columns: Sequence[AnyColumn]) -> Mask | None:
         """Return which rows exist before and after, equal in these columns; None if none do."""
         if 2 * self.count_before == len(self.groups) == 2 * len(self.keys):
             before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
@@ -95,8 +96,11 @@ def _taken(column: Ints, positions: Index) -> Ints:
     return column if len(positions) == len(column) else column[positions]
 
 
-def _differ(column: pl.Series, ones: Index, others: Index) -> Mask:
+def _differ(column: AnyColumn, ones: Index, others: Index) -> Mask:
     """Return where the values at these positions differ; null equals null and NaN equals NaN."""
+    if isinstance(column, Whole):
+        unequal: Mask = column.values[ones] != column.values[others]
+        return unequal
     if column.dtype.is_integer() and is_one_word([column.dtype]) and not column.has_nulls():
         values = column.to_numpy()
         differ: Mask = values[ones] != values[others]
@@ -112,7 +116,7 @@ class AggregateState(Protocol):
         """Return the aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
         ...
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """Return the aggregate of each row of the change."""
         ...
 
@@ -162,9 +166,9 @@ class AdditiveState:
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
-        return finish(self._aggregate, self._dtype, sums, len(keys))
+        return series_of(finish(self._aggregate, self._dtype, sums, len(keys)))
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         return finish(self._aggregate, self._dtype, change.sums, len(change))
 

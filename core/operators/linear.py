@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import polars as pl
@@ -27,25 +27,38 @@ class Linear(Operator):
 
         f(A + B) = f(A) + f(B)
 
-    ``keeps_rows_apart``: different rows stay different, so a consolidated delta stays consolidated. Raises
+    ``copies``: the function does nothing but take, for each column, the one named here. ``keeps_rows_apart``: different rows stay different, so a consolidated delta stays consolidated. Raises
     ``InputError`` with ``where`` when the function fails on a value.
     """
 
     def __init__(
-        self, where: str, schema: pl.Schema, function: FrameFunction, *, keeps_rows_apart: bool
+        self,
+        where: str,
+        schema: pl.Schema,
+        function: FrameFunction,
+        *,
+        keeps_rows_apart: bool,
+        copies: Mapping[str, str] | None = None,
     ) -> None:
         self.schema = schema
         self._where = where
         self._function = function
         self._keeps_rows_apart = keeps_rows_apart
+        self._copies = copies
         self._nothing = Delta.empty(schema)
         self._dtypes = self._nothing.frame.dtypes
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the image of the change."""
         (delta,) = deltas
-        if not delta.frame.height:
+        if not len(delta):
             return self._nothing
+        if self._copies is not None:
+            return Delta.of_columns(
+                [delta.column(copied).alias(name) for name, copied in self._copies.items()],
+                delta.diffs,
+                is_consolidated=delta.is_consolidated and self._keeps_rows_apart,
+            )
         try:
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:

@@ -106,7 +106,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if delta.frame.height
+            if len(delta)
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
@@ -264,7 +264,9 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, selecting(columns), keeps_rows_apart=False)
+            linear = Linear(
+                where, types, selecting(columns), keeps_rows_apart=False, copies=copied_names(columns)
+            )
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -358,6 +360,12 @@ class Builder:
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     """Return the columns that are the same in the output as in the input."""
     return frozenset(column.name for column in columns if column.copies == column.name)
+
+
+def copied_names(columns: Sequence[Column]) -> dict[str, str] | None:
+    """Return the column that each of these copies, by its name; None if any of them is computed."""
+    copies = {column.name: column.copies for column in columns if column.copies is not None}
+    return copies if len(copies) == len(columns) else None
 
 
 def selecting(columns: Sequence[Column]) -> FrameFunction:
