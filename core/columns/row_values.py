@@ -25,7 +25,8 @@ _OVER_ELEMENTS = (".eval(", ".agg(")
 class RowExpressions:
     """Expressions, one column each, whose values do not depend on the number of rows, or on other rows.
 
-    One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``.
+    One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``. ``inputs`` are the columns
+    that they read.
 
     >>> share = RowExpressions([(pl.col("x") / 49).alias("share")])
     >>> alone, in_company = pl.DataFrame({"x": [5.0]}), pl.DataFrame({"x": [5.0, 7.0]})
@@ -35,6 +36,7 @@ class RowExpressions:
 
     def __init__(self, exprs: Sequence[pl.Expr]) -> None:
         self._exprs = list(exprs)
+        self.inputs = tuple(dict.fromkeys(name for expr in exprs for name in expr.meta.root_names()))
         self._over_elements = any(has_element_expression(expr) for expr in exprs)
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:

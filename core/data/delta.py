@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Ints, frame_of, gather, key_words
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.kernels import Index, Ints, frame_of, gather, key_words
+from ..columns.whole_columns import AnyColumn, Whole, series_of
 from .schema import DIFF, with_diff
 
 
@@ -76,6 +76,25 @@ class Delta:
         """Return a data column."""
         columns = self._columns
         return self.frame.get_column(name) if columns is None else columns[name]
+
+    def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
+        """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
+        columns = self._columns
+        if columns is None:
+            return self.frame
+        series = [series_of(columns[name]) for name in names if name != DIFF]
+        return frame_of([*series, pl.Series(DIFF, self.diffs)])
+
+    def take(self, index: Index) -> Delta:
+        """Return the entries at these ascending positions."""
+        columns, diffs = self._columns, self.diffs[index]
+        if columns is None:
+            return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
+        taken = [
+            Whole(column.name, column.values[index]) if isinstance(column, Whole) else column[index]
+            for column in columns.values()
+        ]
+        return Delta.of_columns(taken, diffs, is_consolidated=self.is_consolidated)
 
     @property
     def names(self) -> Collection[str]:

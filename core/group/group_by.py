@@ -431,7 +431,7 @@ class GroupBy(Operator):
         columns = self._finished(keys, values, len(change))
         rows = Delta.of_columns(columns, change.signs, is_consolidated=True)
         same = change.unchanged(columns[len(keys) :])
-        return rows if same is None else Delta(keep(rows.frame, ~same), is_consolidated=True)
+        return rows if same is None else rows.take(np.flatnonzero(~same))
 
     def _current(self, part: AggregateState, aggregate: Aggregate, run: Run) -> pl.Series:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -51,7 +51,7 @@ from ..plan.nodes import (
     WithEventTime,
 )
 from ..plan.plan import Plan
-from .builder import Builder, Compiled, copied_columns, copied_names, selecting
+from .builder import Builder, Compiled, copied_columns, selecting
 from .retained import RetainedRows
 from .windowed_groups import windows_over_time
 
@@ -119,8 +119,8 @@ class Compiler(Builder):
                 return self._input(node, node.operation)
             case Select(columns=columns, keeps_rows_apart=apart):
                 passes = copied_columns(columns)
-                copies = copied_names(columns)
-                return self._linear(where, node, inputs, selecting(columns), apart, passes, copies)
+                linear = Linear(where, node.schema, columns=selecting(columns), keeps_rows_apart=apart)
+                return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))
             case Filter(condition=condition):
                 linear = Linear(where, node.schema, _filtering(condition), keeps_rows_apart=True)
                 only = only_value(condition.expr, node.schema)
@@ -222,9 +222,8 @@ class Compiler(Builder):
         function: FrameFunction,
         apart: bool,
         passes: frozenset[str],
-        copies: Mapping[str, str] | None = None,
     ) -> NodeId:
-        linear = Linear(where, node.schema, function, keeps_rows_apart=apart, copies=copies)
+        linear = Linear(where, node.schema, function, keeps_rows_apart=apart)
         return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))
 
     def _group(self, where: str, node: PlanNode, source: NodeId, grouped: Group) -> NodeId:
