@@ -32,6 +32,9 @@ ROUTED_BITS = 16
 WHOLE = (pl.Int64(), pl.UInt64())
 """Types whose values are the words of a key, or the same bits."""
 
+FEW_VALUES = 32
+"""Up to this many values Python is as fast as numpy, whose calls cost as much as visiting so many."""
+
 MANY_ROWS = 4096
 """From this many rows on, frames are handled as a whole, in several threads, and not column by column."""
 
@@ -125,6 +128,14 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     elif dtype != pl.Int64:
         column = column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
     return column if nulls is None else column.set(pl.Series(nulls), None)
+
+
+def least_and_greatest(values: Ints) -> tuple[int, int]:
+    """Return the bounds of some values, of which there is at least one."""
+    if len(values) <= FEW_VALUES:
+        listed = values.tolist()
+        return min(listed), max(listed)
+    return int(values.min()), int(values.max())
 
 
 def expand(lower: Index, upper: Index) -> tuple[Index, Index]:

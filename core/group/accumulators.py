@@ -32,7 +32,7 @@ from ..columns.exact import (
     wide_integers,
     wide_limbs,
 )
-from ..columns.kernels import Floats, Ints, physical
+from ..columns.kernels import Floats, Ints, least_and_greatest, physical
 from ..columns.whole_columns import AnyColumn, Whole, series_of
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -56,16 +56,21 @@ RowPart = Callable[[str, AnyColumn, Ints], dict[str, Ints]]
 """What each row of an input, by its name, adds to additive columns that are called after it."""
 
 
-def contributions(aggregates: Sequence[Additive], rows: Delta, diffs: Ints) -> dict[str, Ints]:
-    """Return the additive columns of each row: what it adds to its group, its diff included."""
-    added: dict[str, Ints] = {LENGTH: diffs}
+def row_parts(aggregates: Sequence[Additive]) -> tuple[tuple[str, RowPart], ...]:
+    """Return the columns that these aggregates read, each with what its rows add: once, whatever shares it."""
     needed = dict.fromkeys(
         (aggregate.input, part)
         for aggregate in aggregates
         if aggregate.input
         for part in KINDS[aggregate.kind].parts
     )
-    for name, part in needed:
+    return tuple(needed)
+
+
+def contributions(parts: Sequence[tuple[str, RowPart]], rows: Delta, diffs: Ints) -> dict[str, Ints]:
+    """Return the additive columns of each row: what it adds to its group, its diff included."""
+    added: dict[str, Ints] = {LENGTH: diffs}
+    for name, part in parts:
         added |= part(name, rows.column(name), diffs)
     return added
 
@@ -190,8 +195,10 @@ def _whole_numbers(aggregate: Additive, numbers: Ints) -> AnyColumn:
     bounds = WHOLE_NUMBERS.get(aggregate.dtype)
     if bounds is None:
         return _fitted(aggregate, pl.Series(aggregate.output, numbers))
-    if len(numbers) and (int(numbers.min()) < bounds.min or int(numbers.max()) > bounds.max):
-        raise _does_not_fit(aggregate)
+    if len(numbers):
+        least, greatest = least_and_greatest(numbers)
+        if least < bounds.min or greatest > bounds.max:
+            raise _does_not_fit(aggregate)
     return Whole(aggregate.output, numbers.astype(bounds.dtype))
 
 

@@ -51,7 +51,7 @@ class Change:
     def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
         """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
         before, after = sums
-        were, are = np.flatnonzero(existed), np.flatnonzero(exists)
+        were, are = existed.nonzero()[0], exists.nonzero()[0]
         nothing = np.zeros(len(existed), np.int64)
         both = {
             name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
@@ -83,7 +83,7 @@ class Change:
         for column in columns:
             if not len(after):
                 return None
-            equal = np.flatnonzero(~_differ(column, before, after))
+            equal = (~_differ(column, before, after)).nonzero()[0]
             before, after = before[equal], after[equal]
         if not len(after):
             return None

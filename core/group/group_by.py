@@ -20,6 +20,7 @@ from ..columns.kernels import (
     is_one_word,
     keep,
     key_words,
+    least_and_greatest,
     stack,
     with_plain_zeros,
 )
@@ -37,7 +38,7 @@ from ..state.purge import payload_of, sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
-from .accumulators import LENGTH, Sums, contributions
+from .accumulators import LENGTH, Sums, contributions, row_parts
 from .aggregate_states import AggregateState, Change, InputState, ReadAggregateState, RetractableAggregate
 from .aggregates import Additive, Aggregate, Column, Custom
 from .head_states import HeadState
@@ -111,6 +112,10 @@ class GroupBy(Operator):
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._heads = [part for part in parts if isinstance(part, HeadState)]
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._row_parts = row_parts(self._additive)
+        self._modulo = {part.column for part in self.inverted}.union(
+            *(head.order.names for head in self._heads)
+        )
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
@@ -302,7 +307,7 @@ class GroupBy(Operator):
             self._require_few(rows.pop(ENTRIES))
             return rows
         self._require_few(diffs)
-        rows = contributions(self._additive, delta, diffs)
+        rows = contributions(self._row_parts, delta, diffs)
         for part in self.inverted:
             # A sum of row words modulo 2^64, zero when no row is left; diffs that add up to zero do not imply that.
             words = key_words([delta.column(part.input)], len(delta)).first
@@ -315,9 +320,9 @@ class GroupBy(Operator):
         return group(self._keyed.words(delta.frame))
 
     def _require_few(self, diffs: Ints) -> None:
-        if (
-            len(diffs) and not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
-        ) or len(diffs) >= MOST_ROWS:
+        if len(diffs) >= MOST_ROWS or (
+            not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
+        ):
             raise ArithmeticRefusedError(
                 f"{self._spec.where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
             )
@@ -337,13 +342,11 @@ class GroupBy(Operator):
         return before | then, after
 
     def _require_room(self, sums: Sums) -> None:
-        modulo = {part.column for part in self.inverted}.union(*(head.order.names for head in self._heads))
         for name, column in sums.items():
-            if (
-                name not in modulo
-                and len(column)
-                and (int(column.max()) >= ROOM or int(column.min()) <= -ROOM)
-            ):
+            if name in self._modulo or not len(column):
+                continue
+            least, greatest = least_and_greatest(column)
+            if greatest >= ROOM or least <= -ROOM:
                 raise ArithmeticRefusedError(
                     f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
                 )
