@@ -30,10 +30,11 @@ class Append(Operator):
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
+        self._has_floats = any(map(has_floats, schema.dtypes()))
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change, with 0.0 for -0.0."""
-        return _plain(deltas[0])
+        return _plain(deltas[0]) if self._has_floats else deltas[0]
 
 
 def _plain(delta: Delta) -> Delta:
