@@ -27,6 +27,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from .nulls import nulls_in
 from .polars_versions import of_arrow
 from .whole_columns import AnyColumn, Whole
 
@@ -148,7 +149,7 @@ def _values(column: pl.Series) -> Value:
     own, further = _OF_TYPE.get(type(column.dtype), _printed)(column)
     if not column.has_nulls():
         return own, further
-    nulls = column.is_null().to_numpy()
+    nulls = nulls_in(column)
     further = np.zeros(len(own), np.uint64) if further is None else further
     return np.where(nulls, NULL_WORD, own), np.where(nulls, NULL_WORD, further)
 
@@ -254,7 +255,7 @@ def _bytes(column: pl.Series) -> Value:
     counts = low & LEADING[4]
     longer = np.flatnonzero(counts > INLINE)
     if len(longer) and column.has_nulls():  # The value behind a null may be anything.
-        longer = longer[column.is_not_null().to_numpy()[longer]]
+        longer = longer[~nulls_in(column)[longer]]
     if len(longer) == len(counts) > 0:
         return _long(column)
     own, items = _short(low, high, counts)

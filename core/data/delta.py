@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Index, Ints, frame_of, gather, key_words
-from ..columns.whole_columns import AnyColumn, Whole, series_of
+from ..columns.kernels import Index, Ints, at, frame_of, gather, key_words
+from ..columns.whole_columns import AnyColumn, series_of
 from .schema import DIFF, with_diff
 
 
@@ -90,10 +90,7 @@ class Delta:
         columns, diffs = self._columns, self.diffs[index]
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
-        taken = [
-            Whole(column.name, column.values[index]) if isinstance(column, Whole) else column[index]
-            for column in columns.values()
-        ]
+        taken = [at(column, index) for column in columns.values()]
         return Delta.of_columns(taken, diffs, is_consolidated=self.is_consolidated)
 
     @property

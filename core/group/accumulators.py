@@ -33,6 +33,7 @@ from ..columns.exact import (
     wide_limbs,
 )
 from ..columns.kernels import Floats, Ints, least_and_greatest, physical
+from ..columns.nulls import nulls_in
 from ..columns.whole_columns import AnyColumn, Whole, series_of
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -77,7 +78,7 @@ def contributions(parts: Sequence[tuple[str, RowPart]], rows: Delta, diffs: Ints
 
 def _nulls(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     # Nulls are counted rather than values: an input without nulls then needs no column.
-    return {f"nulls:{name}": diffs * series_of(column).is_null().to_numpy()} if column.has_nulls() else {}
+    return {f"nulls:{name}": diffs * nulls_in(series_of(column))} if column.has_nulls() else {}
 
 
 def _sum(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:

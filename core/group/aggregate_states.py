@@ -11,10 +11,11 @@ from typing import Protocol, Self
 import numpy as np
 import polars as pl
 
+from ..columns.comparisons import differ
 from ..columns.grouping import Groups
-from ..columns.kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, Mask, at, gather, key_words, stack
 from ..columns.row_values import twice
-from ..columns.whole_columns import AnyColumn, Whole, series_of
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import Found, all_rows, first_rows, rows_change
@@ -83,7 +84,7 @@ class Change:
         for column in columns:
             if not len(after):
                 return None
-            equal = (~_differ(column, before, after)).nonzero()[0]
+            equal = (~differ(at(column, before), at(column, after))).nonzero()[0]
             before, after = before[equal], after[equal]
         if not len(after):
             return None
@@ -94,19 +95,6 @@ class Change:
 
 def _taken(column: Ints, positions: Index) -> Ints:
     return column if len(positions) == len(column) else column[positions]
-
-
-def _differ(column: AnyColumn, ones: Index, others: Index) -> Mask:
-    """Return where the values at these positions differ; null equals null and NaN equals NaN."""
-    if isinstance(column, Whole):
-        unequal: Mask = column.values[ones] != column.values[others]
-        return unequal
-    if column.dtype.is_integer() and is_one_word([column.dtype]) and not column.has_nulls():
-        values = column.to_numpy()
-        differ: Mask = values[ones] != values[others]
-        return differ
-    mask: Mask = column[ones].ne_missing(column[others]).to_numpy()
-    return mask
 
 
 class AggregateState(Protocol):
@@ -401,4 +389,4 @@ def _placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series
     elsewhere = pl.Series(values.name, [None], values.dtype) if of_nothing is None else of_nothing
     place = np.full(height, len(owners))
     place[owners] = np.arange(len(owners))
-    return values.append(elsewhere).gather(place)
+    return at(values.append(elsewhere), place)

@@ -237,7 +237,10 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
     if column.has_nulls():
         row = int(column.is_null().arg_max() or 0)
         raise InputError(f"{where}: column {DIFF!r} is null in row {row}; use +1 or -1")
-    diffs: Ints = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
+    if column.dtype == pl.Int64:
+        diffs: Ints = column.to_numpy()
+    else:
+        diffs = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
     if len(diffs) and int(np.abs(diffs).max()) >= DIFF_LIMIT:
         raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
     if source.kind == "upsert" and not (np.abs(diffs) == 1).all():

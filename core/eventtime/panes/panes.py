@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from ...columns.comparisons import differ
 from ...columns.grouping import group
-from ...columns.kernels import Index, Ints, Keys, Mask, frame_of, gather, key_words, physical, stack
+from ...columns.kernels import Index, Ints, Keys, Mask, at, frame_of, gather, key_words, physical, stack
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
@@ -178,8 +179,7 @@ class Panes(Operator):
         before, after = entry[alone], place[alone]
         for name in self._compared:
             column, now = last.own.payload.get_column(name), rows.get_column(name)
-            differs = column.gather(before).ne_missing(now.gather(after)).to_numpy()
-            emits[alone[differs]] = True
+            emits[alone[differ(at(column, before), at(now, after))]] = True
         return emits
 
     # New panes
