@@ -17,6 +17,7 @@ import pytest
 
 from evercurrent.core.columns.polars_versions import SHUFFLED, VERSION
 from evercurrent.core.columns.row_values import has_element_expression
+from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import DIFF
 from evercurrent.views.compiler.builder import selecting
@@ -76,9 +77,14 @@ class Asked:
         self.exprs = [expr.alias(f"out{number}") for number, expr in enumerate(exprs)]
         self.schema = rows.schema
         self.columns = row_expressions("law", rows.schema, *self.exprs)
-        self.compute = selecting(self.columns)
+        self.columns_of = selecting(self.columns)
         self.made = {**output_schema(rows.schema, self.columns), DIFF: pl.Int64()}
         self.rows = rows.with_columns(pl.repeat(1, pl.len(), dtype=pl.Int64).alias(DIFF))
+
+    def compute(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """What an operator makes of a change that has these rows, and diffs."""
+        delta = Delta(frame)
+        return Delta.of_columns(self.columns_of(delta), delta.diffs).frame
 
     def departure(self) -> str | None:
         """Where a row is given something else than in a long frame of polars; None where it nowhere is."""

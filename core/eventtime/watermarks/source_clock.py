@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.json_texts import shown_row
-from ...columns.kernels import Ints, Mask, keep
+from ...columns.kernels import Ints, Mask, frame_of, keep
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now, OwnClock
 from ...data.delta import Delta
 from ...data.errors import InputError
@@ -324,7 +324,7 @@ class Arrive(Operator):
             column if name == self._event_time else delta.frame.get_column(name)
             for name in delta.frame.columns
         ]
-        return Delta(pl.DataFrame(columns))
+        return Delta(frame_of(columns))
 
 
 @tagged("core.eventtime.arrival:RefuseUntimed")
