@@ -17,7 +17,16 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
     ]
 
 
+_ENTITIES = {"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "`": "#96;"}
+_JOINER = "\N{WORD JOINER}"
+"""A letter without width. Entities are replaced before what follows is looked for, so they do not hide it."""
+
+_MEANT_OTHERWISE = {"$$": f"${_JOINER}$", "\\n": f"\\{_JOINER}n", ":fa-": f":{_JOINER}fa-"}
+"""Formulas, ends of lines, icons."""
+
+
 def escaped(text: str) -> str:
-    """Escape text between quotes of Mermaid, where ``#`` and ``&`` begin entities."""
-    entities = {"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}
-    return "".join(entities.get(letter, letter) for letter in text)
+    """Escape text between quotes of Mermaid, where ``#`` and ``&`` begin entities and a backtick begins Markdown."""
+    for meant_otherwise, plain in _MEANT_OTHERWISE.items():
+        text = text.replace(meant_otherwise, plain)
+    return "".join(_ENTITIES.get(letter, letter) for letter in text)
