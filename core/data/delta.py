@@ -10,7 +10,7 @@ import polars as pl
 from ..columns.grouping import Groups, consolidated, group
 from ..columns.kernels import Index, Ints, Keys, at, frame_of, gather, key_words
 from ..columns.whole_columns import AnyColumn, series_of
-from .schema import DIFF, with_diff
+from .schema import DIFF, empty_frame, with_diff
 
 
 class Delta:
@@ -36,7 +36,7 @@ class Delta:
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
         """Return the delta without rows over these data columns."""
-        return Delta(with_diff(schema).to_frame(), is_consolidated=True)
+        return Delta(empty_frame(with_diff(schema)), is_consolidated=True)
 
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:

@@ -15,7 +15,7 @@ import polars as pl
 from ..columns.directory import Deferred, Directory
 from ..columns.grouping import Groups, Segments, differing, group, group_stretches
 from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, sorted_by, stack
-from ..data.schema import DIFF, Order
+from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
 
@@ -294,7 +294,7 @@ def _collides(keys: Keys, rows: Keys) -> bool:
 def empty_run(layout: Layout) -> Run:
     """Return the run without entries."""
     none = Keys(np.zeros(0, np.uint64))
-    return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
+    return Run(none, empty_frame(layout.payload), {}, none if layout.by_row else None)
 
 
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
