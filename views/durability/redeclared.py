@@ -24,7 +24,7 @@ from .plan_match import plan_record, require_distinguishable, state_ids, states_
 WHILE_RUNNING = Remedies(
     heading="",
     rows="Declare a source with retained=True before its first rows come, build the view on existing views, or give the rows that "
-    "have come: engine.view(..., backfill={{{source!r}: ROWS}})",
+    "were pushed: engine.view(..., backfill={{{source!r}: ROWS}})",
     time="Leave out its trigger, lateness or order, build it on existing views, or declare it in a new engine and push all rows "
     "into that",
 )

@@ -11,12 +11,14 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SubscriberError
 from evercurrent.core.data.schema import require_characters
+from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
 
 Callback = Callable[[pl.DataFrame], Any]
 
 
+@tagged("views.epochs:SchemaChange")
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
     """A view was replaced by one with other columns, in this epoch; the delta of that epoch has all of its rows."""
