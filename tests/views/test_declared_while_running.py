@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,13 @@ def test_a_new_source_needs_nothing(place: Path | None) -> None:
     engine = started(place, retained=False)
     hits = engine.source("hits", {"at": pl.Datetime("us")}, event_time="at", watermark=ec.ascending())
     assert engine.epoch_number == 2, "a source alone is no epoch"
-    panes = hits.window(ec.fixed("1m")).trigger(ec.after_watermark()).group_by().agg(n=pl.len())
+    panes = (
+        hits.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s").group_by().agg(n=pl.len())
+    )
     view = engine.view("panes", panes)
     engine.push("hits", {"at": [datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 2)]})
     assert view.read()["n"].to_list() == [1]
-    assert engine.watermarks["hits"] == datetime(2024, 1, 1, 0, 2, tzinfo=__import__("datetime").UTC)
+    assert engine.watermarks["hits"] == datetime(2024, 1, 1, 0, 2, tzinfo=UTC)
     with pytest.raises(ec.PlanError, match="source 'hits' does not retain its rows"):
         engine.view("late", hits.group_by("at").agg(n=pl.len()))
     engine.close()
@@ -120,7 +123,7 @@ def test_a_timeline_shows_what_came_before(tmp_path: Path) -> None:
     view = engine.view("sums", hits.window(ec.fixed("1m")).group_by().agg(n=pl.col("n").sum()))
     engine.push("hits", {"at": [datetime(2024, 1, 1, 0, 0, 30)], "n": [2]})
     assert engine.run_log.epochs()["_epoch"].to_list() == [1, 2, 3]
-    assert "<svg" in view.timeline()._repr_svg_()
+    assert "<svg" in view.timeline().svg()
 
 
 # What is refused
@@ -236,7 +239,7 @@ def test_rows_given_end_where_the_live_ones_begin(place: Path | None) -> None:
 def test_rows_that_are_not_needed_or_do_not_fit_are_refused() -> None:
     engine = started()
     every = pl.concat([ROWS, MORE])
-    with pytest.raises(ec.PlanError, match="'best'.*rows of source 'sales', which are not needed"):
+    with pytest.raises(ec.PlanError, match=r"'best'.*rows of source 'sales', which are not needed"):
         engine.view("best", best(engine), backfill={"sales": every})
     with pytest.raises(ec.PlanError, match="names 'orders', which is no source"):
         engine.view("best", best(engine), backfill={"orders": every})
@@ -411,14 +414,13 @@ def test_a_named_subscription_does_not_outlive_its_view(tmp_path: Path) -> None:
 # Whatever fails, and from any thread
 
 
-@pytest.mark.parametrize("what", ["add", "replace", "drop", "source"])
+@pytest.mark.parametrize("what", ["add", "replace", "drop"])
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_store_that_fails_changes_nothing(what: str, kill: bool, tmp_path: Path) -> None:
     changes: dict[str, Callable[[ec.Engine], Any]] = {
         "add": lambda engine: engine.view("best", best(engine)),
         "replace": lambda engine: engine.view("per_shop", best(engine), replace=True),
         "drop": lambda engine: engine.drop_view("other"),
-        "source": lambda engine: (engine.source("new", SALES), engine.checkpoint()),
     }
     for n in itertools.count():
         folder = tmp_path / str(n)
@@ -431,11 +433,11 @@ def test_a_store_that_fails_changes_nothing(what: str, kill: bool, tmp_path: Pat
         try:
             changes[what](engine)
         except InjectedError:
-            if what != "source":
-                assert differences(before, state(engine)) == []
+            assert differences(before, state(engine)) == []
             changes[what](engine)
         except Killed:
-            del engine
+            with suppress(Killed):
+                engine.close()
             again = started_again(folder)
             assert differences(before, state(again)) == []
             again.close()
@@ -466,10 +468,8 @@ def test_views_are_declared_while_other_threads_push_and_read(place: Path | None
     def reading() -> None:
         while not ended.is_set():
             for view in list(engine.views.values()):
-                try:
+                with suppress(ec.InputError):  # It may be dropped at any moment.
                     view.read()
-                except ec.InputError as error:
-                    assert "is being declared, or was dropped" in str(error) or "was dropped" in str(error)
             engine.explain()
 
     def guarded(work: Callable[[], None]) -> Callable[[], None]:

@@ -111,6 +111,7 @@ class _Filling:
         self._match = match
         self._names = {id(state): name for name, state in state_ids(compiled).items()}
         self._sources = self._outputs_of_sources()
+        self._kept = {name for name, rows in retained.items() if self._is_unchanged(rows.spine)}
         self._known = dict(self._kept_nodes())
         self._known |= dict(self._kept_sources(retained))
         self.stepped: set[NodeId] = set()
@@ -125,7 +126,7 @@ class _Filling:
         for node, name in self._sources.items():
             if name in self._match.new_sources:
                 yield node, partial(Delta.empty, self._circuit.nodes[node].operator.schema)
-            elif name in retained and self._is_unchanged(retained[name].spine):
+            elif name in self._kept:
                 yield node, retained[name].changes
             elif name in self._rows_given:
                 yield node, self._rows_given[name]
@@ -227,7 +228,7 @@ class _Filling:
         """
         read = {self._sources[number] for number in self._given if number in self._sources}
         for name in self._rows_given:
-            if name not in read:
+            if name not in read or name in self._kept:
                 raise CheckpointError(
                     f"backfill= has rows of source {name!r}, which are not needed, as what the view is computed from is kept; "
                     "leave them out"
