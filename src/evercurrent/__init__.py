@@ -40,16 +40,19 @@ from evercurrent.views.dataframe.watermarks import (
     punctuated,
 )
 from evercurrent.views.dataframe.windows import *  # noqa: F403
+from evercurrent.views.engine.backfill_rows import Backfill
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.view import View
 from evercurrent.views.epochs.history import Retain
 from evercurrent.views.epochs.snapshot import Snapshot
+from evercurrent.views.epochs.subscriptions import SchemaChange
 
 __version__ = VERSION
 
 __all__ = [
     "END_OF_TIME",
     "ArithmeticRefusedError",
+    "Backfill",
     "Checkpoint",
     "CheckpointError",
     "Collection",
@@ -66,6 +69,7 @@ __all__ = [
     "PlanError",
     "Retain",
     "RetractionError",
+    "SchemaChange",
     "Snapshot",
     "Source",
     "SubscriberError",

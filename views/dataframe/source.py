@@ -22,6 +22,8 @@ from ..connectors.positions import PositionOrder, Positions
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
 from ..expressions import declared_schema
+from ..plan.digests import digest_of, is_covered
+from ..plan.node_identities import operation_identity
 from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
 from ..plan.plan import Plan
 from .collection import Collection
@@ -68,6 +70,11 @@ class Source(Collection):
     def event_time(self) -> str | None:
         """The column of event time, if one was declared."""
         return None if self._event_time is None else self._event_time.column
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its retractions are not checked."""
+        return self._declared.trusted
 
     @property
     def stamps_rows(self) -> bool:
@@ -131,6 +138,19 @@ def declare(
     source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared, position_order)
     plan.sources[name] = source
     return source
+
+
+def is_same(one: Source, other: Source) -> bool:
+    """Return whether two sources, perhaps of two plans, are declared in the same way, their functions included."""
+    first, second = one._plan[one._place], other._plan[other._place]
+    orders = one.positions.order, other.positions.order
+    are_equal = first.operation == second.operation and orders[0] is orders[1]
+    return (
+        operation_identity(first) == operation_identity(second)
+        and one._declared.retained == other._declared.retained
+        and digest_of(orders[0]) == digest_of(orders[1])
+        and (are_equal or is_covered(first.operation, second.operation, *orders))
+    )
 
 
 def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:

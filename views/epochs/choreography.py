@@ -121,6 +121,11 @@ class Choreography(Generic[Input, Result]):
         self._audience = audience
         self._is_running = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether an epoch is being evaluated or committed."""
+        return self._is_running
+
     def make_real(self, evaluator: Evaluator[Input, Result], now: Now, taken: Input) -> Result:
         """Evaluate an epoch, write it, commit it and publish it; or change nothing."""
         if self._is_running:
