@@ -188,6 +188,7 @@ class Engine:
         with self._turn:
             self._require_free("source", name, self.sources)
             self.sources[name] = declare(self._plan, name, schema, **options)  # type: ignore[arg-type]
+            self.sources[name]._take = self.push
             return self.sources[name]
 
     def view(self, name: str, collection: Collection) -> View:
@@ -215,8 +216,8 @@ class Engine:
         source: str,
         data: Any,
         *,
-        at: datetime | None = None,
-        watermark: datetime | int | None = None,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
         position: Position | None = None,
     ) -> int:
         """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
@@ -228,8 +229,10 @@ class Engine:
                 afterwards: values in writable memory are copied. A column may be of another type if the declared one
                 holds its values exactly: Int32 for Int64,
                 ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
-            at: processing time of the batch, with time zone; by default the time of the clock, which is read nowhere else.
-            watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME`` after the last batch.
+            at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time
+                of the clock, which is read nowhere else.
+            watermark: moves the watermark of the source by hand, after these rows: a datetime, or a text as in a row;
+                ``END_OF_TIME`` after the last batch.
             position: the position of the batch in its source, a whole number that grows. A batch whose position was
                 reached before is skipped, so it can be pushed again after a crash and counts once. It may also be a
                 growing text of fixed length; a list, such as the name of a file and a line; or a map of partitions to
@@ -258,7 +261,9 @@ class Engine:
             moved = None if watermark is None else self._instant(source, watermark)
             return self._take(block, replace(batch, delta=delta, watermark=moved), at)
 
-    def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
+    def advance(
+        self, source: str, watermark: datetime | str | int, *, at: datetime | str | None = None
+    ) -> int:
         """Move the watermark of a source by hand, in an epoch without rows or in the one that is open.
 
         Raises:
@@ -266,7 +271,7 @@ class Engine:
         """
         return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
 
-    def tick(self, *, at: datetime | None = None) -> int:
+    def tick(self, *, at: datetime | str | None = None) -> int:
         """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
         if open_epoch(self) is not None:
             raise InputError(
@@ -274,14 +279,14 @@ class Engine:
             )
         return self._run(EpochInput(), at)
 
-    def _block(self, at: datetime | None) -> OpenEpoch | None:
+    def _block(self, at: datetime | str | None) -> OpenEpoch | None:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)
         if block is not None and at is not None:
             raise InputError("an epoch is open and has one processing time: give it to engine.epoch(at=...)")
         return block
 
-    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
+    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | str | None) -> int:
         """Add a batch to the epoch that is open, or run it as an epoch of its own."""
         if block is not None and (taken := block.take(batch, self.positions)) is not None:
             return self.epoch_number + taken
@@ -289,7 +294,7 @@ class Engine:
         offered.take(batch)
         return self._run(offered, at)
 
-    def _run(self, offered: EpochInput, at: datetime | None) -> int:
+    def _run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
             offered = offered.without(self.positions)
@@ -314,7 +319,7 @@ class Engine:
         return {name: shown_watermark(instant) for name, instant in self.published().watermarks.items()}
 
     @contextmanager
-    def epoch(self, *, at: datetime | None = None) -> Iterator[OpenEpoch]:
+    def epoch(self, *, at: datetime | str | None = None) -> Iterator[OpenEpoch]:
         """Collect everything pushed inside the ``with`` block into one epoch, which fails as a whole if anything raises.
 
         If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
@@ -490,7 +495,7 @@ class Engine:
             self.published()
         return self._running.shown()
 
-    def _instant(self, source: str, watermark: datetime | int) -> int:
+    def _instant(self, source: str, watermark: datetime | str | int) -> int:
         """Return a watermark by hand as an instant."""
         event_time = self._source(source).event_time
         if event_time is None:
@@ -501,7 +506,7 @@ class Engine:
 
     # The interface that views use
 
-    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""
         with self._turn:
             tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)

@@ -13,6 +13,7 @@ import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.durations import processing_time
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.state.ledger import Ledger
 
@@ -158,7 +159,7 @@ class Running:
             self._compiled, self._compiled_size = compiled, size
         return self._compiled
 
-    def run(self, offered: EpochInput, at: datetime | None) -> int:
+    def run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
@@ -166,10 +167,8 @@ class Running:
             CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
-        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-            raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
         with self.giving_way:
-            return self._run(offered, at)
+            return self._run(offered, None if at is None else processing_time(at))
 
     def _run(self, offered: EpochInput, at: datetime | None) -> int:
         compiled = self.current()

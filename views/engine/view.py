@@ -34,6 +34,7 @@ from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from .consumers import Reader, check_reader
 from .published import Published
+from .view_forms import ReadForms
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -70,7 +71,7 @@ class ViewKeeper(Protocol):
         """All rows of a view now, or after an epoch."""
         ...
 
-    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired."""
         ...
 
@@ -127,7 +128,7 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection):
+class View(Collection, ReadForms):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -277,7 +278,7 @@ class View(Collection):
         """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more rows will come."""
         return self._engine.watermark_of(self.name)
 
-    def fire(self, key: object = None, window: object = None, *, at: datetime | None = None) -> int:
+    def fire(self, key: object = None, window: object = None, *, at: datetime | str | None = None) -> int:
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
         Args:
@@ -377,6 +378,9 @@ class View(Collection):
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
+
+    def _now(self) -> AbstractContextManager[Published]:
+        return self._engine.reading(self.name)
 
     def _keys(self) -> tuple[str, ...]:
         return self._plan.keys_of(self._place)
