@@ -223,7 +223,9 @@ class Bag:
         if subset is None:
             return Bag(self.schema, {row: 1 for row, n in self.counts.items() if n > 0})
         order = subset if keep == "any" else by
-        firsts = self.group_by(*subset).limit(1, by=order, descending=keep == "last")
+        firsts = self.group_by(*subset).limit(
+            1, by=order, descending=keep == "last", nulls_last=keep == "last"
+        )
         return firsts.select(*self.columns)
 
     # Groups, orders and joins.

@@ -42,7 +42,7 @@ FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "unique, last": (
         lambda s: s.unique(pl.col("k"), keep="last", by="x"),
-        lambda s: s.group_by("k").limit(1, by="x", descending=True),
+        lambda s: s.group_by("k").limit(1, by="x", descending=True, nulls_last=True),
     ),
     "limit of none": (lambda s: s.limit(0), lambda s: s.filter(pl.lit(False))),
     "top of none": (lambda s: s.group_by("k").top_k(0, by="x"), lambda s: s.filter(pl.lit(False))),

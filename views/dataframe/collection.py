@@ -114,8 +114,8 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         Args:
             subset: the columns that differ from row to row of the result; by default all.
             keep: "any": a row of each, the same whatever the order of input. "first" and "last": by the order ``by``, which
-                is ``group_by(subset).limit(1, by=by)``.
-            by: the columns of that order, in which nulls come first.
+                is ``group_by(subset).limit(1, by=by)``, and for "last" with ``descending=True, nulls_last=True``.
+            by: the columns of that order, in which nulls are the least.
             maintain_order: rows have no order.
 
         >>> import evercurrent as ec
@@ -133,7 +133,8 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         if subset is not None:
             names = column_names(where, self.schema, subset)
             groups = self.group_by(*names)
-            return groups.limit(1, by=names if keep == "any" else by, descending=keep == "last")
+            last = keep == "last"
+            return groups.limit(1, by=names if keep == "any" else by, descending=last, nulls_last=last)
         return self._then(Unique(), self.schema, "unique", self._event_time)
 
     def group_by(
