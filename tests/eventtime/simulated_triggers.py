@@ -193,30 +193,12 @@ class Every(Trigger):
 
 
 @dataclass
-class AfterProcessingTime(Trigger):
-    """When so much processing time has passed since there was first something to say."""
-
-    delay: int
-    timer: int | None = field(default=None, init=False)
+class AfterProcessingTime(Every):
+    """When a length of processing time has passed since there was first something to say."""
 
     def observe(self, seen: Seen) -> None:
         if self.timer is None and not self.finished and (seen.pending or seen.always):
-            self.timer = seen.processing_time + self.delay
-
-    def wants(self, seen: Seen) -> bool:
-        return self.timer is not None and seen.processing_time >= self.timer
-
-    def fire(self, seen: Seen) -> None:
-        super().fire(seen)
-        self.timer = None
-
-    def anew(self) -> None:
-        super().anew()
-        self.timer = None
-
-    def join(self, other: Any) -> None:
-        super().join(other)
-        self.timer = min((timer for timer in (self.timer, other.timer) if timer is not None), default=None)
+            self.timer = seen.processing_time + self.period
 
 
 @dataclass
