@@ -366,7 +366,8 @@ class Lines:
 
     def unpivot(self, given: str) -> tuple[str, bool]:
         schema = self.empty[given].schema
-        on = self.some(list(schema), 2)
+        first, *others = self.some(list(schema), 2)
+        on = [first, *(name for name in others if schema[name] == schema[first])]
         index = [name for name in schema if name not in on][: self.draw(st.integers(0, 2))]
         return f"{given}.unpivot({on!r}, index={index!r})", self.signed[given]
 

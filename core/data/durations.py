@@ -24,7 +24,7 @@ _WORDS = re.compile(r"\s*(?:interval\s+)?(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s*",
 _WORD = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
 _SPELLED_OUT = {
     "week": "w", "day": "d", "hour": "h", "minute": "m", "second": "s", "millisecond": "ms", "microsecond": "us",
-    "nanosecond": "ns", "month": "mo", "quarter": "q", "year": "y", "hr": "h", "min": "m", "sec": "s",
+    "nanosecond": "ns", "month": "mo", "quarter": "q", "year": "y",
 }  # fmt: skip
 """Units as Spark and SQL spell them, in the singular, by the units of polars."""
 
@@ -137,7 +137,7 @@ def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
     if isinstance(moment, int) and not isinstance(moment, bool) and moment == END_OF_TIME:
         return END_OF_TIME
     if isinstance(moment, str):
-        moment = instant_in_text(where, moment, event_time)
+        moment = instant_in_text(where, moment, event_time) or moment
     if not isinstance(moment, date):
         raise InputError(
             f"{where}: the watermark {moment!r} is not a time; give a datetime or a text such as '2026-01-31 12:00', or "

@@ -83,18 +83,18 @@ def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
     return (moment - _ORIGIN) // _MICROSECOND
 
 
-def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime:
+def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | None:
     """Return the instant that a text of ISO 8601 names beside a column of this type; without a zone, in that of the column.
 
+    None: it is not such a text.
+
     Raises:
-        InputError: it is not such a text, or a local time that does not exist or exists twice.
+        InputError: it is a local time that does not exist or exists twice.
     """
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise InputError(
-            f"{where}: {text!r} is not a time; write it as '2026-01-31 12:00:00' or '2026-01-31T12:00:00+01:00'"
-        ) from error
+    except ValueError:
+        return None
     if moment.tzinfo is not None:
         return moment
     zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None

@@ -43,7 +43,9 @@ from evercurrent.views.dataframe.windows import *  # noqa: F403
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.view import View
 from evercurrent.views.epochs.history import Retain
+from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
+from evercurrent.views.inspection.stats import prometheus_text
 
 __version__ = VERSION
 
@@ -55,6 +57,7 @@ __all__ = [
     "Collection",
     "CorruptFileError",
     "Engine",
+    "EpochEvent",
     "EpochGoneError",
     "EvercurrentError",
     "FileError",
@@ -84,6 +87,7 @@ __all__ = [
     "merge_overlapping",
     "percentile_watermark",
     "perfect",
+    "prometheus_text",
     "punctuated",
 ]
 # What they name is public: a new window or trigger is named in its own file only.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -33,11 +34,13 @@ from ..durability.durability import Durability
 from ..epochs.history import Retain
 from ..epochs.records import Batch, EpochInput, FireRequest
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
+from ..epochs.run_events import Watcher
 from ..epochs.run_log import RunLog, RunRecorder
 from ..epochs.subscriptions import Readers
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import engine_html, explain_mermaid, explain_text
 from ..inspection.questions import WindowQueries, shown_watermark
+from ..inspection.stats import stats_of
 from ..plan.declared_calls import NAMED, DeclaredCall
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
@@ -434,6 +437,51 @@ class Engine:
         durability = self._running.durability
         residence = None if durability is None else durability.residence
         return explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
+
+        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger`` and
+        ``checkpoint``. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        states now. ``ec.prometheus_text`` writes them for Prometheus.
+
+        >>> engine = Engine()
+        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+        >>> engine.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> engine.stats()["views"]["hits"]["entries"]
+        2
+        """
+        return self._running.steadily(self._figures)
+
+    def _figures(self, compiled: Compiled) -> dict[str, Any]:
+        durability, last = self._running.durability, self._last_instant()
+        checkpoint = None if durability is None else durability.figures()
+        return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
+
+        It is called by the thread that pushes, and must neither push nor raise.
+        """
+        if not callable(watcher):
+            raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
+        self._running.events.watchers = (*self._running.events.watchers, watcher)
+
+    async def apush(
+        self,
+        source: str,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes in a thread, so that the event loop goes on: ``asyncio.to_thread(engine.push, ...)``.
+
+        Cancelling the task does not stop an epoch that has begun.
+        """
+        return await asyncio.to_thread(self.push, source, data, at=at, watermark=watermark, position=position)
 
     @property
     def plan(self) -> nx.DiGraph[int]:

@@ -30,6 +30,7 @@ from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
+from ..epochs.run_events import RunEvents
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
@@ -82,6 +83,7 @@ class Running:
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
         self.giving_way = GivingWay()
+        self.events = RunEvents()
         self._published: Published | None = None
         self._is_opening = False
         self._commits = 0
@@ -175,7 +177,13 @@ class Running:
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
-        evaluated = self._step(compiled, now, offered)
+        begun = self.events.begin(compiled.ledger)
+        try:
+            evaluated = self._step(compiled, now, offered)
+        except BaseException as error:
+            self.events.failed(now, error)
+            raise
+        self.events.end(begun, now, offered, evaluated.passed, compiled.ledger)
         self._choreography.follow_up(now, evaluated)
         if self.durability is not None and self.durability.maps_states:
             self._publish(compiled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from html import escape
@@ -20,6 +20,7 @@ from ..concurrency.turns import Turn
 from ..dataframe.collection import Collection
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
+from ..epochs.queued import OnFull, QueuedSubscription, require_queue
 from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
@@ -28,10 +29,12 @@ from ..epochs.subscriptions import (
     Subscription,
     reader_key,
     require_free_name,
+    require_plain_function,
     with_another,
 )
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
+from .asynchronous import followed
 from .consumers import Reader, check_reader
 from .published import Published
 from .view_forms import ReadForms
@@ -222,6 +225,8 @@ class View(Collection, ReadForms):
         *,
         reader: Reader = "deltas",
         name: str | None = None,
+        queue: int | None = None,
+        on_full: OnFull = "wait",
     ) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
 
@@ -238,6 +243,13 @@ class View(Collection, ReadForms):
         The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
         own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.
 
+        ``queue``: call back in a thread of the subscription's own, behind a queue of at most so many deltas, so that a slow
+        callback does not hold up ``push``. If the queue is full, ``on_full`` decides: "wait" until there is room, "drop" the
+        delta, which the subscription counts in ``dropped``, or "fail": the subscription ends, and ``push`` raises. Its
+        ``join()`` waits until all is delivered.
+
+        A coroutine function is refused, as nobody would await it: use ``async for delta in view.follow()``.
+
         Raises:
             EpochGoneError: deltas that are to be delivered are no longer all retained.
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
@@ -247,9 +259,15 @@ class View(Collection, ReadForms):
             raise PlanError(
                 f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
             )
+        require_plain_function(f"subscription to view {self.name!r}", callback)
+        require_queue(f"subscription to view {self.name!r}", queue, on_full, name)
         if since is not None:
             require_epoch(self.name, "since", since)
         with self._engine.turn:
+            queued = None
+            if queue is not None:
+                queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
+                callback = queued.put
             if name is not None:
                 return self._subscribe_again(callback, since, name)
             # Repeated where the callback itself pushes.
@@ -259,9 +277,22 @@ class View(Collection, ReadForms):
                     with interruptible():
                         callback(frame)
                 since = missed.last_epoch
-            subscription = Subscription(self, callback, self.epoch)
+            subscription = queued or Subscription(self, callback, self.epoch)
+            subscription.heard = self.epoch
             self._subscriptions = with_another(self, subscription)
             return subscription
+
+    def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
+        """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
+
+        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody.
+
+        Raises:
+            EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
+        """
+        if since is not None:
+            require_epoch(self.name, "since", since)
+        return followed(self, self.epoch if since is None else since)
 
     def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
         require_free_name(self, name)

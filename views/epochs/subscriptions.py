@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -61,7 +62,9 @@ class Subscription:
             return
         self.heard = epoch
         with interruptible():
-            self._callback(frame.clone())
+            result = self._callback(frame.clone())
+        if result is not None:
+            _require_no_coroutine(self._callback, result)
 
     def catch_up(self) -> None:
         """Call back with every delta not delivered yet, in order; one at which it raises is delivered again next time."""
@@ -73,7 +76,9 @@ class Subscription:
                 until = self._view.epoch
                 for frame in self._view.deltas(self.heard):
                     with interruptible():
-                        self._callback(frame)
+                        result = self._callback(frame)
+                    if result is not None:
+                        _require_no_coroutine(self._callback, result)
                     self.heard = int(frame["_epoch"][0])
                 self.heard = max(self.heard, until)
         finally:
@@ -87,6 +92,33 @@ class Subscription:
         """Show the view, the name, and whether it is closed."""
         named = "" if self.name is None else f", name {self.name!r}"
         return f"Subscription(view {self._view.name!r}{named}{'' if self.is_open else ', closed'})"
+
+
+def require_plain_function(where: str, callback: object) -> None:
+    """Check that a callback is not a coroutine function, whose coroutines nobody would await.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
+        raise PlanError(
+            f"{where}: {callback!r} is a coroutine function, which nobody would await; write "
+            "'async for delta in view.follow(): ...' in a task"
+        )
+
+
+def _require_no_coroutine(callback: Callback, result: object) -> None:
+    """Check that a callback has not returned something to await.
+
+    Raises:
+        PlanError: it has; the coroutine is closed.
+    """
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise PlanError(
+            f"{callback!r} returned something to await, which nobody awaits; write 'async for delta in view.follow(): ...'"
+        )
 
 
 def reader_key(view: str, name: str) -> str:
