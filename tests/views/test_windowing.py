@@ -78,7 +78,9 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
         r"finishes, .* never be in a pane; put it into repeat",
     ),
     "no late part": (
-        lambda rows: total(rows.window(ec.fixed("1m")).trigger(early=ec.every("1m")).lateness("1h")),
+        lambda rows: total(
+            rows.window(ec.fixed("1m")).trigger(ec.until(ec.every("1m"), ec.after_watermark())).lateness("1h")
+        ),
         "give late=",
     ),
     "accumulating regrouped": (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import IngressTime, Watermark
 
 from ..connectors.input_hints import refusal
-from ..connectors.positions import PositionOrder, Positions
+from ..connectors.positions import Position, PositionOrder, Positions
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
 from ..expressions import declared_schema
@@ -45,6 +46,29 @@ class Source(Collection):
         self._declared = declared
         self.positions = Positions(declared.name, position_order)
         """How positions of its input are compared."""
+        self._take: Callable[..., int] | None = None
+        """The method ``push`` of the engine that has declared it."""
+
+    def push(
+        self,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes: ``engine.push(source.name, data, ...)``, with the same arguments and results.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> words = engine.source("words", {"word": pl.String})
+        >>> counts = engine.view("counts", words.group_by("word").len())
+        >>> words.push({"word": ["a", "b", "a"]})
+        1
+        """
+        if self._take is None:
+            raise PlanError(f"source {self.name!r} belongs to no engine; declare it with engine.source(...)")
+        return self._take(self.name, data, at=at, watermark=watermark, position=position)
 
     @property
     def name(self) -> str:

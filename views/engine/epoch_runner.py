@@ -13,6 +13,7 @@ import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.durations import processing_time
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.state.ledger import Ledger
 
@@ -29,6 +30,7 @@ from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
+from ..epochs.run_events import RunEvents
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
@@ -81,6 +83,7 @@ class Running:
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
         self.giving_way = GivingWay()
+        self.events = RunEvents()
         self._published: Published | None = None
         self._is_opening = False
         self._is_declaring = False
@@ -164,7 +167,7 @@ class Running:
             self.untouched = set(self._sources)
         return self._compiled
 
-    def run(self, offered: EpochInput, at: datetime | None) -> int:
+    def run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
@@ -172,17 +175,21 @@ class Running:
             CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
-        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-            raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
         with self.giving_way:
-            return self._run(offered, at)
+            return self._run(offered, None if at is None else processing_time(at))
 
     def _run(self, offered: EpochInput, at: datetime | None) -> int:
         compiled = self.current()
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
-        evaluated = self._step(compiled, now, offered)
+        begun = self.events.begin(compiled.ledger)
+        try:
+            evaluated = self._step(compiled, now, offered)
+        except BaseException as error:
+            self.events.failed(now, error)
+            raise
+        self.events.end(begun, now, offered, evaluated.passed, compiled.ledger)
         if self.untouched:
             self.untouched.difference_update(offered.deltas, offered.watermarks)
         try:

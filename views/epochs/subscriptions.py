@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -93,7 +94,9 @@ class Subscription:
         self._announce()
         self.heard = epoch
         with interruptible():
-            self._callback(frame.clone())
+            result = self._callback(frame.clone())
+        if result is not None:
+            _require_no_coroutine(self._callback, result)
 
     def follow(self, view: Followed, change: SchemaChange | None) -> None:
         """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
@@ -123,7 +126,9 @@ class Subscription:
                 self._announce()
                 for frame in self._view.deltas(self.heard):
                     with interruptible():
-                        self._callback(frame)
+                        result = self._callback(frame)
+                    if result is not None:
+                        _require_no_coroutine(self._callback, result)
                     self.heard = int(frame["_epoch"][0])
                 self.heard = max(self.heard, until)
         finally:
@@ -137,6 +142,33 @@ class Subscription:
         """Show the view, the name, and whether it is closed."""
         named = "" if self.name is None else f", name {self.name!r}"
         return f"Subscription(view {self._view.name!r}{named}{'' if self.is_open else ', closed'})"
+
+
+def require_plain_function(where: str, callback: object) -> None:
+    """Check that a callback is not a coroutine function, whose coroutines nobody would await.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
+        raise PlanError(
+            f"{where}: {callback!r} is a coroutine function, which nobody would await; write "
+            "'async for delta in view.follow(): ...' in a task"
+        )
+
+
+def _require_no_coroutine(callback: Callback, result: object) -> None:
+    """Check that a callback has not returned something to await.
+
+    Raises:
+        PlanError: it has; the coroutine is closed.
+    """
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise PlanError(
+            f"{callback!r} returned something to await, which nobody awaits; write 'async for delta in view.follow(): ...'"
+        )
 
 
 def reader_key(view: str, name: str) -> str:
