@@ -117,7 +117,7 @@ def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
     """
     if not len(keys):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    bits = min(max(8, len(keys).bit_length() + 4), WIDEST)
+    bits = min(max(8, len(keys).bit_length() + 7), WIDEST)
     shift = np.uint64(64 - bits)
     table = np.zeros(1 << bits, np.bool_)
     table[(keys.first >> shift).view(np.int64)] = True

@@ -258,7 +258,12 @@ def _bytes(column: pl.Series) -> Value:
         longer = longer[~nulls_in(column)[longer]]
     if len(longer) == len(counts) > 0:
         return _longer(column, array, high, counts, longer)
-    own, items = _short(low, high, counts)
+    if 2 * len(longer) <= len(counts):
+        own, items = _short(low, high, counts)
+    else:
+        own, items = np.empty(len(counts), np.uint64), np.empty(len(counts), np.uint64)
+        others = np.delete(np.arange(len(counts)), longer)
+        own[others], items[others] = _short(low[others], high[others], counts[others])
     if len(longer):
         own[longer], items[longer] = _longer(column, array, high, counts, longer)
     return own, items

@@ -17,7 +17,7 @@ from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
 from ..state.readable import Readable
-from ..state.run import Layout, empty_run, make_run, run_of_groups, run_of_rows
+from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
 
@@ -123,12 +123,7 @@ class Materialize(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
-        if (delta.diffs > 0).all():
-            self.spine.stage_rows(delta.frame)
-        else:
-            groups = delta.groups
-            rows = gather(delta.rows, groups.first_entries)
-            self.spine.stage(run_of_groups(groups, rows, {DIFF: groups.sums(delta.diffs)}))
+        self.spine.stage_rows(delta.frame)
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:

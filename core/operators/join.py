@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,11 +27,12 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 Side = Literal["left", "right"]
 
-ALONE: Mapping[Side, Collection[JoinKind]] = {
-    "left": ("inner", "left", "semi", "anti"),
-    "right": ("inner", "right"),
+KEPT_ALONE: Mapping[str, Sequence[Side]] = {
+    "left": ("left",),
+    "right": ("right",),
+    "full": ("left", "right"),
 }
-"""The joins in which rows that one side gains change nothing else than the joined rows that they are part of."""
+"""The sides whose rows are in the result without a partner too, by kind of join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,9 @@ class Join(Operator):
         left, right = self._left.rows, self._right.rows
         if not any(spine.has_delta for spine in self._spines):
             return self._nothing
-        added = self._only_added("left") or self._only_added("right")
-        if added is not None:
-            parts = self._of_added(*added)
+        alone = self._alone("left") or self._alone("right")
+        if alone is not None:
+            parts = self._of_one_side(*alone)
             return Delta(stack(parts)) if parts else self._nothing
         parts = []
         if self._kind in ("inner", "left", "right", "full"):
@@ -128,33 +129,50 @@ class Join(Operator):
         parts = [part for part in parts if part.height]
         return Delta(stack(parts)) if parts else self._nothing
 
-    def _only_added(self, side: Side) -> tuple[Side, pl.DataFrame] | None:
-        """Return the rows of a side if it only gains rows, nothing else changes, and no other rows of it appear by that.
+    def _alone(self, side: Side) -> tuple[Side, pl.DataFrame] | None:
+        """Return the change of a side, as it came, if the other side does not change.
 
-        They need not be sorted: each of them is looked up in the other side as it comes.
+        It need not be sorted then: each of its rows is looked up in the other side as it comes.
         """
         ours, theirs = (self._left, self._right) if side == "left" else (self._right, self._left)
         others = (theirs.rows, theirs.counts)
         if ours.rows.change is None or any(spine is not None and spine.has_delta for spine in others):
             return None
-        return (side, ours.rows.change) if self._kind in ALONE[side] else None
+        return side, ours.rows.change
 
-    def _of_added(self, side: Side, frame: pl.DataFrame) -> list[pl.DataFrame]:
-        """Return the change that rows of one side make which are only added, if the other side does not change."""
+    def _of_one_side(self, side: Side, frame: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the change that the change of one side makes."""
         ours, theirs = (self._left, self._right) if side == "left" else (self._right, self._left)
         keys, diffs = ours.rows.words_of(frame), frame.get_column(DIFF).to_numpy()
         if self._kind in ("semi", "anti"):
             entries = np.flatnonzero(theirs.has(keys, with_delta=False) == (self._kind == "semi"))
             return [gather(frame, entries)] if len(entries) else []
+        parts, partners = self._pairs_of_one_side(side, frame, keys, diffs, theirs.rows)
+        other: Side = "right" if side == "left" else "left"
+        kept_alone = KEPT_ALONE.get(self._kind, ())
+        if side in kept_alone and len(alone := np.flatnonzero(partners <= 0)):
+            parts.append(self._padded(frame, alone, diffs[alone], side))
+        if other in kept_alone:
+            # Rows of the other side that have a partner from now on, or no longer.
+            parts += [
+                self._padded(run.payload, index, changes, other)
+                for run, index, changes in _unmatched(theirs, ours)
+            ]
+        return parts
+
+    def _pairs_of_one_side(
+        self, side: Side, frame: pl.DataFrame, keys: Keys, diffs: Ints, others: Spine
+    ) -> tuple[list[pl.DataFrame], Ints]:
+        """Return all pairs of rows of one side with those of the other, and how many partners each row has."""
         parts, partners = [], np.zeros(len(keys), np.int64)
-        for run in theirs.rows.runs:
+        for run in others.runs:
             lower, upper = run.find(keys)
             hit = np.flatnonzero(lower < upper)
             if not len(hit):
                 continue
             places, entry = expand(lower[hit], upper[hit])
             entries = hit[entry]
-            theirs.rows.touched += len(entries)
+            others.touched += len(entries)
             their_diffs = run.sums[DIFF][places]
             if len(entries) == len(hit):
                 partners[hit] += their_diffs
@@ -165,9 +183,7 @@ class Join(Operator):
                 parts.append(self._joined(frame, entries, run.payload, places, products))
             else:
                 parts.append(self._joined(run.payload, places, frame, entries, products))
-        if self._kind != "inner" and len(alone := np.flatnonzero(partners <= 0)):
-            parts.append(self._padded(frame, alone, diffs[alone], side))
-        return parts
+        return parts, partners
 
     def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
         """Return all pairs of a left run with the right ones, by looking up the smaller side's keys in the other."""

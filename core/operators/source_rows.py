@@ -23,9 +23,6 @@ from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_rows
 from ..state.spine import Spine
 
-LOOKS = 16
-"""Entries of the state are looked at one by one while there are at most so many for each row of the change."""
-
 
 @tagged("core.operators.inputs:Append")
 class Append(Operator):
@@ -78,9 +75,7 @@ class CheckRetractions(Operator):
         entries, owners = entries_among(words, keys)
         added = np.zeros(len(keys), np.int64)
         np.add.at(added, owners, diffs[entries])
-        accepted = (
-            np.maximum(added, -self.spine.totals_among(keys, LOOKS * len(delta))) if len(keys) else added
-        )
+        accepted = np.maximum(added, -self.spine.totals_among(keys)) if len(keys) else added
         excess = np.flatnonzero(accepted != added)
         if len(excess):
             words = Keys.concat([words, keys.take(excess)])

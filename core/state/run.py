@@ -96,11 +96,18 @@ class Run:
         return hit, lower[hit]
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
-        """Return the ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
-        words = self.keys.first
+        """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
+        words, last = self.keys.first, len(self) - 1
         lower = self._search(keys.first)
-        upper = self._search(keys.first + np.uint64(1))
-        upper[keys.first == LAST_WORD] = len(words)
+        if last < 0:
+            return lower, lower.copy()
+        is_there = words[np.minimum(lower, last)] == keys.first
+        upper = lower + is_there
+        # Only keys with a second entry are searched again.
+        more = np.flatnonzero(is_there & (words[np.minimum(upper, last)] == keys.first) & (upper <= last))
+        if len(more):
+            upper[more] = self._search(keys.first[more] + np.uint64(1))
+            upper[more[keys.first[more] == LAST_WORD]] = len(words)
         if self.keys.second is None and keys.second is None:
             return lower, upper
         return self._narrow(keys, lower, upper)

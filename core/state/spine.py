@@ -12,22 +12,24 @@ Rows that are only added may wait unsorted beside the runs (``waiting``), until 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
-from weakref import ref as weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import FEW_VALUES, Ints, Keys
+from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
 from ..columns.key_hash import in_force
 from ..data.schema import DIFF
+from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
-from .snapshot import Saved
+from .snapshot import KEY, Saved
+from .version import NO_PARTS, Merge, Parts
+from .version import Version as Version
 from .waiting import (
     Chunk,
     Waiting,
@@ -36,84 +38,25 @@ from .waiting import (
     frame_of_entries,
     rows_in,
     sorted_rows,
+    too_many,
     with_another,
 )
 
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
 
-MOST_ENTRIES = 1 << 22
-"""At most about so many entries wait in a state of numbers by key, so that sorting them never takes long."""
+MOST_ENTRIES = 1 << 19
+"""Where an epoch adds more entries than this to a state of numbers by key, they are sorted at once."""
 
-FLOOR = 512
-"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
+Merging = tuple[GradualMerge, ...]
 
-
-Parts = tuple[tuple[Run, ...], Waiting]
-"""The parts that add up to a state: its runs, the oldest first, and rows that wait."""
-
-NO_PARTS: Parts = ((), ())
+LOOKS = 16
+"""At most so many entries wait for each one that an epoch adds, as it looks at each of them."""
 
 NO_DIFFS = np.zeros(0, np.int64)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Version:
-    """A version of a spine, as of one commit: its parts, their totals, and the counters for the next full merge.
-
-    Its contents never change. Its waiting rows become a run when somebody first needs them by key (``settle``), whoever it
-    is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
-    ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merged`` has all
-    parts as one run, once a reader has merged them.
-    """
-
-    parts_now: list[Parts]
-    totals: Mapping[str, int] = field(default_factory=dict)
-    attempt_from: int = 0
-    wasted: int = 0
-    retracting: int = 0
-    merged: list[Run] = field(default_factory=list)
-
-    @property
-    def parts(self) -> Parts:
-        """Return the runs and the rows that still wait, as of one moment."""
-        return self.parts_now[0]
-
-    def settle(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Make these runs all that there is, unless another thread was faster, and return what is there now."""
-        self.parts_now.append((runs, ()))
-        self.parts_now[0] = self.parts_now[1]
-        return self.parts_now[1][0]
-
-    def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
-        """Return the same version with other parts, not merged yet."""
-        return replace(self, parts_now=[(runs, waiting)], merged=[], **changed)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Merge:
-    """A merge made outside of an epoch: the first parts of a version, and the runs that they were merged into."""
-
-    runs: tuple[weakref[Run], ...]
-    waiting: tuple[weakref[Chunk], ...]
-    into: tuple[Run, ...]
-    """The only thing that is kept alive: parts that nobody holds any more are not merged again."""
-
-    @staticmethod
-    def of(parts: Parts, into: tuple[Run, ...]) -> _Merge:
-        """Return the merge of these parts."""
-        return _Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into)
-
-    def applied(self, parts: Parts) -> Parts | None:
-        """Return the parts with those that were merged replaced; None if they are not the first ones."""
-        runs, waiting = parts
-        if not (_begins(runs, self.runs) and _begins(waiting, self.waiting)):
-            return None
-        return (*self.into, *runs[len(self.runs) :]), waiting[len(self.waiting) :]
-
-
-def _begins(parts: Sequence[object], merged: Sequence[weakref[Any]]) -> bool:
-    return len(merged) <= len(parts) and all(ref() is part for ref, part in zip(merged, parts, strict=False))
+FLOOR = 512
+"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
 class Spine:
@@ -146,14 +89,17 @@ class Spine:
         self._keys = keys
         self._nothing = empty_run(layout)
         self._committed = Version([NO_PARTS])
-        self._merges: list[_Merge] = []
+        self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
         self._staged: Version | None = None
         self._settled: tuple[Run, ...] | None = None
         """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
         self._added: tuple[Run, ...] = ()
-        """The runs that are staged."""
+        self._chunk: Chunk | None = None
+        """The runs that are staged, and the rows that are to wait."""
+        self._looks: int | None = None
+        """How many entries may go on waiting; None: all."""
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -169,7 +115,7 @@ class Spine:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
         own._committed, own._staged, own._settled, own._added = version, None, None, ()
-        own._delta, own.change = self._nothing, None
+        own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own
 
@@ -181,10 +127,8 @@ class Spine:
             return runs if self._settled is None else self._settled
         runs, waiting = self._parts()
         self._settled = self._piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
-        if self._added:
-            self._staged = self._with_runs(self._added)
-        elif self.change is not None:
-            self._staged = self._with_rows(self.change)
+        if self._staged is not None:
+            self._staged = self._with(self._added, self._chunk)
         return self._settled
 
     @property
@@ -193,8 +137,8 @@ class Spine:
         if self._delta is None:
             assert self.change is not None, "what is staged is rows or a run"
             self._delta = self._sorted(self.change)
-            self._added = (self._delta,)
-            self._staged = self._with_runs(self._added)
+            self._added, self._chunk = (self._delta,), None
+            self._staged = self._with(self._added)
         return self._delta
 
     @property
@@ -211,39 +155,52 @@ class Spine:
         assert self._staged is None, "staged twice in one epoch"
         added = tuple(part for part in (run, gone) if part is not None and len(part))
         if added:
-            self._staged, self._added, self._delta = self._with_runs(added), added, run
+            self._staged, self._added, self._delta = self._with(added), added, run
 
     def stage_rows(self, frame: pl.DataFrame) -> None:
-        """Stage rows with their diffs, at most once per epoch: as they are, if they are only added.
+        """Stage rows with their diffs, at most once per epoch: those that are added as they are.
 
         ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
-        within bounds, rows are sorted at once.
+        within bounds, or most of the rows are retractions, all are sorted at once.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
-        if self.most_merged is not None or not (frame.get_column(DIFF).to_numpy() > 0).all():
+        is_added = frame.get_column(DIFF).to_numpy() > 0
+        added = np.count_nonzero(is_added)
+        if self.most_merged is not None or 2 * added < frame.height:
             self.stage(self._sorted(frame))
             return
-        self._staged = self._with_rows(frame)
-        self.change, self._delta = frame, None
+        if added < frame.height:
+            self._stage_change(frame, keep(frame, is_added), (self._sorted(keep(frame, ~is_added)),))
+        else:
+            self._stage_change(frame, frame)
 
     def stage_entries(self, keys: Keys, diffs: Ints) -> None:
         """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
 
-        Keys may be repeated. The entries are sorted when ``runs`` are taken, or more than ``MOST_ENTRIES`` wait.
+        Keys may be repeated. The oldest entries that wait are sorted where too many wait for an epoch of this size.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not len(keys):
             return
         frame = frame_of_entries(keys, diffs)
-        if self.most_merged is not None:
+        if self.most_merged is not None or len(keys) > MOST_ENTRIES:
             self.stage(self._sorted(frame))
-            return
-        if rows_in(self._committed.parts[1]) > MOST_ENTRIES:
-            self._settled = self.runs
-        self._staged = self._with_rows(frame)
-        self.change, self._delta = frame, None
+        else:
+            self._stage_change(frame, frame, looks=LOOKS * len(keys))
+
+    def _stage_change(
+        self,
+        change: pl.DataFrame,
+        waiting: pl.DataFrame,
+        added: tuple[Run, ...] = (),
+        *,
+        looks: int | None = None,
+    ) -> None:
+        self._added, self._chunk, self._looks = added, Chunk(waiting, in_force()), looks
+        self._staged = self._with(self._added, self._chunk)
+        self.change, self._delta = change, None
 
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""
@@ -270,7 +227,8 @@ class Spine:
         """Drop what was staged."""
         self._wasted, self._settled = 0, None
         if self._staged is not None:
-            self._staged, self._added, self._delta, self.change = None, (), self._nothing, None
+            self._staged, self._added, self._chunk, self._looks = None, (), None, None
+            self._delta, self.change = self._nothing, None
 
     @property
     def entries(self) -> int:
@@ -309,14 +267,12 @@ class Spine:
                 totals[name][hit] += column[position]
         return totals
 
-    def totals_among(self, keys: Keys, looks: int) -> Ints:
+    def totals_among(self, keys: Keys) -> Ints:
         """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
 
-        If no more than ``looks`` entries wait, each is looked at; otherwise they are sorted first.
+        Each entry that waits is looked at.
         """
         runs, waiting = self._committed.parts
-        if rows_in(waiting) > looks:
-            runs, waiting = self.runs, ()
         sums = self._totals(keys, runs).get(DIFF)
         totals = np.zeros(len(keys), np.int64) if sums is None else sums
         add_waiting(waiting, keys, totals)
@@ -338,7 +294,7 @@ class Spine:
                 if waiting:
                     version.settle(into)
                 if not self.keeps_runs:
-                    self._merges.append(_Merge.of(parts, into))
+                    self._merges.append(Merge.of(parts, into))
         return version.merged[0]
 
     # Saving and restoring
@@ -367,29 +323,31 @@ class Spine:
         """See ``State``."""
         return run_of_columns(self.layout, columns)
 
-    def _with_runs(self, added: Sequence[Run]) -> Version:
-        """Return the last commit with these runs added, merged as far as is due."""
+    def _with(self, added: Sequence[Run], chunk: Chunk | None = None) -> Version:
+        """Return the last commit with these runs and waiting rows added, merged as far as is due."""
         then = self._committed
         runs, waiting = self._parts(to_stage=True)
         totals, retracting = dict(then.totals), then.retracting if waiting else 0
+        merging = tuple(each for each in then.merging if each.place_in(runs) is not None)
+        if self._looks is not None:
+            for chunk_of_before in too_many(waiting, self._looks):
+                run = self._sorted_waiting((chunk_of_before,))
+                runs, merging = self._piled_gradually((*runs, run), merging, len(run))
+                waiting = waiting[1:]
+        if chunk is not None:
+            more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
+            totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
+            waiting = with_another(waiting, chunk)
         for part in added:
             _add_totals(totals, part)
-            runs = self._piled((*runs, part))
+            runs, merging = self._piled_gradually((*runs, part), merging, len(part))
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
         if waiting and 2 * retracting > rows_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
-        return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
-
-    def _with_rows(self, frame: pl.DataFrame) -> Version:
-        """Return the last commit with these rows added as they are."""
-        then = self._committed
-        runs, waiting = self._parts(to_stage=True)
-        added = int(frame.get_column(DIFF).to_numpy().sum())
-        totals = {**then.totals, DIFF: (then.totals.get(DIFF, 0) + added) % 2**64}
-        retracting = then.retracting if waiting else 0
-        waiting = with_another(waiting, Chunk(frame, in_force()))
-        return self._tidied(then.with_parts(runs, waiting, totals=totals, retracting=retracting))
+            merging = ()
+        changed = then.with_parts(runs, waiting, totals=totals, retracting=retracting, merging=merging)
+        return self._tidied(changed)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since."""
@@ -412,11 +370,11 @@ class Spine:
         if waiting:
             runs = self._piled((*runs, self._sorted_waiting(waiting)))
         runs = version.settle(runs)
-        self._merges.append(_Merge.of(parts, runs))
+        self._merges.append(Merge.of(parts, runs))
         return runs
 
     def _sorted(self, frame: pl.DataFrame) -> Run:
-        if not self.layout.payload:
+        if not self.layout.payload and KEY in frame.columns:
             keys, diffs = entries_of(frame)
             return make_run(self.layout, keys, pl.DataFrame(), {DIFF: diffs})
         if not self.layout.by_row:
@@ -440,25 +398,57 @@ class Spine:
         return parts
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge the youngest run with those that it exceeds, and all runs of its level as soon as there are ``FAN``.
-
-        So levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
-        """
-        while len(runs) > 1:
-            sizes = [*map(len, runs)]
-            level, start = _level(sizes[-1]), len(runs) - 1
-            while start and _level(sizes[start - 1]) < level:
-                start -= 1
-            first = start
-            while first and _level(sizes[first - 1]) == level:
-                first -= 1
-            if start - first + 1 >= FAN:
-                start = first
-            start = self._within_bounds(runs, start)
-            if start == len(runs) - 1:
-                return runs
+        """Merge what is due, all at once."""
+        while (start := self._due(runs)) is not None:
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
+
+    def _piled_gradually(
+        self, runs: tuple[Run, ...], merging: Merging, added: int
+    ) -> tuple[tuple[Run, ...], Merging]:
+        """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
+        behind = _end_of(merging, runs)
+        while (start := self._due(runs[behind:])) is not None:
+            due = runs[behind + start :]
+            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most_merged is None:
+                merging = (*merging, GradualMerge.of(due))
+                break
+            runs = (*runs[: behind + start], *filter(len, [self._merge(due)]))
+        left: Merging = ()
+        for each in merging:
+            each, merged = each.advanced(self.layout, added)
+            self.touched += merged
+            place = each.place_in(runs)
+            assert place is not None, "a merge is of runs that are there"
+            if not each.is_complete:
+                left = (*left, each)
+                continue
+            result = each.result()
+            runs = (*runs[:place], *result, *runs[place + len(each.runs) :])
+            before = _end_of(left, runs)
+            if result and (start := self._due(runs[before : place + 1])) is not None:
+                left = (*left, GradualMerge.of(runs[before + start : place + 1]))
+        return runs, left
+
+    def _due(self, runs: tuple[Run, ...]) -> int | None:
+        """Return the place from which all runs are to be merged; None if none are.
+
+        The youngest run is merged with those that it exceeds, and all runs of its level as soon as there are ``FAN``. So
+        levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
+        """
+        if len(runs) < 2:
+            return None
+        sizes = [*map(len, runs)]
+        level, start = _level(sizes[-1]), len(runs) - 1
+        while start and _level(sizes[start - 1]) < level:
+            start -= 1
+        first = start
+        while first and _level(sizes[first - 1]) == level:
+            first -= 1
+        if start - first + 1 >= FAN:
+            start = first
+        start = self._within_bounds(runs, start)
+        return start if start < len(runs) - 1 else None
 
     def _tidied(self, version: Version) -> Version:
         """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
@@ -471,12 +461,12 @@ class Spine:
         entries = sum(map(len, runs)) + rows_in(waiting)
         attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
         attempts = attempts and entries >= version.attempt_from
-        if len(runs) + len(waiting) < 2 or not (attempts or version.wasted > entries):
+        if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
             return version
         every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
         merged = tuple(self._merged_in_ranges(every, 0, 2**64 - 1))
         attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0)
+        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0, merging=())
 
     def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
         """Return the first place, not before ``start``, from which all runs to the last may be merged."""
@@ -503,6 +493,12 @@ class Spine:
             return self._nothing
         self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
         return merge(self.layout, runs)
+
+
+def _end_of(merging: Merging, runs: tuple[Run, ...]) -> int:
+    """Return the place behind the last of the runs that are being merged."""
+    place = merging[-1].place_in(runs) if merging else None
+    return 0 if place is None else place + len(merging[-1].runs)
 
 
 def _add_totals(totals: dict[str, int], run: Run) -> None:

@@ -64,6 +64,14 @@ def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
         waiting = (*waiting[: few + place], Chunk(_together(waiting[few + place :]), chunk.key_hash))
 
 
+def too_many(waiting: Waiting, most: int) -> Waiting:
+    """Return the oldest chunks, without which no more than ``most`` rows wait: so many rows of these at a time, or one chunk."""
+    left, chunks = rows_in(waiting), 0
+    while left > most and (not chunks or rows_in(waiting[: chunks + 1]) <= most):
+        left, chunks = left - len(waiting[chunks]), chunks + 1
+    return waiting[:chunks]
+
+
 def sorted_rows(waiting: Waiting, as_run: Sorter) -> Run:
     """Return all waiting rows as one run. Cost: their hashes, and one sort."""
     # A reader's thread, too, has to use the hash of the circuit.
@@ -92,4 +100,10 @@ def add_waiting(waiting: Waiting, keys: Keys, totals: Ints) -> None:
 
 
 def _together(chunks: Sequence[Chunk]) -> pl.DataFrame:
-    return chunks[0].frame if len(chunks) == 1 else stack([chunk.frame for chunk in chunks]).rechunk()
+    frames = [chunk.frame for chunk in chunks]
+    if len(frames) == 1:
+        return frames[0]
+    if len({frame.width for frame in frames}) > 1:  # Only keys with a null have a second word.
+        entries = [entries_of(frame) for frame in frames]
+        frames = [frame_of_entries(Keys(keys.first, keys.seconds()), diffs) for keys, diffs in entries]
+    return stack(frames).rechunk()

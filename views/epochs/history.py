@@ -26,8 +26,8 @@ BEFORE_ALL = -1
 class Retain:
     """How many deltas a view keeps for readers that come later: the newest, up to both limits.
 
-    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas. A row that was added several times
-    within an epoch may count as often.
+    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas. A row that
+    several changes of an epoch are about may count as often.
     """
 
     epochs: int = 1000

@@ -13,8 +13,8 @@ from evercurrent.core.data.schema import EPOCH
 class ViewDelta:
     """The delta of a view in one epoch.
 
-    Its frame has the view's columns, ``_epoch`` and ``_diff``, each row once. Where rows are only added, as may be many and
-    nobody may ever look at them, it is made when it is first read; several threads may do it, with the same result.
+    Its frame has the view's columns, ``_epoch`` and ``_diff``, each row once. It is made when it is first read, as rows may be
+    many and nobody may ever look at them; several threads may do it, with the same result.
     ``entries`` counts what the view's operator has emitted: a row may be in it more than once.
     """
 
@@ -23,13 +23,14 @@ class ViewDelta:
     def __init__(self, epoch: int, delta: Delta) -> None:
         self.epoch = epoch
         self.entries = len(delta)
-        self._delta: Delta | None = delta
+        # Without what was computed of it, which would be held as long as the delta.
+        self._delta: Delta | None = Delta(delta.frame, delta.is_consolidated)
         self._frame = pl.DataFrame()
 
     @staticmethod
     def of(epoch: int, delta: Delta) -> ViewDelta | None:
         """Return the delta of a view; None if its rows cancel."""
-        if not delta.is_consolidated and not (delta.diffs > 0).all():
+        if delta.diffs.sum() == 0:  # Only then may all rows cancel.
             delta = delta.consolidate()
         return ViewDelta(epoch, delta) if len(delta) else None
 
