@@ -27,7 +27,9 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from .nulls import nulls_in
 from .polars_versions import of_arrow
+from .whole_columns import AnyColumn, Whole
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -77,8 +79,10 @@ def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
     )
 
 
-def physical(column: pl.Series) -> Ints:
+def physical(column: AnyColumn) -> Ints:
     """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
+    if isinstance(column, Whole):
+        return column.int64
     if column.dtype == pl.UInt64:
         filled = column.fill_null(0) if column.has_nulls() else column
         words: Ints = filled.to_numpy().view(np.int64)
@@ -145,7 +149,7 @@ def _values(column: pl.Series) -> Value:
     own, further = _OF_TYPE.get(type(column.dtype), _printed)(column)
     if not column.has_nulls():
         return own, further
-    nulls = column.is_null().to_numpy()
+    nulls = nulls_in(column)
     further = np.zeros(len(own), np.uint64) if further is None else further
     return np.where(nulls, NULL_WORD, own), np.where(nulls, NULL_WORD, further)
 
@@ -251,7 +255,7 @@ def _bytes(column: pl.Series) -> Value:
     counts = low & LEADING[4]
     longer = np.flatnonzero(counts > INLINE)
     if len(longer) and column.has_nulls():  # The value behind a null may be anything.
-        longer = longer[column.is_not_null().to_numpy()[longer]]
+        longer = longer[~nulls_in(column)[longer]]
     if len(longer) == len(counts) > 0:
         return _longer(column, array, high, counts, longer)
     if 2 * len(longer) <= len(counts):

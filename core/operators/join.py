@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import boundaries, group
-from ..columns.kernels import Index, Ints, Keys, Mask, expand, gather, stack
+from ..columns.kernels import Index, Ints, Keys, Mask, expand, frame_of, gather, stack
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -216,7 +216,7 @@ class Join(Operator):
             )
             for column in self._columns
         ]
-        return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+        return frame_of([*columns, pl.Series(DIFF, diffs)])
 
     def _padded(self, rows: pl.DataFrame, index: Index, diffs: Ints, side: Side) -> pl.DataFrame:
         """Return rows without a partner, with nulls in the other side's columns."""
@@ -230,7 +230,7 @@ class Join(Operator):
                 )
             else:
                 columns.append(rows.get_column(source).alias(column.name))
-        return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+        return frame_of([*columns, pl.Series(DIFF, diffs)])
 
 
 def _products(left: Ints, right: Ints) -> Ints:

@@ -10,7 +10,7 @@ import polars as pl
 from ..columns.directory import entries_among
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import Index, Ints, Keys, gather, has_floats, stack, with_plain_zeros
+from ..columns.kernels import Index, Ints, Keys, frame_of, gather, has_floats, stack, with_plain_zeros
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
@@ -30,10 +30,11 @@ class Append(Operator):
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
+        self._has_floats = any(map(has_floats, schema.dtypes()))
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change, with 0.0 for -0.0."""
-        return _plain(deltas[0])
+        return _plain(deltas[0]) if self._has_floats else deltas[0]
 
 
 def _plain(delta: Delta) -> Delta:
@@ -41,7 +42,7 @@ def _plain(delta: Delta) -> Delta:
     if not any(map(has_floats, delta.frame.dtypes)):
         return delta
     columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
-    return Delta(pl.DataFrame(columns), delta.is_consolidated)
+    return Delta(frame_of(columns), delta.is_consolidated)
 
 
 @tagged("core.operators.inputs:CheckRetractions")

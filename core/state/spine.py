@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Keys, keep
+from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
 from ..columns.key_hash import in_force
 from ..data.schema import DIFF
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
@@ -471,7 +471,8 @@ class Spine:
 
 def _add_totals(totals: dict[str, int], run: Run) -> None:
     for name, column in run.sums.items():
-        totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
+        added = sum(column.tolist()) if len(column) <= FEW_VALUES else int(column.sum())
+        totals[name] = (totals.get(name, 0) + added) % 2**64
 
 
 def _level(size: int) -> int:
