@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -481,6 +480,8 @@ class Engine:
 
         Cancelling the task does not stop an epoch that has begun.
         """
+        import asyncio  # Imported here, as it takes longer than most of the package.
+
         return await asyncio.to_thread(self.push, source, data, at=at, watermark=watermark, position=position)
 
     @property
