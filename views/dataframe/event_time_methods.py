@@ -88,7 +88,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         *,
         early: Trigger | None = None,
         late: Trigger | None = None,
-        always: bool = False,
+        always: Always = False,
     ) -> C:
         """Set when in processing time panes are emitted: whenever the trigger fires. Without a trigger: at every epoch.
 
@@ -96,7 +96,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             trigger: such as ``every("1m")``, ``repeat(after_count(100))``, ``after_watermark(...)``.
             early: the trigger until the watermark passes the end of the window, which emits the on-time pane.
             late: the trigger after that. Both begin again whenever they finish.
-            always: emit a pane also if nothing has changed since the last one.
+            always: emit a pane also if nothing has changed since the last one; "on_time": only when the watermark passes the
+                end of the window, so that readers see that it has.
 
         Raises:
             PlanError: no trigger is given, or columns that it needs are missing.

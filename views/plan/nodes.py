@@ -230,7 +230,7 @@ class Windowing:
     window: Window
     stamp: Stamp = "end"
     trigger: Trigger = EveryEpoch()  # noqa: RUF009
-    always: bool = False
+    always: Always = False
     mode: Mode = "retracting"
     regroups: bool = False
     lateness: int | None = None
