@@ -212,7 +212,11 @@ class Simulator:
         for window in [window for windows in self.open.values() for window in windows.values()]:
             signalled = signals(window.key, window.bounds)
             seen = window.seen(
-                before, self.watermark, processing_time, always=self.pipeline.always is True, signalled=signalled
+                before,
+                self.watermark,
+                processing_time,
+                always=self.pipeline.always is True,
+                signalled=signalled,
             )
             self._ask(window, seen, told)
         for output, diff in list(told.delta.items()):

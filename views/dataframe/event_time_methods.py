@@ -12,6 +12,7 @@ import polars as pl
 from evercurrent.core.data.durations import microseconds
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import require_columns
+from evercurrent.core.eventtime.panes.panes import Always
 from evercurrent.core.eventtime.triggers.kinds import Trigger
 from evercurrent.core.eventtime.windows.kinds import Custom, Given, Global, Window, windowed_schema
 

@@ -23,9 +23,12 @@ from ...state.protocol import State
 from ...state.purge import payload_of
 from ...state.run import Layout, make_run, run_of_groups
 from ...state.spine import Spine
-from ..triggers.firing import EARLY, Firing, places_among
+from ..triggers.firing import EARLY, ON_TIME, Firing, places_among
 
 Mode = Literal["discarding", "accumulating", "retracting"]
+
+Always = bool | Literal["on_time"]
+"""Whether panes that have not changed are emitted: all, none, or those on time."""
 
 TIMINGS = ("EARLY", "ON_TIME", "LATE")
 
@@ -147,7 +150,8 @@ class Panes(Operator):
     def _emits_again(self, firing: Firing) -> Mask | None:
         """Return which firing windows emit a row that has not changed; None: none of them do."""
         if self.spec.always == "on_time":
-            return firing.timing == ON_TIME
+            on_time: Mask = firing.timing == ON_TIME
+            return on_time
         return np.ones(len(firing.keys), np.bool_) if self.spec.always else None
 
     # Earlier panes
