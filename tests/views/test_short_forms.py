@@ -1,5 +1,6 @@
 """Names that users of polars, Spark and Beam bring: each gives what its long form gives."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.dataframe.package_hints import NAMES
 from evercurrent.views.dataframe.spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
 
 COLUMNS = {"k": pl.String, "x": pl.Int64, "y": pl.Float64}
@@ -278,3 +280,13 @@ def test_what_is_no_always_is_refused() -> None:
     source = ec.Engine().source("s", TIMES, event_time="at")
     with pytest.raises(ec.PlanError, match="'late'; there are True, False and 'on_time'"):
         source.window(ec.fixed("1m")).trigger(ec.each_row(), always="late")  # type: ignore[arg-type]
+
+
+def test_names_of_other_packages_are_hinted() -> None:
+    for name, instead in NAMES.items():
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*") as caught:
+            getattr(ec, name)
+        for used in re.findall(r"\bec\.(\w+)", instead):
+            assert used in ec.__all__
+        assert caught.value.name == name
+    assert not hasattr(ec, "nothing_of_this_name")
