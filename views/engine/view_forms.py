@@ -18,8 +18,6 @@ from .published import Published
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    import pyarrow as pa
-
 
 class TableForms(ABC):
     """The methods of a view that stand for ``read()`` and something done with its frame."""
@@ -30,7 +28,7 @@ class TableForms(ABC):
     def read(self, epoch: int | None = None) -> pl.DataFrame:
         """Return the contents."""
 
-    def to_arrow(self, epoch: int | None = None) -> pa.Table:
+    def to_arrow(self, epoch: int | None = None) -> Any:  # pyarrow has no types of its own
         """Return the contents as a table of pyarrow: ``read(epoch).to_arrow()``."""
         return self.read(epoch).to_arrow()
 
