@@ -66,7 +66,7 @@ docs: $(READY) ## draw docs/figures from runs, write docs/features.md, and build
 	@$(PY) docs/make_figures.py
 	@$(PY) docs/make_features.py
 	@$(PY) -m pip install --quiet --require-hashes --requirement $(DOCS_LOCK)
-	@$(PY) -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 	@rm -rf dist build
