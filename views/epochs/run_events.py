@@ -10,6 +10,7 @@ from datetime import datetime
 
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.instants import shown
+from evercurrent.core.data.tags import tagged
 from evercurrent.core.state.ledger import Ledger
 
 from .records import EpochInput, EvaluatedEpoch
@@ -25,6 +26,7 @@ LOG.addHandler(
 )  # Without it Python writes warnings to the standard error of any program.
 
 
+@tagged("views.run_events:EpochEvent")
 @dataclass(frozen=True, slots=True)
 class EpochEvent:
     """An epoch that is done: when it was begun by the clock of the machine, how long it took, and the rows in and out.
