@@ -461,7 +461,7 @@ class Engine:
     def watch(self, watcher: Watcher) -> None:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
 
-        It is called by the thread that pushes, and must neither push nor raise.
+        It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
