@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..columns.kernels import Keys, expand, gather
-from .run import Layout, Run, merge
-from .spine import Version
+from .run import Run, merge
+from .spine import Spine, Version
 
 
-def narrowed(layout: Layout, version: Version, keys: Keys) -> Version:
+def narrowed(spine: Spine, version: Version, keys: Keys) -> Version:
     """Return the entries of these ascending, distinct keys as a version of one run. Cost: these keys, in each run."""
-    runs = [_cut(run, keys) for run in version.runs]
+    runs = [_cut(run, keys) for run in spine.at(version).runs]
     kept = [run for run in runs if len(run)]
-    return version.with_runs((merge(layout, kept),) if kept else ())
+    return version.with_parts((merge(spine.layout, kept),) if kept else (), ())
 
 
 def _cut(run: Run, keys: Keys) -> Run:

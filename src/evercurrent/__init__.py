@@ -44,11 +44,13 @@ from evercurrent.views.dataframe.watermarks import (
     punctuated,
 )
 from evercurrent.views.dataframe.windows import *  # noqa: F403
+from evercurrent.views.engine.backfill_rows import Backfill
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.view import View
 from evercurrent.views.epochs.history import Retain
 from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
+from evercurrent.views.epochs.subscriptions import SchemaChange
 from evercurrent.views.inspection.stats import prometheus_text
 
 __version__ = VERSION
@@ -56,6 +58,7 @@ __version__ = VERSION
 __all__ = [
     "END_OF_TIME",
     "ArithmeticRefusedError",
+    "Backfill",
     "Checkpoint",
     "CheckpointError",
     "Collection",
@@ -73,6 +76,7 @@ __all__ = [
     "PlanError",
     "Retain",
     "RetractionError",
+    "SchemaChange",
     "Snapshot",
     "Source",
     "SubscriberError",

@@ -13,9 +13,9 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evercurrent.core.columns.key_hash import hashing_by
@@ -87,6 +87,8 @@ class _Open:
     """Whether the epoch is durable without a commit, as its input is."""
     is_logging: bool = False
     """Whether its input is being written."""
+    is_due: bool = False
+    """Whether the next epoch is committed in any case."""
     staged: tuple[tuple[EvaluatedEpoch, ...], tuple[Commit, Begun] | None] = field(default=((), None))
     """The epochs that are being written, with their commit and the files that it names, if a commit is due."""
 
@@ -230,6 +232,35 @@ class Durability:
             is_computed=bool(match.lost) or match.evolution is not None,
         )
 
+    @contextmanager
+    def redeclared(
+        self, compiled: Compiled, record: Mapping[str, Any], born: Mapping[str, int]
+    ) -> Iterator[None]:
+        """Go on with another circuit of a plan that has changed, whose epoch is run inside of the block and committed at once.
+
+        ``born`` are the first epochs of the views whose deltas begin anew. If the block raises, nothing has changed.
+        """
+        before = self._now()
+        _require_arrow(compiled)
+        born = {name: at for name, at in {**before.past.born, **born}.items() if name in self._plan.views}
+        past, states = before.past.over(record, born), in_bucket_0(compiled)
+        self._open = replace(
+            before,
+            plan=record,
+            states=states,
+            residence=before.residence.over(states),
+            past=past,
+            is_due=True,
+        )
+        try:
+            yield
+        except BaseException:
+            self._open = before
+            raise
+        self._open.is_due = False
+        self._open.saver.keep_only(states.keys())
+        before.readers.record, before.readers.born = record, born
+
     # An epoch
 
     def log(
@@ -263,7 +294,9 @@ class Durability:
         """
         opened = self._now()
         waiting = (*opened.past.waiting, passed)
-        is_due = not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
+        is_due = opened.is_due or (
+            not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
+        )
         opened.staged = waiting, self._commit_of(opened, waiting, standing, elsewhere) if is_due else None
 
     def append(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused
 from evercurrent.core.state.narrowing import narrowed
@@ -68,7 +69,7 @@ class PublishedView:
         if set(row.columns) != set(readable.key_types):
             return _with_values(self.rows(), row)
         words = readable.words(row.select(*readable.key_types))
-        first = narrowed(readable.reads[0].layout, self.versions[0], words)
+        first = narrowed(readable.reads[0], self.versions[0], words)
         # The words are a hash, and its collisions are other rows.
         return _with_values(readable.contents((first, *self.versions[1:])), row)
 
@@ -100,7 +101,7 @@ class Published:
 
     def rows(self, view: str) -> pl.DataFrame:
         """All rows of a view, in a frame of the caller's own."""
-        return self.views[view].rows()
+        return self._view(view).rows()
 
     def require(self, view: str, since: int) -> None:
         """Check that the deltas of a view after this epoch are retained.
@@ -108,7 +109,7 @@ class Published:
         Raises:
             EpochGoneError: they are no longer retained.
         """
-        self.views[view].history.require(since, self.waiting)
+        self._view(view).history.require(since, self.waiting)
 
     def deltas(self, view: str, since: int) -> Iterator[pl.DataFrame]:
         """The deltas of a view after this epoch, in frames of the caller's own.
@@ -116,8 +117,20 @@ class Published:
         Raises:
             EpochGoneError: they are no longer retained.
         """
-        return self.views[view].history.since(since, self.waiting)
+        return self._view(view).history.since(since, self.waiting)
 
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""
-        return self.views[view].history.begins
+        return self._view(view).history.begins
+
+    def _view(self, name: str) -> PublishedView:
+        """Return a view.
+
+        Raises:
+            InputError: it is not published yet, or no longer, as it is declared or dropped in another thread.
+        """
+        if name not in self.views:
+            raise InputError(
+                f"view {name!r} is not there after epoch {self.epoch}; it is being declared, or was dropped"
+            )
+        return self.views[name]

@@ -25,6 +25,7 @@ from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
     Callback,
+    OnSchema,
     Readers,
     Subscription,
     reader_key,
@@ -148,10 +149,28 @@ class View(Collection, ReadForms):
         windowing: Windowing | None = None,
     ) -> None:
         super().__init__(plan, place, windowing)
-        self._engine = engine
+        self._keeper = engine
+        self._gone = ""
+        """Why it cannot be used any more; empty while it can."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.name = name
+
+    @property
+    def _engine(self) -> ViewKeeper:
+        """The engine.
+
+        Raises:
+            InputError: the view was dropped or replaced.
+        """
+        if self._gone:
+            raise InputError(self._gone)
+        return self._keeper
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """The open subscriptions."""
+        return tuple(each for each in self._subscriptions if not each.is_closed)
 
     @property
     def epoch(self) -> int:
@@ -225,6 +244,7 @@ class View(Collection, ReadForms):
         *,
         reader: Reader = "deltas",
         name: str | None = None,
+        on_schema: OnSchema | None = None,
         queue: int | None = None,
         on_full: OnFull = "wait",
     ) -> Subscription:
@@ -239,6 +259,10 @@ class View(Collection, ReadForms):
         another process on the same checkpoint; ``since`` then counts only the first time. The last delivered epoch is
         part of the next commit, so after a crash the last epochs may be delivered once more: a sink that stores the
         ``_epoch`` of what it has written, in the same transaction, has everything exactly once.
+
+        ``on_schema``: called with a ``SchemaChange`` when the view is replaced by one with other columns
+        (``engine.view(..., replace=True)``), before the callback gets all rows of the new view. Without it, such a
+        replacement is refused while the subscription is open. Where the columns stay the same, the callback gets the difference.
 
         The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
         own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.
@@ -255,10 +279,11 @@ class View(Collection, ReadForms):
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
-        if not callable(callback):
-            raise PlanError(
-                f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
-            )
+        for function, what in ((callback, "one frame"), (on_schema, "one SchemaChange")):
+            if not callable(function) and (function is not None or what == "one frame"):
+                raise PlanError(
+                    f"subscription to view {self.name!r}: {function!r} cannot be called; give a function of {what}"
+                )
         require_plain_function(f"subscription to view {self.name!r}", callback)
         require_queue(f"subscription to view {self.name!r}", queue, on_full, name)
         if since is not None:
@@ -269,7 +294,7 @@ class View(Collection, ReadForms):
                 queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
                 callback = queued.put
             if name is not None:
-                return self._subscribe_again(callback, since, name)
+                return self._subscribe_again(callback, since, name, on_schema)
             # Repeated where the callback itself pushes.
             while since is not None and since < self.epoch:
                 missed = self.deltas(since)
@@ -278,7 +303,7 @@ class View(Collection, ReadForms):
                         callback(frame)
                 since = missed.last_epoch
             subscription = queued or Subscription(self, callback, self.epoch)
-            subscription.heard = self.epoch
+            subscription.heard, subscription.on_schema = self.epoch, on_schema
             self._subscriptions = with_another(self, subscription)
             return subscription
 
@@ -294,11 +319,13 @@ class View(Collection, ReadForms):
             require_epoch(self.name, "since", since)
         return followed(self, self.epoch if since is None else since)
 
-    def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
+    def _subscribe_again(
+        self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None
+    ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
         delivered = self._engine.readers.heard().get(key, now if since is None else since)
-        subscription = Subscription(self, callback, delivered, name)
+        subscription = Subscription(self, callback, delivered, name, on_schema)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
         self._subscriptions = with_another(self, subscription)
@@ -418,9 +445,3 @@ class View(Collection, ReadForms):
 
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
-
-    def _published(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
-        """The delta of an epoch with its number, columns in the order that readers see."""
-        epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
-        columns = frame.get_columns()
-        return pl.DataFrame([*columns[:-1], epochs, columns[-1]])
