@@ -118,6 +118,15 @@ def operated(engine: ec.Engine, view: ec.View) -> str:
     return ec.prometheus_text(engine.stats()) + str((events, found, totals, view.to_arrow().num_rows))
 
 
+def declared_later(engine: ec.Engine, orders: ec.Source) -> ec.View:
+    """A view that is declared while the engine runs, and follows its columns."""
+    changes: list[ec.SchemaChange] = []
+    rows = {"orders": ec.Backfill([{"amount": 3}], position=7)}
+    view = engine.view("late", orders.group_by("city").len(), replace=True, backfill=rows)
+    view.subscribe(print, on_schema=changes.append)
+    return view
+
+
 async def followed(engine: ec.Engine, view: ec.View) -> int:
     """A task that pushes and follows."""
     epoch: int = await engine.apush("scores", {"team": ["red"]}, watermark="2026-01-31")

@@ -290,6 +290,7 @@ def test_a_queued_callback_that_pushes_into_a_full_queue_is_an_error_and_no_dead
         ({"queue": 3, "on_full": "block"}, "'wait', 'drop' and 'fail'"),
         ({"on_full": "drop"}, "goes with queue="),
         ({"queue": 3, "name": "mail"}, "goes without queue="),
+        ({"queue": 3, "on_schema": print}, "goes without queue="),
     ],
 )
 def test_options_of_a_queue_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
