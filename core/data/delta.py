@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Index, Ints, at, frame_of, gather, key_words
+from ..columns.kernels import MANY_ROWS, Index, Ints, Mask, at, frame_of, gather, keep, key_words
 from ..columns.whole_columns import AnyColumn, series_of
 from .schema import DIFF, with_diff
 
@@ -84,6 +84,12 @@ class Delta:
             return self.frame
         series = [series_of(columns[name]) for name in names if name != DIFF]
         return frame_of([*series, pl.Series(DIFF, self.diffs)])
+
+    def where(self, mask: Mask) -> Delta:
+        """Return the entries where the mask is true."""
+        if len(self) > MANY_ROWS:
+            return Delta(keep(self.frame, mask), self.is_consolidated)
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def take(self, index: Index) -> Delta:
         """Return the entries at these ascending positions."""
