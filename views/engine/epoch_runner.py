@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -47,6 +47,23 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""
 
 
+class _Commits:
+    """A context in which states are committed. ``count`` is how often one has begun or ended: odd while there is one."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        """Count a commit that begins."""
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Count a commit that ends."""
+        self.count += 1
+
+
 class Running:
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
@@ -83,8 +100,7 @@ class Running:
         self.giving_way = GivingWay()
         self._published: Published | None = None
         self._is_opening = False
-        self._commits = 0
-        """How often a commit has begun or ended: odd while there is one."""
+        self._counted = _Commits()
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -114,15 +130,15 @@ class Running:
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
         """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
         for _ in range(ATTEMPTS):
-            begun, compiled = self._commits, self.published().compiled
+            begun, compiled = self._counted.count, self.published().compiled
             if begun % 2 == 0:
                 try:
                     answer = read(compiled)
                 except Exception:
                     # What is declared meanwhile is in the plan, and in no circuit yet.
-                    if self._commits == begun and compiled is self._compiled and not self._is_outdated:
+                    if self._counted.count == begun and compiled is self._compiled and not self._is_outdated:
                         raise
-                if self._commits == begun:
+                if self._counted.count == begun:
                     return answer
         with self._turn:
             return read(self.current())
@@ -305,21 +321,16 @@ class Running:
     def deliver_first(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``: subscribers get an epoch after its commit, as they can catch up."""
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """See ``Audience``: ``steadily`` notices it."""
-        self._commits += 1
-        try:
-            yield
-        finally:
-            self._commits += 1
+        return self._counted
 
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
         passed = evaluated.passed
         self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
-        for name, frame in passed.deltas.items():
-            self._views[name]._history.append(now.epoch, frame)
+        for name, delta in passed.deltas.items():
+            self._views[name]._history.append(now.epoch, delta)
         if now.epoch:
             self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
         if self._evaluator is not None:
@@ -327,7 +338,7 @@ class Running:
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, dict(evaluated.passed.deltas))
+        self.readers.notify(now.epoch, evaluated.passed.deltas)
 
     def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
         """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""

@@ -15,7 +15,7 @@ from evercurrent.core.state.snapshot import Saved
 
 from ..compiler.builder import Compiled
 from ..connectors.positions import Position
-from ..epochs.records import EpochInput, EvaluatedEpoch
+from ..epochs.records import EpochInput, EvaluatedEpoch, ViewDelta
 from .view import View
 
 InputLog = Literal["to write", "written", "none"]
@@ -66,13 +66,13 @@ class CircuitEvaluator:
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         staged = self._staged = self.compiled.circuit.evaluate(now, taken.arrived)
-        changed: dict[str, pl.DataFrame] = {}
+        changed: dict[str, ViewDelta] = {}
         for name, delta in self.compiled.of_views(staged.deltas):
             if name in taken.silent:
                 continue
             delta = delta.consolidate()
             if len(delta):
-                changed[name] = self._views[name]._published(now.epoch, delta.frame)
+                changed[name] = ViewDelta(now.epoch, delta)
         return EpochResult(
             EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), changed),
             taken.offered.positions,
@@ -114,11 +114,7 @@ class FilledViews:
 
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        changed = {
-            name: self._views[name]._published(now.epoch, delta.frame)
-            for name, delta in self._filled.items()
-            if len(delta)
-        }
+        changed = {name: ViewDelta(now.epoch, delta) for name, delta in self._filled.items() if len(delta)}
         passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, changed)
         return EpochResult(passed, {}, {}, tuple(self._filled))
 

@@ -383,9 +383,3 @@ class View(Collection):
 
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
-
-    def _published(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
-        """The delta of an epoch with its number, columns in the order that readers see."""
-        epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
-        columns = frame.get_columns()
-        return pl.DataFrame([*columns[:-1], epochs, columns[-1]])

@@ -20,7 +20,7 @@ from ..checkpoint import StateRecord
 from ..compiler.builder import Compiled
 from ..concurrency.teams import Team
 from ..durability.plan_match import plan_record, state_ids
-from ..epochs.records import EvaluatedEpoch
+from ..epochs.records import EvaluatedEpoch, ViewDelta
 from ..partitioned.bucket_evaluator import BucketEvaluator, BucketInput, BucketResult
 from ..partitioned.clocks import Clocks
 from ..partitioned.held_states import HeldStates, record_of, saved_in
@@ -109,16 +109,16 @@ class WorkerEvaluator:
         self._staged = None
         self._inner.discard()
 
-    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> dict[str, pl.DataFrame]:
+    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> dict[str, ViewDelta]:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
-        found: dict[str, pl.DataFrame] = {}
+        found: dict[str, ViewDelta] = {}
         for view in self._views:
             frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
             if not frames or view in taken.silent:
                 continue
             delta = Delta(stack(frames)).consolidate()
             if len(delta):
-                found[view] = self._views[view]._published(now.epoch, delta.frame)
+                found[view] = ViewDelta(now.epoch, delta)
         return found
 
     def _rows(self, work: BucketResult) -> dict[str, pl.DataFrame]:

@@ -14,7 +14,7 @@ from evercurrent.core.data.errors import EpochGoneError, PlanError
 from evercurrent.core.data.recent import Recent, Stretch
 from evercurrent.core.data.tags import tagged
 
-from .records import EvaluatedEpoch
+from .records import EvaluatedEpoch, ViewDelta
 
 BEFORE_ALL = -1
 """The epoch before epoch 0, in which a grouping by nothing gets its row."""
@@ -64,7 +64,7 @@ class Retained:
     """
 
     view: str
-    frames: Stretch[tuple[int, pl.DataFrame]]
+    frames: Stretch[tuple[int, ViewDelta]]
     complete_since: int
     older: Older | None
 
@@ -98,7 +98,7 @@ class Retained:
         """
         self.require(epoch, waiting)
         first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place][0])
-        newer = (frame.clone() for _, frame in self.frames.past(first))
+        newer = (delta.frame.clone() for _, delta in self.frames.past(first))
         if epoch < self.complete_since and self.older is not None:
             return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
         return newer
@@ -110,15 +110,15 @@ class History:
     def __init__(self, view: str, retain: Retain) -> None:
         self._view = view
         self._retain = retain
-        self._frames: Recent[tuple[int, pl.DataFrame]] = Recent()
+        self._frames: Recent[tuple[int, ViewDelta]] = Recent()
         self._rows = 0
         self._older: Older | None = None
         self._complete_since = BEFORE_ALL
 
-    def append(self, epoch: int, frame: pl.DataFrame) -> None:
+    def append(self, epoch: int, delta: ViewDelta) -> None:
         """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
-        self._frames.append((epoch, frame))
-        self._rows += frame.height
+        self._frames.append((epoch, delta))
+        self._rows += delta.height
         while len(self._frames) and (
             len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
         ):

@@ -12,6 +12,7 @@ from evercurrent.core.data.errors import PlanError, SubscriberError
 from evercurrent.core.data.schema import require_characters
 
 from ..concurrency.interrupts import interruptible
+from .records import ViewDelta
 
 Callback = Callable[[pl.DataFrame], Any]
 
@@ -120,7 +121,7 @@ class Readers:
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._undelivered: deque[tuple[int, dict[str, pl.DataFrame]]] = deque()
+        self._undelivered: deque[tuple[int, Mapping[str, ViewDelta]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
@@ -140,7 +141,7 @@ class Readers:
             for key, named in sorted(self._named.items())
         }
 
-    def notify(self, epoch: int, published: dict[str, pl.DataFrame]) -> None:
+    def notify(self, epoch: int, published: Mapping[str, ViewDelta]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         Raises:
@@ -169,14 +170,14 @@ class Readers:
             ) from error
 
     def _delivered(
-        self, epoch: int, published: Mapping[str, pl.DataFrame]
+        self, epoch: int, published: Mapping[str, ViewDelta]
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
-        for name, frame in published.items():
+        for name, delta in published.items():
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.hear(epoch, frame)
+                    subscription.hear(epoch, delta.frame)
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.
