@@ -89,11 +89,12 @@ def physical(column: AnyColumn) -> Ints:
     """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
     if isinstance(column, Whole):
         return column.int64
-    if column.dtype == pl.UInt64:
+    kind = type(column.dtype)
+    if kind is pl.UInt64:
         filled = column.fill_null(0) if column.has_nulls() else column
         words: Ints = filled.to_numpy().view(np.int64)
         return words
-    if column.dtype != pl.Int64:
+    if kind is not pl.Int64:
         column = column.cast(pl.Int64)  # The same as to_physical() of these types, which is a query of 30 us.
     values: Ints = (column.fill_null(0) if column.has_nulls() else column).to_numpy()
     return values

@@ -22,10 +22,11 @@ class Delta:
     (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
-    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "is_consolidated")
+    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_height", "is_consolidated")
 
     def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
         self._frame: pl.DataFrame | None = frame
+        self._height = frame.height
         self._columns: dict[str, AnyColumn] | None = None
         self._diffs: Ints | None = None
         self._groups: Groups | None = None
@@ -49,13 +50,13 @@ class Delta:
         made._frame = made._groups = None
         made._columns = {column.name: column for column in columns}
         made._diffs = diffs
+        made._height = len(diffs)
         made.is_consolidated = is_consolidated
         return made
 
     def __len__(self) -> int:
         """Return the number of entries, each a row with its diff."""
-        frame = self._frame
-        return len(self.diffs) if frame is None else frame.height
+        return self._height
 
     def __repr__(self) -> str:
         """Return the rows, for messages of tests."""
@@ -128,7 +129,7 @@ class Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
         same = object.__new__(Delta)
         same._columns, same._frame, same._diffs = self._columns, self._frame, self._diffs
-        same._groups, same.is_consolidated = self._groups, True
+        same._groups, same._height, same.is_consolidated = self._groups, self._height, True
         return same
 
     def consolidate(self) -> Delta:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import Groups, group, group_columns, is_ones
+from ..columns.grouping import Groups, group, group_column, group_columns, is_ones
 from ..columns.kernels import (
     Ints,
     Keys,
@@ -315,6 +315,8 @@ class GroupBy(Operator):
         return rows
 
     def _groups(self, delta: Delta) -> Groups:
+        if self._one_word and self._is_plain:
+            return group_column(delta.column(next(iter(self._spec.keys))))
         if self._is_plain:
             return group_columns([delta.column(name) for name in self._spec.keys], len(delta))
         return group(self._keyed.words(delta.frame))
