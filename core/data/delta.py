@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import MANY_ROWS, Index, Ints, Mask, at, frame_of, gather, keep, key_words
+from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
 from ..columns.whole_columns import AnyColumn, series_of
 from .schema import DIFF, with_diff
 
@@ -22,11 +22,13 @@ class Delta:
     (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
-    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_height", "is_consolidated")
+    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_height", "_words", "is_consolidated")
 
     def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
         self._frame: pl.DataFrame | None = frame
         self._height = frame.height
+        self._words: dict[tuple[tuple[str, ...], int], Keys] = {}
+        """The words of keys that were made of these rows: operators that keep them by the same key share the work."""
         self._columns: dict[str, AnyColumn] | None = None
         self._diffs: Ints | None = None
         self._groups: Groups | None = None
@@ -51,6 +53,7 @@ class Delta:
         made._columns = {column.name: column for column in columns}
         made._diffs = diffs
         made._height = len(diffs)
+        made._words = {}
         made.is_consolidated = is_consolidated
         return made
 
@@ -118,6 +121,14 @@ class Delta:
         """Return the data columns, without ``_diff``."""
         return frame_of(self.frame.get_columns()[:-1])
 
+    def words(self, names: tuple[str, ...], routed: int) -> Keys:
+        """Return the ``key_words`` of these columns. Cost: that of ``key_words``, the first time."""
+        found = self._words.get((names, routed))
+        if found is None:
+            found = key_words([self.column(name) for name in names], self._height, routed)
+            self._words[names, routed] = found
+        return found
+
     @property
     def groups(self) -> Groups:
         """Return the entries by equal rows. Cost: two hashes and one sort of the entries, the first time."""
@@ -125,11 +136,18 @@ class Delta:
             self._groups = group(key_words(self.rows.get_columns(), len(self)))
         return self._groups
 
+    def bare(self) -> Delta:
+        """Return the same entries without what was found out about them, to be kept for long."""
+        same = self.as_consolidated()
+        same._groups, same._words, same.is_consolidated = None, {}, self.is_consolidated
+        return same
+
     def as_consolidated(self) -> Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
         same = object.__new__(Delta)
         same._columns, same._frame, same._diffs = self._columns, self._frame, self._diffs
-        same._groups, same._height, same.is_consolidated = self._groups, self._height, True
+        same._groups, same._height, same._words = self._groups, self._height, self._words
+        same.is_consolidated = True
         return same
 
     def consolidate(self) -> Delta:

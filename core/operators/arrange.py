@@ -72,7 +72,8 @@ class Arrange(KeyedOperator):
         if frame.height and self._skip_null_keys:
             frame = frame.drop_nulls(self._keys.names)
         layout = self.spine.layout
-        run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
+        words = self._keys.words_of(delta) if frame.height and frame is delta.frame else None
+        run = run_of_rows(layout, self._keys, frame, words) if frame.height else empty_run(layout)
         expired = None if self._expired is None else self._expired.value
         gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
         self.spine.stage(run, gone)

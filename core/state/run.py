@@ -297,8 +297,14 @@ def empty_run(layout: Layout) -> Run:
     return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
 
 
-def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
-    """Return the rows of a delta frame as a run by these key columns."""
+def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame, words: Keys | None = None) -> Run:
+    """Return the rows of a delta frame as a run by these key columns, whose words may be known."""
     payload = frame_of([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
-    return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+    return make_run(
+        layout,
+        keys.words(frame) if words is None else words,
+        payload,
+        {DIFF: frame.get_column(DIFF).to_numpy()},
+        rows,
+    )

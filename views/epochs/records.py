@@ -184,7 +184,7 @@ class ViewDelta:
 
     def __init__(self, epoch: int, delta: Delta) -> None:
         self._epoch = epoch
-        self._delta: Delta | None = delta
+        self._delta: Delta | None = delta.bare()
         self._frame: pl.DataFrame | None = None
         self.height = len(delta)
 
