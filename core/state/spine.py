@@ -13,12 +13,12 @@ import copy
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import FEW_VALUES, Ints, Keys
+from ..columns.kernels import Ints, Keys
 from .partitioning import WORDS, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, merge
@@ -46,16 +46,9 @@ class Version:
     wasted: int = 0
     merged: list[Run] = field(default_factory=list)
 
-    def with_runs(
-        self, runs: tuple[Run, ...], totals: Mapping[str, int] | None = None, **counters: int
-    ) -> Version:
-        """Return the same version with other runs, not merged yet, and other totals or counters where these are given."""
-        return Version(
-            runs,
-            self.totals if totals is None else totals,
-            counters.get("attempt_from", self.attempt_from),
-            counters.get("wasted", self.wasted),
-        )
+    def with_runs(self, runs: tuple[Run, ...], **changed: Any) -> Version:
+        """Return the same version with other runs, not merged yet."""
+        return replace(self, runs=runs, merged=[], **changed)
 
 
 class Spine:
@@ -292,8 +285,7 @@ class Spine:
 
 def _add_totals(totals: dict[str, int], run: Run) -> None:
     for name, column in run.sums.items():
-        added = sum(column.tolist()) if len(column) <= FEW_VALUES else int(column.sum())
-        totals[name] = (totals.get(name, 0) + added) % 2**64
+        totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
 
 
 def _level(size: int) -> int:

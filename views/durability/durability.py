@@ -418,9 +418,7 @@ class Durability:
         wanted = {
             name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in opened.states.items()
         }
-        said = [
-            (view, passed.epoch, delta.frame) for passed in waiting for view, delta in passed.deltas.items()
-        ]
+        said = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
         begun = opened.saver.write_ahead(wanted, said)
         deltas: dict[str, list[DeltaRef]] = {}
         for (view, _, _), ref in zip(said, begun.deltas, strict=True):

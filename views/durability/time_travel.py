@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces, Saver
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..epochs.history import BEFORE_ALL
-from ..epochs.records import EvaluatedEpoch, Noted, ViewDelta
+from ..epochs.records import EvaluatedEpoch, Noted
 from ..plan.plan import Plan
 from .digest_schemes import EarlierNames
 from .plan_match import lost_in, state_ids
@@ -71,10 +71,10 @@ class Past:
         return self._frames(view, written, waiting)
 
     def _frames(
-        self, view: str, written: list[DeltaRef], waiting: list[Mapping[str, ViewDelta]]
+        self, view: str, written: list[DeltaRef], waiting: Sequence[Mapping[str, pl.DataFrame]]
     ) -> Iterator[pl.DataFrame]:
         yield from map(self._pieces.read_delta, written)
-        yield from (deltas[view].frame for deltas in waiting if view in deltas)
+        yield from (deltas[view] for deltas in waiting if view in deltas)
 
     def passed(self) -> Iterator[Noted]:
         """Yield times and watermarks of all epochs of the retained commits, the latest first."""

@@ -49,7 +49,7 @@ class PastReader:
         """See ``Past.deltas``."""
         if waiting and since >= waiting[0].epoch - 1:
             found = [
-                passed.deltas[view].frame
+                passed.deltas[view]
                 for passed in waiting
                 if view in passed.deltas and since < passed.epoch <= until
             ]

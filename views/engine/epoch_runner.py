@@ -313,7 +313,7 @@ class Running:
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
-            return CircuitEvaluator(compiled, self._views)
+            return CircuitEvaluator(compiled)
         return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
     # The audience of epochs
@@ -329,8 +329,8 @@ class Running:
         """See ``Audience``."""
         passed = evaluated.passed
         self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
-        for name, delta in passed.deltas.items():
-            self._views[name]._history.append(now.epoch, delta)
+        for name, delta in passed.deltas.unread.items():
+            self._views[name]._history.append(delta)
         if now.epoch:
             self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
         if self._evaluator is not None:
@@ -382,7 +382,7 @@ class Running:
         _, instant, watermarks = resumed.last
         now = Now.at(Epoch(resumed.epoch + 1), instant)
         durability.bear(resumed.filled, now.epoch)
-        filled = FilledViews(resumed.filled, watermarks, self._views)
+        filled = FilledViews(resumed.filled, watermarks)
         self._choreography.make_real(filled, now, TakenInput())
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.passed)
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import frame_of
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import shown
-from evercurrent.core.data.schema import EPOCH
 
 from ..connectors.positions import Position, Positions, joined
+from .view_deltas import ViewDeltas
 
 Noted = tuple[int, int, Mapping[str, int]]
 """A finished epoch: its number, its processing time in microseconds, the watermarks after it."""
@@ -177,31 +176,6 @@ class Logged:
         return Now.at(Epoch(self.epoch), self.instant)
 
 
-class ViewDelta:
-    """The delta of a view in an epoch. Its ``frame``, with the number of the epoch, is made when somebody reads it."""
-
-    __slots__ = ("_delta", "_epoch", "_frame", "height")
-
-    def __init__(self, epoch: int, delta: Delta) -> None:
-        self._epoch = epoch
-        self._delta: Delta | None = delta.bare()
-        self._frame: pl.DataFrame | None = None
-        self.height = len(delta)
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """The rows, with the columns in the order that readers see: those of the view, ``_epoch``, ``_diff``. Any thread may make it."""
-        delta, frame = self._delta, self._frame
-        if frame is None:
-            assert delta is not None, "the delta is dropped once there is a frame"
-            columns = delta.frame.get_columns()
-            epochs = pl.Series(EPOCH, [self._epoch], pl.UInt64).new_from_index(0, self.height)
-            frame = frame_of([*columns[:-1], epochs, columns[-1]])
-            self._frame = frame
-            self._delta = None
-        return frame
-
-
 @dataclass(frozen=True, slots=True)
 class EvaluatedEpoch:
     """An epoch as it is written: processing time in microseconds, watermarks after it, deltas by view."""
@@ -209,7 +183,7 @@ class EvaluatedEpoch:
     epoch: int
     instant: int
     watermarks: Mapping[str, int]
-    deltas: Mapping[str, ViewDelta]
+    deltas: ViewDeltas
 
 
 @dataclass(frozen=True, slots=True)

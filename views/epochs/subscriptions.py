@@ -12,7 +12,6 @@ from evercurrent.core.data.errors import PlanError, SubscriberError
 from evercurrent.core.data.schema import require_characters
 
 from ..concurrency.interrupts import interruptible
-from .records import ViewDelta
 
 Callback = Callable[[pl.DataFrame], Any]
 
@@ -121,7 +120,7 @@ class Readers:
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._undelivered: deque[tuple[int, Mapping[str, ViewDelta]]] = deque()
+        self._undelivered: deque[tuple[int, Mapping[str, pl.DataFrame]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
@@ -141,7 +140,7 @@ class Readers:
             for key, named in sorted(self._named.items())
         }
 
-    def notify(self, epoch: int, published: Mapping[str, ViewDelta]) -> None:
+    def notify(self, epoch: int, published: Mapping[str, pl.DataFrame]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         Raises:
@@ -170,14 +169,14 @@ class Readers:
             ) from error
 
     def _delivered(
-        self, epoch: int, published: Mapping[str, ViewDelta]
+        self, epoch: int, published: Mapping[str, pl.DataFrame]
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
-        for name, delta in published.items():
+        for name in published:
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.hear(epoch, delta.frame)
+                    subscription.hear(epoch, published[name])
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.
