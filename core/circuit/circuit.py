@@ -151,7 +151,7 @@ class _Links:
 
     def reached(self, place: NodeId, delta: Delta) -> Sequence[NodeId]:
         """Return the nodes that have something to do because of a change."""
-        if not len(delta):
+        if not delta.height:
             return ()
         chosen = self.chosen[place]
         return [*self.behind[place], *self._chosen_by(chosen, delta)] if chosen else self.behind[place]
@@ -159,7 +159,7 @@ class _Links:
     @staticmethod
     def _chosen_by(chosen: Mapping[str, Mapping[int | str, list[NodeId]]], delta: Delta) -> Iterator[NodeId]:
         for column, nodes in chosen.items():
-            if len(delta) > MOST_LOOKED_UP:
+            if delta.height > MOST_LOOKED_UP:
                 values: Iterable[int | str] = nodes
             else:
                 values = series_of(delta.column(column)).unique().to_list()
@@ -287,7 +287,10 @@ class Circuit:
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
-            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
+            place
+            for name, delta in arrived.items()
+            if delta.height
+            for place in links.entrances.get(name, ())
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is unknown which they are.
@@ -323,8 +326,8 @@ class Circuit:
             node.seconds += evaluated.seconds[place]
             for source in node.inputs:
                 if source in deltas:
-                    node.rows_in += len(deltas[source])
-            node.rows_out += len(delta)
+                    node.rows_in += deltas[source].height
+            node.rows_out += delta.height
 
     def settle(self) -> None:
         """Commit an epoch of which only some nodes were stepped, and not by ``evaluate``. It cannot fail."""

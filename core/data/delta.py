@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -22,11 +22,12 @@ class Delta:
     (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
-    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_height", "_words", "is_consolidated")
+    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_words", "height", "is_consolidated")
 
     def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
         self._frame: pl.DataFrame | None = frame
-        self._height = frame.height
+        self.height = frame.height
+        """The number of entries, each a row with its diff."""
         self._words: dict[tuple[tuple[str, ...], int], Keys] = {}
         """The words of keys that were made of these rows: operators that keep them by the same key share the work."""
         self._columns: dict[str, AnyColumn] | None = None
@@ -52,14 +53,14 @@ class Delta:
         made._frame = made._groups = None
         made._columns = {column.name: column for column in columns}
         made._diffs = diffs
-        made._height = len(diffs)
+        made.height = len(diffs)
         made._words = {}
         made.is_consolidated = is_consolidated
         return made
 
     def __len__(self) -> int:
         """Return the number of entries, each a row with its diff."""
-        return self._height
+        return self.height
 
     def __repr__(self) -> str:
         """Return the rows, for messages of tests."""
@@ -80,6 +81,19 @@ class Delta:
         """Return a data column."""
         columns = self._columns
         return self.frame.get_column(name) if columns is None else columns[name]
+
+    def renamed(self, copies: Mapping[str, str]) -> list[AnyColumn]:
+        """Return the columns that these name, under their new names."""
+        columns, frame = self._columns, self._frame
+        made: list[AnyColumn] = []
+        for name, copied in copies.items():
+            if columns is None:
+                assert frame is not None, "columns are dropped once there is a frame"
+                column: AnyColumn = frame.get_column(copied)
+            else:
+                column = columns[copied]
+            made.append(column if name == copied else column.alias(name))
+        return made
 
     def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
         """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
@@ -125,7 +139,7 @@ class Delta:
         """Return the ``key_words`` of these columns. Cost: that of ``key_words``, the first time."""
         found = self._words.get((names, routed))
         if found is None:
-            found = key_words([self.column(name) for name in names], self._height, routed)
+            found = key_words([self.column(name) for name in names], self.height, routed)
             self._words[names, routed] = found
         return found
 
@@ -146,7 +160,7 @@ class Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
         same = object.__new__(Delta)
         same._columns, same._frame, same._diffs = self._columns, self._frame, self._diffs
-        same._groups, same._height, same._words = self._groups, self._height, self._words
+        same._groups, same.height, same._words = self._groups, self.height, self._words
         same.is_consolidated = True
         return same
 

@@ -198,7 +198,7 @@ class GroupBy(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
-        if not any(map(len, deltas)):
+        if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)

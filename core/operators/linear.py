@@ -61,7 +61,7 @@ class Linear(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the image of the change."""
         (delta,) = deltas
-        if not len(delta):
+        if not delta.height:
             return self._nothing
         stays_consolidated = delta.is_consolidated and self._keeps_rows_apart
         try:
@@ -70,7 +70,7 @@ class Linear(Operator):
                 return Delta.of_columns([*columns], delta.diffs, is_consolidated=stays_consolidated)
             if self._rows is not None:
                 kept = delta.where(self._rows(delta))
-                return kept if len(kept) else self._nothing
+                return kept if kept.height else self._nothing
             assert self._function is not None, "one of them is applied"
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:

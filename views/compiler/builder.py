@@ -108,7 +108,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if len(delta)
+            if delta.height
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
@@ -377,7 +377,7 @@ def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
     computed = RowExpressions([*(elementwise(each.expr).alias(each.name) for each in made), pl.col(DIFF)])
 
     def values(delta: Delta) -> Mapping[str, AnyColumn]:
-        if small is not None and len(delta) <= MANY_ROWS:
+        if small is not None and delta.height <= MANY_ROWS:
             inputs = {name: delta.column(name) for array in small.values() for name in array.inputs}
             numbers = {name: array.of(inputs) for name, array in small.items()}
             found = {name: Whole(name, each) for name, each in numbers.items() if each is not None}
@@ -387,13 +387,11 @@ def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
         return {column.name: with_plain_zeros(frame.get_column(column.name)) for column in made}
 
     def select(delta: Delta) -> list[AnyColumn]:
-        found = values(delta) if made else {}
-        return [
-            delta.column(copies[name]).alias(name) if name in copies else found[name]
-            for name in (column.name for column in columns)
-        ]
+        found = {**values(delta), **{column.name: column for column in delta.renamed(copies)}}
+        return [found[name] for name in names]
 
-    return select
+    names = [column.name for column in columns]
+    return select if made else lambda delta: delta.renamed(copies)
 
 
 def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
@@ -403,7 +401,7 @@ def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
     small = array if array is not None and array.is_mask else None
 
     def chosen(delta: Delta) -> Mask:
-        if small is not None and len(delta) <= MANY_ROWS:
+        if small is not None and delta.height <= MANY_ROWS:
             mask = small.of({name: delta.column(name) for name in small.inputs})
             if mask is not None:
                 return mask
