@@ -266,10 +266,15 @@ def _bytes(column: pl.Series) -> Value:
     if len(longer) and column.has_nulls():  # The value behind a null may be anything.
         longer = longer[~nulls_in(column)[longer]]
     if len(longer) == len(counts) > 0:
-        return _long(column)
-    own, items = _short(low, high, counts)
+        return _longer(column, array, high, counts, longer)
+    if 2 * len(longer) <= len(counts):
+        own, items = _short(low, high, counts)
+    else:
+        own, items = np.empty(len(counts), np.uint64), np.empty(len(counts), np.uint64)
+        others = np.delete(np.arange(len(counts)), longer)
+        own[others], items[others] = _short(low[others], high[others], counts[others])
     if len(longer):
-        own[longer], items[longer] = _long(column[longer])
+        own[longer], items[longer] = _longer(column, array, high, counts, longer)
     return own, items
 
 
@@ -289,6 +294,19 @@ def _few_bytes(column: pl.Series) -> tuple[Words, Words] | None:
     _square(items, PLACES[:most])
     items[beyond] = 0
     return own, items.sum(axis=0)
+
+
+def _longer(
+    column: pl.Series, array: pa.Array, high: Words, counts: Words, longer: Index
+) -> tuple[Words, Words]:
+    """Return the words of texts longer than ``INLINE``, where they are: in views, ``high`` is the buffer and the place in it."""
+    if len(longer) <= FEW_LONG_TEXTS and (few := _few_bytes(column[longer])) is not None:
+        return few
+    views = high[longer]
+    numbers, starts = (views & LEADING[4]).view(np.int64), (views >> HALF).view(np.int64)
+    if (numbers != numbers[0]).any():
+        return _copied(column[longer])
+    return _of_texts(array.buffers()[2 + int(numbers[0])], starts, counts[longer].view(np.int64))
 
 
 def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
@@ -313,10 +331,8 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
     return own, items
 
 
-def _long(column: pl.Series) -> tuple[Words, Words]:
-    """Return the words of texts longer than ``INLINE``, copied to one buffer, as views may point into many."""
-    if len(column) <= FEW_LONG_TEXTS and (few := _few_bytes(column)) is not None:
-        return few
+def _copied(column: pl.Series) -> tuple[Words, Words]:
+    """Return the words of texts longer than ``INLINE``, copied to one buffer."""
     array = column.to_arrow(compat_level=OLDEST)
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     return _of_texts(array.buffers()[2], offsets[:-1], np.diff(offsets))

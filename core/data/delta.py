@@ -10,7 +10,7 @@ import polars as pl
 from ..columns.grouping import Groups, consolidated, group
 from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
 from ..columns.whole_columns import AnyColumn, series_of
-from .schema import DIFF, with_diff
+from .schema import DIFF, empty_frame, with_diff
 
 
 class Delta:
@@ -22,24 +22,34 @@ class Delta:
     (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
-    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_words", "height", "is_consolidated")
+    __slots__ = (
+        "_columns",
+        "_diffs",
+        "_frame",
+        "_groups",
+        "_words",
+        "_words_by",
+        "height",
+        "is_consolidated",
+    )
 
     def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
         self._frame: pl.DataFrame | None = frame
         self.height = frame.height
         """The number of entries, each a row with its diff."""
-        self._words: dict[tuple[tuple[str, ...], int], Keys] = {}
+        self._words_by: dict[tuple[tuple[str, ...], int], Keys] = {}
         """The words of keys that were made of these rows: operators that keep them by the same key share the work."""
         self._columns: dict[str, AnyColumn] | None = None
         self._diffs: Ints | None = None
         self._groups: Groups | None = None
         """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
+        self._words: Keys | None = None
         self.is_consolidated = is_consolidated
 
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
         """Return the delta without rows over these data columns."""
-        return Delta(with_diff(schema).to_frame(), is_consolidated=True)
+        return Delta(empty_frame(with_diff(schema)), is_consolidated=True)
 
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:
@@ -50,11 +60,11 @@ class Delta:
     def of_columns(columns: Sequence[AnyColumn], diffs: Ints, *, is_consolidated: bool = False) -> Delta:
         """Return columns and their diffs, side by side, by reference."""
         made = object.__new__(Delta)
-        made._frame = made._groups = None
+        made._frame = made._groups = made._words = None
         made._columns = {column.name: column for column in columns}
         made._diffs = diffs
         made.height = len(diffs)
-        made._words = {}
+        made._words_by = {}
         made.is_consolidated = is_consolidated
         return made
 
@@ -135,32 +145,41 @@ class Delta:
         """Return the data columns, without ``_diff``."""
         return frame_of(self.frame.get_columns()[:-1])
 
-    def words(self, names: tuple[str, ...], routed: int) -> Keys:
+    def words_by(self, names: tuple[str, ...], routed: int) -> Keys:
         """Return the ``key_words`` of these columns. Cost: that of ``key_words``, the first time."""
-        found = self._words.get((names, routed))
+        found = self._words_by.get((names, routed))
         if found is None:
             found = key_words([self.column(name) for name in names], self.height, routed)
-            self._words[names, routed] = found
+            self._words_by[names, routed] = found
         return found
 
     @property
+    def words(self) -> Keys:
+        """Return the words of the rows. Cost: two hashes of the entries, the first time."""
+        if self._words is None:
+            self._words = key_words(self.rows.get_columns(), len(self))
+        return self._words
+
+    @property
     def groups(self) -> Groups:
-        """Return the entries by equal rows. Cost: two hashes and one sort of the entries, the first time."""
+        """Return the entries by equal rows. Cost: that of ``words``, and one sort of the entries, the first time."""
         if self._groups is None:
-            self._groups = group(key_words(self.rows.get_columns(), len(self)))
+            self._groups = group(self.words)
         return self._groups
 
     def bare(self) -> Delta:
         """Return the same entries without what was found out about them, to be kept for long."""
         same = self.as_consolidated()
-        same._groups, same._words, same.is_consolidated = None, {}, self.is_consolidated
+        same._groups = same._words = None
+        same._words_by, same.is_consolidated = {}, self.is_consolidated
         return same
 
     def as_consolidated(self) -> Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
         same = object.__new__(Delta)
         same._columns, same._frame, same._diffs = self._columns, self._frame, self._diffs
-        same._groups, same.height, same._words = self._groups, self.height, self._words
+        same._groups, same._words, same._words_by = self._groups, self._words, self._words_by
+        same.height = self.height
         same.is_consolidated = True
         return same
 

@@ -229,7 +229,7 @@ class RecomputedState(ReadAggregateState):
         frame, owners = _repeated_rows(found)
         if self._twice and len(owners):
             frame, owners = twice(frame), np.concatenate((owners, owners + height))
-        frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
+        frame = frame.clone().insert_column(0, pl.Series(OWNER, owners, pl.Int64))
         aggregated = self._aggregate.expr.alias(self._aggregate.output)
         computed = frame.group_by(OWNER, maintain_order=True).agg(aggregated)
         if self._twice:

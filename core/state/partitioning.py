@@ -138,7 +138,7 @@ class KeyColumns:
 
     def words_of(self, delta: Delta) -> Keys:
         """Return the words of the keys of a change, which are made once for all that keep it by the same key."""
-        return delta.words(self.names, self.routed or 0)
+        return delta.words_by(self.names, self.routed or 0)
 
     @property
     def is_plain(self) -> bool:

@@ -15,7 +15,7 @@ import polars as pl
 from ..columns.directory import Deferred, Directory
 from ..columns.grouping import Groups, Segments, differing, group, group_stretches
 from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, sorted_by, stack
-from ..data.schema import DIFF, Order
+from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
 
@@ -96,11 +96,18 @@ class Run:
         return hit, lower[hit]
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
-        """Return the ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
-        words = self.keys.first
+        """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
+        words, last = self.keys.first, len(self) - 1
         lower = self._search(keys.first)
-        upper = self._search(keys.first + np.uint64(1))
-        upper[keys.first == LAST_WORD] = len(words)
+        if last < 0:
+            return lower, lower.copy()
+        is_there = words[np.minimum(lower, last)] == keys.first
+        upper = lower + is_there
+        # Only keys with a second entry are searched again.
+        more = np.flatnonzero(is_there & (words[np.minimum(upper, last)] == keys.first) & (upper <= last))
+        if len(more):
+            upper[more] = self._search(keys.first[more] + np.uint64(1))
+            upper[more[keys.first[more] == LAST_WORD]] = len(words)
         if self.keys.second is None and keys.second is None:
             return lower, upper
         return self._narrow(keys, lower, upper)
@@ -294,17 +301,20 @@ def _collides(keys: Keys, rows: Keys) -> bool:
 def empty_run(layout: Layout) -> Run:
     """Return the run without entries."""
     none = Keys(np.zeros(0, np.uint64))
-    return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
+    return Run(none, empty_frame(layout.payload), {}, none if layout.by_row else None)
 
 
-def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame, words: Keys | None = None) -> Run:
-    """Return the rows of a delta frame as a run by these key columns, whose words may be known."""
+def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
+    """Return the rows of a delta frame as a run by these key columns."""
     payload = frame_of([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
-    return make_run(
-        layout,
-        keys.words(frame) if words is None else words,
-        payload,
-        {DIFF: frame.get_column(DIFF).to_numpy()},
-        rows,
+    return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+
+
+def run_of_distinct_rows(layout: Layout, frame: pl.DataFrame) -> Run:
+    """Return the rows of a delta frame as a run by all of their columns, in which each row is once."""
+    rows = pl.DataFrame([frame.get_column(name) for name in layout.payload])
+    groups = group(key_words(rows.get_columns(), frame.height))
+    return run_of_groups(
+        groups, gather(rows, groups.first_entries), {DIFF: groups.sums(frame.get_column(DIFF).to_numpy())}
     )

@@ -16,7 +16,7 @@ from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.columns.whole_columns import AnyColumn, Whole
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.data.schema import DIFF, Order, empty_frame
 from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
@@ -262,7 +262,7 @@ class Builder:
             c.copies == c.name for c in columns
         ):
             return source
-        types = schema.to_frame().select([column.expr.alias(column.name) for column in columns]).schema
+        types = empty_frame(schema).select([column.expr.alias(column.name) for column in columns]).schema
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import IngressTime, Watermark
 
 from ..connectors.input_hints import refusal
-from ..connectors.positions import PositionOrder, Positions
+from ..connectors.positions import Position, PositionOrder, Positions
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
 from ..expressions import declared_schema
+from ..plan.digests import digest_of, is_covered
+from ..plan.node_identities import operation_identity
 from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
 from ..plan.plan import Plan
 from .collection import Collection
@@ -43,6 +46,29 @@ class Source(Collection):
         self._declared = declared
         self.positions = Positions(declared.name, position_order)
         """How positions of its input are compared."""
+        self._take: Callable[..., int] | None = None
+        """The method ``push`` of the engine that has declared it."""
+
+    def push(
+        self,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes: ``engine.push(source.name, data, ...)``, with the same arguments and results.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> words = engine.source("words", {"word": pl.String})
+        >>> counts = engine.view("counts", words.group_by("word").len())
+        >>> words.push({"word": ["a", "b", "a"]})
+        1
+        """
+        if self._take is None:
+            raise PlanError(f"source {self.name!r} belongs to no engine; declare it with engine.source(...)")
+        return self._take(self.name, data, at=at, watermark=watermark, position=position)
 
     @property
     def name(self) -> str:
@@ -68,6 +94,11 @@ class Source(Collection):
     def event_time(self) -> str | None:
         """The column of event time, if one was declared."""
         return None if self._event_time is None else self._event_time.column
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its retractions are not checked."""
+        return self._declared.trusted
 
     @property
     def stamps_rows(self) -> bool:
@@ -131,6 +162,19 @@ def declare(
     source = Source(plan, plan.add(PlanNode(declared, (), types, where, timed)), declared, position_order)
     plan.sources[name] = source
     return source
+
+
+def is_same(one: Source, other: Source) -> bool:
+    """Return whether two sources, perhaps of two plans, are declared in the same way, their functions included."""
+    first, second = one._plan[one._place], other._plan[other._place]
+    orders = one.positions.order, other.positions.order
+    are_equal = first.operation == second.operation and orders[0] is orders[1]
+    return (
+        operation_identity(first) == operation_identity(second)
+        and one._declared.retained == other._declared.retained
+        and digest_of(orders[0]) == digest_of(orders[1])
+        and (are_equal or is_covered(first.operation, second.operation, *orders))
+    )
 
 
 def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:

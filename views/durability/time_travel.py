@@ -53,6 +53,12 @@ class Past:
         self._pieces = pieces
         self._allow_pickle = allow_pickle
 
+    def over(self, record: Mapping[str, Any], born: Mapping[str, int]) -> Past:
+        """Return the same for the plan as it is declared now."""
+        other = Past(self._plan, record, self._log, self._pieces, allow_pickle=self._allow_pickle)
+        other.waiting, other.born = self.waiting, born
+        return other
+
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""
         first = min(self._log.epochs(), default=0) or BEFORE_ALL

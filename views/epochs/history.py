@@ -69,6 +69,8 @@ class Retained:
     frames: Stretch[ViewDelta]
     complete_since: int
     older: Older | None
+    born: int = BEFORE_ALL
+    """The epoch after which the present definition of the view begins, if it was declared while the engine ran."""
 
     @property
     def begins(self) -> int:
@@ -83,8 +85,13 @@ class Retained:
         Raises:
             EpochGoneError: they are no longer retained.
         """
-        if epoch >= self.complete_since:
+        if self._first(epoch) >= self.complete_since:
             return
+        if BEFORE_ALL < epoch < self.born:
+            raise EpochGoneError(
+                f"view {self.view!r}: its present definition begins at epoch {self.born + 1}, so that there are no deltas of it "
+                f"after epoch {epoch}; start from view.snapshot()"
+            )
         if self.older is None:
             raise EpochGoneError(
                 f"view {self.view!r}: the deltas after epoch {epoch} are no longer retained, those after "
@@ -99,11 +106,16 @@ class Retained:
             EpochGoneError: they are no longer retained.
         """
         self.require(epoch, waiting)
+        epoch = self._first(epoch)
         first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place].epoch)
         newer = (delta.frame.clone() for delta in self.frames.past(first))
         if epoch < self.complete_since and self.older is not None:
             return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
         return newer
+
+    def _first(self, epoch: int) -> int:
+        """Return the epoch after which deltas begin, if those after this one are wanted."""
+        return self.born if epoch == BEFORE_ALL else epoch
 
 
 class History:
@@ -115,7 +127,7 @@ class History:
         self._frames: Recent[ViewDelta] = Recent()
         self._rows = 0
         self._older: Older | None = None
-        self._complete_since = BEFORE_ALL
+        self._complete_since = self._born = BEFORE_ALL
 
     def append(self, delta: ViewDelta) -> None:
         """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
@@ -138,6 +150,12 @@ class History:
         self.clear()
         self._complete_since, self._older = after, older
 
+    def begin(self, after: int, older: Older | None) -> None:
+        """Begin after this epoch with another definition of the view, of which there are no earlier deltas."""
+        self.clear()
+        self._complete_since = self._born = after
+        self._older = older
+
     def now(self) -> Retained:
         """Return the deltas that are retained now."""
-        return Retained(self._view, self._frames.now(), self._complete_since, self._older)
+        return Retained(self._view, self._frames.now(), self._complete_since, self._older, self._born)

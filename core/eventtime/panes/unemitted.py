@@ -35,7 +35,10 @@ class _Windows:
 
 
 class EmittedWindows(StagedValue[_Windows]):
-    """The windows that emitted in the epoch before: their rows are no longer pending."""
+    """The windows that emitted in the epoch before: their rows are no longer pending.
+
+    It is not a spine, as nothing accumulates: each epoch replaces it as a whole.
+    """
 
     def __init__(self, route: Route | None = WORDS) -> None:
         super().__init__(_Windows(NO_KEYS), route)

@@ -66,7 +66,8 @@ class SourceClock(OwnClock):
 
         W(after) = max(W(before), the specification's watermark after the rows, the watermark by hand)
 
-    It is a state: the changes of an epoch are staged, and dropped if the epoch fails.
+    It is a state: the changes of an epoch are staged, and dropped if the epoch fails. It is not a spine, as it has no keys:
+    a few numbers, and the memory of the specification.
     """
 
     route: Route | None = ONE
