@@ -186,12 +186,10 @@ class Delta:
     def consolidate(self) -> Delta:
         """Return the same change with each row once and no zero diff, rows in order of first appearance.
 
-        Cost: that of ``groups``; nothing if the delta is already consolidated, or has a single row.
+        Cost: that of ``groups``; nothing if the delta is already consolidated.
         """
         if self.is_consolidated:
             return self
-        if len(self) == 1 and self.diffs[0]:
-            return self.as_consolidated()
         keep, diffs = consolidated(self.groups, self.diffs)
         if keep is None:
             return self.as_consolidated()
