@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,8 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 ROUTED_BITS = 16
 """How many leading bits of the word that a row is routed by are part of the key of its state."""
 
-WHOLE = (pl.Int64(), pl.UInt64())
-"""Types whose values are the words of a key, or the same bits."""
+WHOLE: dict[type[pl.DataType], Any] = {pl.Int64: np.int64, pl.UInt64: np.uint64}
+"""Types whose values are the words of a key, or the same bits, with those of numpy."""
 
 MANY_ROWS = 4096
 """From this many rows on, frames are handled as a whole, in several threads, and not column by column."""
@@ -123,8 +123,8 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     """Return the key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
     nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
     values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
-    if nulls is None and dtype in WHOLE:
-        return Whole(name, values if dtype == pl.UInt64 else values.view(np.int64))
+    if nulls is None and type(dtype) in WHOLE:
+        return Whole(name, values.view(WHOLE[type(dtype)]))
     column = pl.Series(name, values.view(np.int64))
     if dtype == pl.UInt64:
         column = pl.Series(name, values)

@@ -53,6 +53,9 @@ LOOKS = 16
 
 NO_DIFFS = np.zeros(0, np.int64)
 
+SORTED_AT_ONCE = 64
+"""Up to so many rows, retractions among them, are sorted together: as a run and rows that wait they would be sorted twice."""
+
 FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
@@ -159,14 +162,15 @@ class Spine:
         """Stage rows with their diffs, at most once per epoch: those that are added as they are.
 
         ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
-        within bounds, or most of the rows are retractions, all are sorted at once.
+        within bounds, where most of the rows are retractions, or where rows are few and some are, all are sorted at once.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
         is_added = frame.get_column(DIFF).to_numpy() > 0
         added = np.count_nonzero(is_added)
-        if self.most_merged is not None or 2 * added < frame.height:
+        few = SORTED_AT_ONCE if added < frame.height else 0
+        if self.most_merged is not None or 2 * added < frame.height or frame.height <= few:
             self.stage(self._sorted(frame))
             return
         if added < frame.height:

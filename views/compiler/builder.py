@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,9 @@ import polars as pl
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
-from evercurrent.core.columns.kernels import Keys, with_plain_zeros
+from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.columns.whole_columns import AnyColumn
+from evercurrent.core.columns.whole_columns import AnyColumn, Whole
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, Order, empty_frame
@@ -45,7 +45,7 @@ from evercurrent.core.group.heads import HeadOrder
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
-from evercurrent.core.operators.linear import ColumnFunction, Linear
+from evercurrent.core.operators.linear import ColumnFunction, Linear, MaskFunction
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.channels import Finding
 from evercurrent.core.state.ledger import Ledger
@@ -57,6 +57,7 @@ from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 
 from ..expressions import Expression
+from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
 from ..expressions.order_insensitive import computes
 from ..plan.node_identities import CircuitIdentities
@@ -107,7 +108,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if len(delta)
+            if delta.height
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
@@ -265,7 +266,7 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, columns=selecting(columns), keeps_rows_apart=False)
+            linear = Linear(where, types, columns=selecting(columns, schema), keeps_rows_apart=False)
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -361,21 +362,51 @@ def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     return frozenset(column.name for column in columns if column.copies == column.name)
 
 
-def selecting(columns: Sequence[Column]) -> ColumnFunction:
-    """Return a function that computes these columns; plain copies are taken by reference, and only what is read is passed to polars."""
-    exprs = [elementwise(column.expr).alias(column.name) for column in columns if column.copies is None]
-    if not exprs:
-        copies = [(column.name, column.copies or "") for column in columns]
-        return lambda delta: [delta.column(copied).alias(name) for name, copied in copies]
-    computed = RowExpressions([*exprs, pl.col(DIFF)])
+def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
+    """Return a function that computes these columns over rows with columns of these types.
+
+    Plain copies are taken by reference, and only what is read is passed to polars; few numbers are computed as arrays.
+    """
+    copies = {column.name: column.copies for column in columns if column.copies is not None}
+    made = [column for column in columns if column.copies is None]
+    arrays = [over_arrays(column.expr, types) for column in made]
+    if all(array is not None and not array.is_mask for array in arrays):
+        small = {column.name: array for column, array in zip(made, arrays, strict=True) if array is not None}
+    else:
+        small = None
+    computed = RowExpressions([*(elementwise(each.expr).alias(each.name) for each in made), pl.col(DIFF)])
+
+    def values(delta: Delta) -> Mapping[str, AnyColumn]:
+        if small is not None and delta.height <= MANY_ROWS:
+            inputs = {name: delta.column(name) for array in small.values() for name in array.inputs}
+            numbers = {name: array.of(inputs) for name, array in small.items()}
+            found = {name: Whole(name, each) for name, each in numbers.items() if each is not None}
+            if len(found) == len(numbers):
+                return found
+        frame = computed.of(delta.frame_with(computed.inputs))
+        return {column.name: with_plain_zeros(frame.get_column(column.name)) for column in made}
 
     def select(delta: Delta) -> list[AnyColumn]:
-        made = computed.of(delta.frame_with(computed.inputs))
-        return [
-            with_plain_zeros(made.get_column(column.name))
-            if column.copies is None
-            else delta.column(column.copies).alias(column.name)
-            for column in columns
-        ]
+        found = {**values(delta), **{column.name: column for column in delta.renamed(copies)}}
+        return [found[name] for name in names]
 
-    return select
+    names = [column.name for column in columns]
+    return select if made else lambda delta: delta.renamed(copies)
+
+
+def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
+    """Return a function that returns which rows, with columns of these types, fulfil a condition."""
+    computed = RowExpressions([elementwise(condition.expr), pl.col(DIFF)])
+    array = over_arrays(condition.expr, types)
+    small = array if array is not None and array.is_mask else None
+
+    def chosen(delta: Delta) -> Mask:
+        if small is not None and delta.height <= MANY_ROWS:
+            mask = small.of({name: delta.column(name) for name in small.inputs})
+            if mask is not None:
+                return mask
+        flags = computed.of(delta.frame_with(computed.inputs)).to_series()
+        found: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
+        return found
+
+    return chosen

@@ -9,13 +9,10 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.circuit.stages import cut, mark_routes
-from evercurrent.core.columns.kernels import frame_of, keep, with_plain_zeros
-from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.data.schema import DIFF
+from evercurrent.core.columns.kernels import frame_of, with_plain_zeros
 from evercurrent.core.eventtime.triggers.kinds import heeds_order
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, RefuseUntimed, SourceClock
 from evercurrent.core.group.aggregate_states import InputState
-from evercurrent.core.group.aggregates import Column
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.operators.arrange import KeyCounts, Materialize
 from evercurrent.core.operators.join import Join as JoinOperator
@@ -29,7 +26,7 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 
-from ..expressions.elementwise import elementwise, elementwise_columns
+from ..expressions.elementwise import elementwise_columns
 from ..expressions.equalities import only_value
 from ..plan.nodes import (
     Assign,
@@ -51,7 +48,7 @@ from ..plan.nodes import (
     WithEventTime,
 )
 from ..plan.plan import Plan
-from .builder import Builder, Compiled, copied_columns, selecting
+from .builder import Builder, Compiled, copied_columns, filtering, selecting
 from .retained import RetainedRows
 from .windowed_groups import windows_over_time
 
@@ -119,10 +116,16 @@ class Compiler(Builder):
                 return self._input(node, node.operation)
             case Select(columns=columns, keeps_rows_apart=apart):
                 passes = copied_columns(columns)
-                linear = Linear(where, node.schema, columns=selecting(columns), keeps_rows_apart=apart)
+                linear = Linear(
+                    where,
+                    node.schema,
+                    columns=selecting(columns, self.schema_of(inputs[0])),
+                    keeps_rows_apart=apart,
+                )
                 return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))
             case Filter(condition=condition):
-                linear = Linear(where, node.schema, _filtering(condition), keeps_rows_apart=True)
+                rows = filtering(condition, node.schema)
+                linear = Linear(where, node.schema, rows=rows, keeps_rows_apart=True)
                 only = only_value(condition.expr, node.schema)
                 return self.add(node.label, linear, *inputs, placement=_passing(node), only=only)
             case Explode(columns=names):
@@ -288,13 +291,3 @@ def _passing(node: PlanNode) -> Placement:
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:
     return frame_of([with_plain_zeros(column) for column in frame.get_columns()])
-
-
-def _filtering(condition: Column) -> FrameFunction:
-    computed = RowExpressions([elementwise(condition.expr), pl.col(DIFF)])
-
-    def choose(frame: pl.DataFrame) -> pl.DataFrame:
-        chosen = computed.of(frame).to_series()
-        return keep(frame, (chosen.fill_null(False) if chosen.has_nulls() else chosen).to_numpy())
-
-    return choose
