@@ -70,7 +70,8 @@ class Declarations:
             made = self._sources[name] = declare(self._plan, name, schema, **options)
             change.untouched.add(name)
             change.has_epoch = False
-        self._running.untouched.add(name)
+        if self._running.has_begun:
+            self._running.untouched.add(name)
         return made
 
     def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
