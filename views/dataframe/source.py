@@ -46,6 +46,10 @@ class Source(Collection):
         self.positions = Positions(declared.name, position_order)
         """How positions of its input are compared."""
 
+    def forked(self, plan: Plan) -> Source:
+        """Return the same source in a copy of its plan."""
+        return Source(plan, self._place, self._declared, self.positions.order)
+
     @property
     def name(self) -> str:
         """The name under which rows are pushed."""

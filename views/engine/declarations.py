@@ -18,7 +18,7 @@ from ..durability.plan_match import require_distinguishable
 from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
-from ..plan.declared_calls import NAMED, DeclaredCall, stands_on
+from ..plan.declared_calls import FORKED, NAMED, DeclaredCall, stands_on
 from ..plan.node_identities import plan_identities
 from ..plan.plan import Plan
 from .backfill_rows import backfilled
@@ -291,9 +291,12 @@ class _Change:
 
 
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, View]) -> list[str]:
-    """Return the names of the views that were declared on a view, by any number of calls."""
+    """Return the names of the views that were declared on a view, by any number of calls, perhaps before the engine was forked."""
+    made, before = {id(call.made): call for call in plan.calls}, [view]
+    while (call := made.get(id(before[-1]))) and call.method == FORKED:
+        before.append(call.receiver)
     return [
-        name for name, other in views.items() if other is not view and stands_on(plan.calls, other, [view])
+        name for name, other in views.items() if other is not view and stands_on(plan.calls, other, before)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,11 @@ class PublishedView:
             spine.version is version
             for spine, version in zip(self.readable.reads, self.versions, strict=True)
         )
+
+    def shares_all(self, other: PublishedView) -> bool:
+        """Return whether a view of another engine is made of the same runs."""
+        ours, theirs = ([run for version in view.versions for run in version.runs] for view in (self, other))
+        return len(ours) == len(theirs) and all(map(operator.is_, ours, theirs))
 
     def rows(self) -> pl.DataFrame:
         """All rows, in a frame of the caller's own."""

@@ -31,6 +31,7 @@ from ..epochs.subscriptions import (
     require_free_name,
     with_another,
 )
+from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from .consumers import Reader, check_reader
@@ -151,6 +152,12 @@ class View(Collection):
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.name = name
+
+    def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
+        """Return the same view in a fork of its engine, without subscriptions."""
+        view = View(engine, plan, self._place, self.name, retain, self._windowing)
+        plan.calls.append(DeclaredCall(self, FORKED, (), {}, view))
+        return view
 
     @property
     def _engine(self) -> ViewKeeper:

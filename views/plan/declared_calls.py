@@ -20,6 +20,9 @@ K = TypeVar("K", bound=type)
 NAMED = ""
 """In place of a method: the collection was given a name, as a view."""
 
+FORKED = "fork"
+"""In place of a method: the collection is the view of a fork of its engine."""
+
 _within = threading.local()
 
 
@@ -95,7 +98,7 @@ class Replay:
     def _again(self, call: DeclaredCall) -> None:
         try:
             receiver, args, kwargs = self._standing((call.receiver, call.args, dict(call.kwargs)))
-            named = call.method == NAMED
+            named = call.method in (NAMED, FORKED)
             self._made[id(call.made)] = receiver if named else getattr(receiver, call.method)(*args, **kwargs)
         except _MissingError as missing:
             self.failed[id(call.made)] = str(missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,25 @@ class Plan:
     def __getstate__(self) -> dict[str, object]:
         """Return all of it except the calls: tasks in other processes compile the plan and declare nothing."""
         return {**self.__dict__, "calls": [], "sources": {}}
+
+    def forked(self) -> Plan:
+        """Return a copy that goes its own way; nodes are shared, as they never change."""
+        with _adding.lock:
+            other = copy.copy(self)
+            for name in (
+                "nodes",
+                "_consequences",
+                "calls",
+                "inputs",
+                "windowed",
+                "_known",
+                "_sources",
+                "views",
+                "sources",
+            ):
+                setattr(other, name, copy.copy(getattr(self, name)))
+            other._names = {place: list(names) for place, names in self._names.items()}
+            return other
 
     def add(self, node: PlanNode) -> PlanId:
         """Return the place of this node; an equal one that is already there is that node."""
