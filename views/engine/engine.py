@@ -36,10 +36,12 @@ from ..inspection.explain import engine_html, explain_mermaid, explain_text
 from ..inspection.questions import shown_watermark
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
+from ..proving.proof import Proof, Proofs
 from .declarations import Declarations
 from .epoch_runner import Running
 from .forks import Origin, checkpoint_of, compared, fork
 from .open_epochs import OpenEpoch, gathered, open_epoch
+from .proving import Prover
 from .served_views import ServedViews
 from .view import View
 
@@ -290,6 +292,22 @@ class Engine(ServedViews):
             PlanError: views with one name have different columns.
         """
         return compared(self.published(), other.published(), self.views, other.views)
+
+    def prove(self) -> Proofs:
+        """Evaluate the definitions of all views by polars over the retained rows, and compare that with what the views hold.
+
+        See ``View.prove``. Views that cannot be proved are in ``refused``, with the reasons.
+        """
+        return self._prover().proofs(self.views)
+
+    def proof_of(self, view: str) -> Proof:
+        """Return the proof of one view; see ``View.prove``."""
+        return self._prover().proof(view)
+
+    def _prover(self) -> Prover:
+        fork = self.fork()
+        running = fork._running
+        return Prover(fork._plan, running.current(), running.epoch, fork.views)
 
     def _declarations(self) -> Declarations:
         return Declarations(self, self._plan, self.sources, self.views, self._running, self._retain)

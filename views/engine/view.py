@@ -34,6 +34,7 @@ from ..epochs.subscriptions import (
 from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
+from ..proving.proof import Proof
 from .consumers import Reader, check_reader
 from .published import Published
 
@@ -78,6 +79,10 @@ class ViewKeeper(Protocol):
 
     def why(self, view: str, key: object, window: object) -> list[str]:
         """Explain why windows of a view emit no panes."""
+        ...
+
+    def proof_of(self, view: str) -> Proof:
+        """Evaluate a view's definition in a batch, and compare that with what the view holds."""
         ...
 
     def watermark_of(self, view: str) -> datetime | int | None:
@@ -336,6 +341,20 @@ class View(Collection):
             InputError: the view has no windows, or the key does not go with its columns.
         """
         return "\n".join(self._engine.why(self.name, key, window))
+
+    def prove(self) -> Proof:
+        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+
+        The result is true if both are equal, and has the rows that differ otherwise. Nothing of the engine computes it: the
+        calls that declared the view are repeated with polars, over the rows of retained sources, or of other views where a
+        source retains none. Floats are equal if they differ by a billionth, as polars adds them up in another order. Pushes go
+        on meanwhile. Cost: that of the batch.
+
+        Raises:
+            InputError: it cannot be evaluated: no rows are retained, or it has windows, aggregates of your own, or rows with
+                counts below zero; names the reason.
+        """
+        return self._engine.proof_of(self.name)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the contents as an Arrow C stream."""

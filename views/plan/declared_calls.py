@@ -63,7 +63,7 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def stands_on(calls: list[DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
     """Return those of the others from which a collection was declared, by any number of calls."""
-    by_made = {id(call.made): call for call in calls}
+    by_made = {id(call.made): call for call in reversed(calls) if call.made is not call.receiver}
     wanted, seen = [collection], set[int]()
     while wanted:
         value = wanted.pop()
