@@ -304,6 +304,10 @@ class Engine(ServedViews):
         """Return the proof of one view; see ``View.prove``."""
         return self._prover().proof(view)
 
+    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+        """Return the rows of sources from which a row of a view comes; see ``View.lineage``."""
+        return self._prover().lineage(view, row, limit)
+
     def _prover(self) -> Prover:
         fork = self.fork()
         running = fork._running

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import polars as pl
+
 from evercurrent.core.data.errors import InputError
 
 from ..compiler.builder import Compiled
 from ..dataframe.source import Source
 from ..plan.declared_calls import FORKED
 from ..plan.plan import Plan
+from ..proving.batch import Batch
+from ..proving.lineage import lineage
 from ..proving.proof import Evaluation, Named, Proof, Proofs, proof
 from .view import View
 
@@ -44,6 +48,15 @@ class Prover:
         kept = self._compiled.contents[name].emitted().frame
         return proof(self._views[name], self._epoch, Evaluation(self._plan.calls, self._named), kept)
 
+    def lineage(self, name: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+        """Return the rows from which a row of a view comes; see ``View.lineage``.
+
+        Raises:
+            InputError: there is no such row, or it cannot be followed back.
+        """
+        kept = Batch(self._compiled.contents[name].emitted().frame)
+        return lineage(self._views[name], Evaluation(self._plan.calls, self._named), kept, row, limit)
+
     def proofs(self, names: Iterable[str]) -> Proofs:
         """Return the proofs of all views that can be proved."""
         found: dict[str, Proof] = {}
@@ -65,6 +78,7 @@ class Prover:
     def _source(self, source: Source) -> Named:
         retained = self._compiled.retained.get(source.name)
         return Named(
+            source.name,
             f"source {source.name!r}",
             lambda: None if retained is None else retained.changes().frame,
             source.event_time,
@@ -73,4 +87,4 @@ class Prover:
 
     def _view(self, view: View) -> Named:
         readable = self._compiled.contents[view.name]
-        return Named(f"view {view.name!r}", lambda: readable.emitted().frame, None, "")
+        return Named(view.name, f"view {view.name!r}", lambda: readable.emitted().frame, None, "")

@@ -81,6 +81,10 @@ class ViewKeeper(Protocol):
         """Explain why windows of a view emit no panes."""
         ...
 
+    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+        """Return the rows of sources from which a row of a view comes."""
+        ...
+
     def proof_of(self, view: str) -> Proof:
         """Evaluate a view's definition in a batch, and compare that with what the view holds."""
         ...
@@ -341,6 +345,31 @@ class View(Collection):
             InputError: the view has no windows, or the key does not go with its columns.
         """
         return "\n".join(self._engine.why(self.name, key, window))
+
+    def lineage(self, row: object, *, limit: int = 1000) -> dict[str, pl.DataFrame]:
+        """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
+
+        They are followed back through the calls that declared the view: through groupings to all rows of a group, through
+        joins to both partners, through distinct, unions and the first rows of groups. Where a source retains no rows, they are
+        those of the nearest view. Rows that keep others away (the other side of an anti join, what ``minus`` subtracts) are not
+        among them. Cost: that of ``prove``, which evaluates the definition over all retained rows.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        >>> _ = engine.push("sales", {"shop": ["north", "south", "north"], "price": [3, 4, 5]})
+        >>> totals.lineage({"shop": "north"})["sales"].rows()
+        [('north', 3, 1), ('north', 5, 1)]
+
+        Args:
+            row: columns and their values, as far as they choose the row or several; or a whole row as a tuple.
+            limit: the most rows of each source.
+
+        Raises:
+            InputError: there is no such row; or it cannot be followed back, as through windows and ``map_batches``.
+        """
+        return self._engine.lineage_of(self.name, row, limit)
 
     def prove(self) -> Proof:
         """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
