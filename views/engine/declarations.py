@@ -92,6 +92,11 @@ class Declarations:
                 f"{where} is declared twice, in different ways; choose another name, or replace the one that is there with "
                 "replace=True"
             )
+        if backfill is not None and not self._running.has_begun:
+            raise PlanError(
+                f"{where}: backfill= goes with a view that is declared after the first push, and with a checkpoint after it was opened "
+                "(engine.ready()); before that, push the rows into their sources"
+            )
         given = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
         if known is None:
@@ -102,7 +107,8 @@ class Declarations:
             with self._change(where) as change:
                 change.filled, change.backfill = (name,), given
                 self._replace(known, view, collection, change)
-            known._gone = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
+                replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
+                change.done.append(lambda: setattr(known, "_gone", replaced))
         return view
 
     def drop_view(self, name: str) -> None:
@@ -121,7 +127,7 @@ class Declarations:
             del self._views[name]
             named = self._running.readers.forget(name)
             change.undo.append(lambda: self._running.readers.restore(named))
-        view._gone = f"view {name!r} was dropped"
+            change.done.append(lambda: setattr(view, "_gone", f"view {name!r} was dropped"))
 
     def drop_source(self, name: str) -> None:
         """Drop a source. See ``Engine.drop_source``."""
@@ -136,8 +142,7 @@ class Declarations:
             positions = running.positions
             running.positions = {each: at for each, at in positions.items() if each != name}
             change.undo.append(lambda: setattr(running, "positions", positions))
-        running.untouched.discard(name)
-        running.log.forget(name)
+            change.done += [lambda: running.untouched.discard(name), lambda: running.log.forget(name)]
 
     # Details
 
@@ -237,6 +242,8 @@ class Declarations:
                 for undo in reversed(change.undo):
                     undo()
                 raise
+            for done in change.done:
+                done()
         if result is not None:
             running.follow_up(result)
 
@@ -280,6 +287,8 @@ class _Change:
 
     def __init__(self) -> None:
         self.undo: list[Undo] = []
+        self.done: list[Callable[[], object]] = []
+        """What follows once it is real, whatever subscribers raise."""
         self.filled: tuple[str, ...] = ()
         self.untouched: set[str] = set()
         self.backfill: Mapping[str, Callable[[], Delta]] = {}

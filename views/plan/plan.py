@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..concurrency.turns import Guard
-from .declared_calls import DeclaredCall
+from .declared_calls import NAMED, DeclaredCall
 from .nodes import Input, PlanId, PlanNode, WindowedGroup
 
 if TYPE_CHECKING:
@@ -122,7 +122,11 @@ class Plan:
             for place in self.inputs.keys() - before.inputs.keys():
                 del self._known[self.nodes[place]]
             self.views, self.inputs, self.sources = before.views, before.inputs, before.sources
-            del self.calls[before.calls :]
+            for call in self.calls[before.calls :]:
+                if (
+                    call.method == NAMED
+                ):  # Other threads may have declared collections meanwhile, and no views.
+                    self.calls.remove(call)
             self._names = {}
             for name, place in before.views.items():
                 self._names.setdefault(place, []).append(name)
