@@ -106,7 +106,12 @@ OPERATORS: dict[str, Operator] = {
     "filter and columns": alike(
         lambda rows, _: rows.filter(pl.col("value") % 2 == 0).with_columns(twice=AMOUNT * 2), unit="rows"
     ),
+    "inner join": alike(lambda rows, other: rows.join(other, on="key"), unit="joins"),
     "left join": alike(lambda rows, other: rows.join(other, on="key", how="left"), unit="joins"),
+    "right join": alike(lambda rows, other: other.join(rows, on="key", how="right"), unit="joins"),
+    "full join": alike(lambda rows, other: rows.join(other, on="key", how="full"), unit="joins"),
+    "semi join": alike(lambda rows, other: rows.join(other, on="key", how="semi"), unit="joins"),
+    "anti join": alike(lambda rows, other: rows.join(other, on="key", how="anti"), unit="joins"),
     "inner join, grouped": alike(
         lambda rows, other: rows.join(other, on="key").group_by("label").agg(COUNT, VALUE.sum()), unit="joins"
     ),
@@ -136,6 +141,9 @@ OPERATORS: dict[str, Operator] = {
     "retracting count": aggregated(COUNT, retracting=True),
     "retracting sum of floats": aggregated(SUM, retracting=True),
     "retracting max": aggregated(AMOUNT.max(), retracting=True),
+    "retracting, kept": alike(
+        lambda rows, _: rows.filter(pl.col("value") % 2 == 0), retracting=True, unit="rows"
+    ),
     "retracting chain": alike(
         lambda rows, _: rows.group_by("key").agg(COUNT, VALUE.sum()).group_by("n").agg(
             keys=pl.len(), total=VALUE.sum()

@@ -17,7 +17,7 @@ from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
 from ..state.readable import Readable
-from ..state.run import Layout, empty_run, make_run, run_of_groups, run_of_rows
+from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
 
@@ -47,7 +47,7 @@ class Arrange(KeyedOperator):
     ) -> None:
         super().__init__(schema, KeyColumns.of(keys, by))
         self.holds_rows = holds_rows
-        self.spine = Spine(layout, self._keys.route)
+        self.spine = Spine(layout, self._keys.route, self._keys)
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
         self._where = where
@@ -69,13 +69,15 @@ class Arrange(KeyedOperator):
         frame = delta.frame if self.holds_rows else delta.frame.clear()
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
-        if frame.height and self._skip_null_keys:
+        if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):
             frame = frame.drop_nulls(self._keys.names)
+        expired = None if self._expired is None else self._expired.value
+        if expired is None or not len(expired):
+            self.spine.stage_rows(frame)
+            return delta
         layout = self.spine.layout
         run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
-        expired = None if self._expired is None else self._expired.value
-        gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
-        self.spine.stage(run, gone)
+        self.spine.stage(run, entries_gone(self.spine, run, expired))
         return delta
 
 
@@ -121,10 +123,7 @@ class Materialize(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
-        if len(delta):
-            groups = delta.groups
-            rows = gather(delta.rows, groups.first_entries)
-            self.spine.stage(run_of_groups(groups, rows, {DIFF: groups.sums(delta.diffs)}))
+        self.spine.stage_rows(delta.frame)
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:

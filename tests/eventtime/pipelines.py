@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import hypothesis.strategies as st
 import polars as pl
@@ -52,6 +52,7 @@ OURS: dict[str, Any] = {
     "every_epoch": lambda: ec.every_epoch(),
     "after_watermark": lambda early=None, late=None: ec.after_watermark(early=early, late=late),
     "at_period": lambda period: ec.at_period(length(period)),
+    "after_processing_time": lambda delay: ec.after_processing_time(length(delay)),
     "after_count": lambda count: ec.after_count(count),
     "after_bytes": lambda limit: ec.after_bytes(limit, "size"),
     "punctuation": lambda: ec.punctuation("flag"),
@@ -70,6 +71,7 @@ THEIRS: dict[str, Any] = {
     "every_epoch": when.EveryEpoch,
     "after_watermark": when.AfterWatermark,
     "at_period": when.Every,
+    "after_processing_time": when.AfterProcessingTime,
     "after_count": when.AfterCount,
     "after_bytes": lambda limit: when.AfterBytes(limit, column="size"),
     "punctuation": when.Punctuation,
@@ -116,7 +118,7 @@ class Setup:
     trigger: str | None = None
     mode: sim.Mode = "retracting"
     lateness: int | None = None
-    always: bool = False
+    always: Literal[True, False, "on_time"] = False
     aggregates: tuple[str, ...] = ("sum",)
     keys: tuple[str, ...] = ("k",)
     info: bool = False
@@ -298,6 +300,7 @@ def once(draw: Draw, depth: int = 2) -> str:
     """A trigger that finishes, or may."""
     leaves = [
         f"after_count({draw(st.integers(1, 4))})", f"at_period({draw(st.sampled_from([5, 10, 30]))})",
+        f"after_processing_time({draw(st.sampled_from([3, 10]))})",
         "punctuation()", f"after_bytes({draw(st.integers(1, 6))})", "signal()", "after_watermark()",
     ]  # fmt: skip
     if not depth:
@@ -360,7 +363,7 @@ def setups(draw: Draw, /, **given: Any) -> Setup:
         trigger=trigger,
         mode=mode,
         lateness=lateness,
-        always=choose("always", st.sampled_from([False, False, True])),
+        always=choose("always", st.sampled_from([False, False, True, "on_time"])),
         aggregates=choose(
             "aggregates", st.lists(st.sampled_from(few), min_size=1, max_size=3, unique=True).map(tuple)
         ),
@@ -439,7 +442,7 @@ def runs(draw: Draw, /, *, max_epochs: int = 7, ends: bool | None = None, **fixe
         histories(
             appends=setup.appends,
             by_hand=setup.delay is None,
-            counting=is_counting or setup.always,
+            counting=is_counting or bool(setup.always),
             signals=signals,
             max_epochs=max_epochs,
             ends=ends,

@@ -37,6 +37,7 @@ from ..checkpoint.saver import Begun
 from ..compiler.builder import Compiled
 from ..concurrency.interrupts import interrupts_deferred
 from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch, RestorePoint
+from ..epochs.run_events import committed
 from ..plan.plan import Plan
 from ..store import Store
 from ..store.protocol import Abandoned
@@ -117,6 +118,20 @@ class Durability:
         self._ended: str | None = None
         self._process = os.getpid()
         weakref.finalize(self, _let_go, self._lock)
+
+    def figures(self) -> dict[str, Any]:
+        """Return where the checkpoint is, its last commit, the epochs after it, and the memory that states take."""
+        opened = self._open
+        if opened is None:
+            return {"url": self._checkpoint.store.url}
+        last = opened.log.last
+        return {
+            "url": opened.store.url,
+            "committed_epoch": None if last is None else last.epoch,
+            "epochs_since": len(opened.past.waiting),
+            "resident_bytes": opened.residence.held,
+            "resident_limit": opened.residence.limit,
+        }
 
     @property
     def is_open(self) -> bool:
@@ -304,6 +319,7 @@ class Durability:
             if not self._is_there(opened, commit, error):
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
+        committed(commit.epoch, len(waiting), opened.store.url)
         opened.commits += 1
         opened.committed_at = time.monotonic()
         if opened.inputs is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ class Past:
         return self._frames(view, written, waiting)
 
     def _frames(
-        self, view: str, written: list[DeltaRef], waiting: list[Mapping[str, pl.DataFrame]]
+        self, view: str, written: list[DeltaRef], waiting: Sequence[Mapping[str, pl.DataFrame]]
     ) -> Iterator[pl.DataFrame]:
         yield from map(self._pieces.read_delta, written)
         yield from (deltas[view] for deltas in waiting if view in deltas)

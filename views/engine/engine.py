@@ -30,10 +30,12 @@ from ..durability.durability import Durability
 from ..epochs.history import Retain
 from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
+from ..epochs.run_events import Watcher
 from ..epochs.run_log import RunRecorder
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import engine_html, explain_mermaid, explain_text
 from ..inspection.questions import shown_watermark
+from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
 from ..proving.proof import Proof, Proofs
@@ -187,7 +189,9 @@ class Engine(ServedViews):
             "position_order": position_order,
         }  # fmt: skip
         with self._turn:
-            return self._declarations().source(name, schema, options)
+            declared = self._declarations().source(name, schema, options)
+            declared._take = self.push
+            return declared
 
     def view(
         self,
@@ -321,8 +325,8 @@ class Engine(ServedViews):
         source: str,
         data: Any,
         *,
-        at: datetime | None = None,
-        watermark: datetime | int | None = None,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
         position: Position | None = None,
     ) -> int:
         """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
@@ -334,8 +338,10 @@ class Engine(ServedViews):
                 afterwards: values in writable memory are copied. A column may be of another type if the declared one
                 holds its values exactly: Int32 for Int64,
                 ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
-            at: processing time of the batch, with time zone; by default the time of the clock, which is read nowhere else.
-            watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME`` after the last batch.
+            at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time
+                of the clock, which is read nowhere else.
+            watermark: moves the watermark of the source by hand, after these rows: a datetime, or a text as in a row;
+                ``END_OF_TIME`` after the last batch.
             position: the position of the batch in its source, a whole number that grows. A batch whose position was
                 reached before is skipped, so it can be pushed again after a crash and counts once. It may also be a
                 growing text of fixed length; a list, such as the name of a file and a line; or a map of partitions to
@@ -364,7 +370,9 @@ class Engine(ServedViews):
             moved = None if watermark is None else self._instant(source, watermark)
             return self._take(block, replace(batch, delta=delta, watermark=moved), at)
 
-    def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
+    def advance(
+        self, source: str, watermark: datetime | str | int, *, at: datetime | str | None = None
+    ) -> int:
         """Move the watermark of a source by hand, in an epoch without rows or in the one that is open.
 
         Raises:
@@ -372,7 +380,7 @@ class Engine(ServedViews):
         """
         return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
 
-    def tick(self, *, at: datetime | None = None) -> int:
+    def tick(self, *, at: datetime | str | None = None) -> int:
         """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
         if open_epoch(self) is not None:
             raise InputError(
@@ -380,14 +388,14 @@ class Engine(ServedViews):
             )
         return self._run(EpochInput(), at)
 
-    def _block(self, at: datetime | None) -> OpenEpoch | None:
+    def _block(self, at: datetime | str | None) -> OpenEpoch | None:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)
         if block is not None and at is not None:
             raise InputError("an epoch is open and has one processing time: give it to engine.epoch(at=...)")
         return block
 
-    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
+    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | str | None) -> int:
         """Add a batch to the epoch that is open, or run it as an epoch of its own."""
         if block is not None and (taken := block.take(batch, self.positions)) is not None:
             return self.epoch_number + taken
@@ -395,7 +403,7 @@ class Engine(ServedViews):
         offered.take(batch)
         return self._run(offered, at)
 
-    def _run(self, offered: EpochInput, at: datetime | None) -> int:
+    def _run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
             offered = offered.without(self.positions)
@@ -420,7 +428,7 @@ class Engine(ServedViews):
         return {name: shown_watermark(instant) for name, instant in self.published().watermarks.items()}
 
     @contextmanager
-    def epoch(self, *, at: datetime | None = None) -> Iterator[OpenEpoch]:
+    def epoch(self, *, at: datetime | str | None = None) -> Iterator[OpenEpoch]:
         """Collect everything pushed inside the ``with`` block into one epoch, which fails as a whole if anything raises.
 
         If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
@@ -480,7 +488,8 @@ class Engine(ServedViews):
     def close(self) -> None:
         """Commit what is not committed yet, and release the checkpoint for other engines. Closing twice is no error.
 
-        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close.
+        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close but the threads of
+        workers, which start again if anything is pushed.
 
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
@@ -536,6 +545,53 @@ class Engine(ServedViews):
         residence = None if durability is None else durability.residence
         return explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
 
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
+
+        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger`` and
+        ``checkpoint``. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        states now. ``ec.prometheus_text`` writes them for Prometheus.
+
+        >>> engine = Engine()
+        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+        >>> engine.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> engine.stats()["views"]["hits"]["entries"]
+        2
+        """
+        return self._running.steadily(self._figures)
+
+    def _figures(self, compiled: Compiled) -> dict[str, Any]:
+        durability, last = self._running.durability, self._last_instant()
+        checkpoint = None if durability is None else durability.figures()
+        return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
+
+        It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
+        """
+        if not callable(watcher):
+            raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
+        self._running.events.watchers = (*self._running.events.watchers, watcher)
+
+    async def apush(
+        self,
+        source: str,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes in a thread, so that the event loop goes on: ``asyncio.to_thread(engine.push, ...)``.
+
+        Cancelling the task does not stop an epoch that has begun.
+        """
+        import asyncio  # Imported here, as it takes longer than most of the package.
+
+        return await asyncio.to_thread(self.push, source, data, at=at, watermark=watermark, position=position)
+
     @property
     def plan(self) -> nx.DiGraph[int]:
         """Return the declared plan as a graph of networkx, along whose edges deltas flow."""
@@ -585,7 +641,7 @@ class Engine(ServedViews):
             self.published()
         return self._running.shown()
 
-    def _instant(self, source: str, watermark: datetime | int) -> int:
+    def _instant(self, source: str, watermark: datetime | str | int) -> int:
         """Return a watermark by hand as an instant."""
         event_time = self._source(source).event_time
         if event_time is None:

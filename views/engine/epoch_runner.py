@@ -13,6 +13,7 @@ import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.durations import processing_time
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.state.ledger import Ledger
 
@@ -29,6 +30,7 @@ from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
+from ..epochs.run_events import RunEvents
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
@@ -81,6 +83,7 @@ class Running:
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
         self.giving_way = GivingWay()
+        self.events = RunEvents()
         self._published: Published | None = None
         self._is_opening = False
         self._is_declaring = False
@@ -164,7 +167,7 @@ class Running:
             self.untouched = set(self._sources)
         return self._compiled
 
-    def run(self, offered: EpochInput, at: datetime | None) -> int:
+    def run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
@@ -172,22 +175,28 @@ class Running:
             CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
-        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-            raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
         with self.giving_way:
-            return self._run(offered, at)
+            return self._run(offered, None if at is None else processing_time(at))
 
     def _run(self, offered: EpochInput, at: datetime | None) -> int:
         compiled = self.current()
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
-        evaluated = self._step(compiled, now, offered)
+        begun = self.events.begin(compiled.ledger)
+        try:
+            evaluated = self._step(compiled, now, offered)
+        except BaseException as error:
+            self.events.failed(now, error)
+            raise
+        self.events.end(begun, now, offered, evaluated.passed, compiled.ledger)
         if self.untouched:
             self.untouched.difference_update(offered.deltas, offered.watermarks)
-        self._choreography.follow_up(now, evaluated)
-        if self.durability is not None and self.durability.maps_states:
-            self._publish(compiled)
+        try:
+            self._choreography.follow_up(now, evaluated)
+        finally:
+            if self.durability is not None and self.durability.maps_states:
+                self._publish(compiled)
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
@@ -215,13 +224,14 @@ class Running:
                 self._publish(compiled)
 
     def close(self) -> None:
-        """Write what is not yet on disk, and release the checkpoint.
+        """Write what is not yet on disk, release the checkpoint, and end the threads of workers.
 
         Raises:
             CheckpointError: the last epochs could not be written.
         """
-        if self.durability is not None:
-            with interrupts_deferred():
+        with interrupts_deferred():
+            self._team.close()
+            if self.durability is not None:
                 self.durability.close(self._standing({}, {}))
 
     def exchange(self, compiled: Compiled, changes: Mapping[str, Delta] | None) -> EpochResult | None:
@@ -242,7 +252,7 @@ class Running:
             instant = 0 if last is None else Now(Epoch(last[0]), last[1]).instant
             now = Now.at(Epoch(self.epoch + 1), instant)
             marks = {name: clock.before for name, clock in compiled.clocks.items()}
-            return self._choreography.make_real(FilledViews(changes, marks, self._views), now, TakenInput())
+            return self._choreography.make_real(FilledViews(changes, marks), now, TakenInput())
         except BaseException:
             self._compiled, self._evaluator = before
             raise
@@ -389,7 +399,7 @@ class Running:
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
-            return CircuitEvaluator(compiled, self._views)
+            return CircuitEvaluator(compiled)
         return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
     # The audience of epochs
@@ -410,8 +420,8 @@ class Running:
         """See ``Audience``."""
         passed = evaluated.passed
         self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
-        for name, frame in passed.deltas.items():
-            self._views[name]._history.append(now.epoch, frame)
+        for name, delta in passed.deltas.unread.items():
+            self._views[name]._history.append(delta)
         if now.epoch:
             self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
         if self._evaluator is not None:
@@ -419,7 +429,7 @@ class Running:
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, dict(evaluated.passed.deltas))
+        self.readers.notify(now.epoch, evaluated.passed.deltas)
 
     def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
         """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""
@@ -463,7 +473,7 @@ class Running:
         _, instant, watermarks = resumed.last
         now = Now.at(Epoch(resumed.epoch + 1), instant)
         durability.bear(resumed.filled, now.epoch)
-        filled = FilledViews(resumed.filled, watermarks, self._views)
+        filled = FilledViews(resumed.filled, watermarks)
         self._choreography.make_real(filled, now, TakenInput())
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.passed)
 

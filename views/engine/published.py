@@ -12,6 +12,7 @@ import polars as pl
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused
+from evercurrent.core.state.narrowing import narrowed
 from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.spine import Version
 
@@ -65,12 +66,30 @@ class PublishedView:
 
     def shares_all(self, other: PublishedView) -> bool:
         """Return whether a view of another engine is made of the same runs."""
-        ours, theirs = ([run for version in view.versions for run in version.runs] for view in (self, other))
+        ours, theirs = (
+            [part for version in view.versions for parts in version.parts for part in parts]
+            for view in (self, other)
+        )
         return len(ours) == len(theirs) and all(map(operator.is_, ours, theirs))
+
+    def rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that have these values, given as a frame of one row. Cost: these rows, if it is the key of the state."""
+        readable = self.readable
+        if set(row.columns) != set(readable.key_types):
+            return _with_values(self.rows(), row)
+        words = readable.words(row.select(*readable.key_types))
+        first = narrowed(readable.reads[0], self.versions[0], words)
+        # The words are a hash, and its collisions are other rows.
+        return _with_values(readable.contents((first, *self.versions[1:])), row)
 
     def rows(self) -> pl.DataFrame:
         """All rows, in a frame of the caller's own."""
         return self._rows.of(self.readable, self.versions).clone()
+
+
+def _with_values(rows: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the values of a frame of one row, nulls and NaN being equal to themselves."""
+    return rows.filter(pl.col(column.name).eq_missing(pl.lit(column)) for column in row.get_columns())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,7 +29,7 @@ class ServedViews:
     _running: Running
     _turn: Turn
 
-    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""
         with self._turn:
             tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from html import escape
@@ -20,6 +20,7 @@ from ..concurrency.turns import Turn
 from ..dataframe.collection import Collection
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
+from ..epochs.queued import OnFull, QueuedSubscription, require_queue
 from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
@@ -29,14 +30,17 @@ from ..epochs.subscriptions import (
     Subscription,
     reader_key,
     require_free_name,
+    require_plain_function,
     with_another,
 )
 from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
+from .asynchronous import followed
 from .consumers import Reader, check_reader
 from .published import Published
+from .view_forms import ReadForms
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -73,7 +77,7 @@ class ViewKeeper(Protocol):
         """All rows of a view now, or after an epoch."""
         ...
 
-    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired."""
         ...
 
@@ -138,7 +142,7 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection):
+class View(Collection, ReadForms):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -257,6 +261,8 @@ class View(Collection):
         reader: Reader = "deltas",
         name: str | None = None,
         on_schema: OnSchema | None = None,
+        queue: int | None = None,
+        on_full: OnFull = "wait",
     ) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
 
@@ -277,6 +283,13 @@ class View(Collection):
         The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
         own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.
 
+        ``queue``: call back in a thread of the subscription's own, behind a queue of at most so many deltas, so that a slow
+        callback does not hold up ``push``. If the queue is full, ``on_full`` decides: "wait" until there is room, "drop" the
+        delta, which the subscription counts in ``dropped``, or "fail": the subscription ends, and ``push`` raises. Its
+        ``join()`` waits until all is delivered.
+
+        A coroutine function is refused, as nobody would await it: use ``async for delta in view.follow()``.
+
         Raises:
             EpochGoneError: deltas that are to be delivered are no longer all retained.
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
@@ -287,9 +300,15 @@ class View(Collection):
                 raise PlanError(
                     f"subscription to view {self.name!r}: {function!r} cannot be called; give a function of {what}"
                 )
+        require_plain_function(f"subscription to view {self.name!r}", callback)
+        require_queue(f"subscription to view {self.name!r}", queue, on_full, name, on_schema)
         if since is not None:
             require_epoch(self.name, "since", since)
         with self._engine.turn:
+            queued = None
+            if queue is not None:
+                queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
+                callback = queued.put
             if name is not None:
                 return self._subscribe_again(callback, since, name, on_schema)
             # Repeated where the callback itself pushes.
@@ -299,9 +318,22 @@ class View(Collection):
                     with interruptible():
                         callback(frame)
                 since = missed.last_epoch
-            subscription = Subscription(self, callback, self.epoch, on_schema=on_schema)
+            subscription = queued or Subscription(self, callback, self.epoch)
+            subscription.heard, subscription.on_schema = self.epoch, on_schema
             self._subscriptions = with_another(self, subscription)
             return subscription
+
+    def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
+        """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
+
+        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody.
+
+        Raises:
+            EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
+        """
+        if since is not None:
+            require_epoch(self.name, "since", since)
+        return followed(self, self.epoch if since is None else since)
 
     def _subscribe_again(
         self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None
@@ -320,7 +352,7 @@ class View(Collection):
         """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more rows will come."""
         return self._engine.watermark_of(self.name)
 
-    def fire(self, key: object = None, window: object = None, *, at: datetime | None = None) -> int:
+    def fire(self, key: object = None, window: object = None, *, at: datetime | str | None = None) -> int:
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
         Args:
@@ -460,14 +492,11 @@ class View(Collection):
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
 
+    def _now(self) -> AbstractContextManager[Published]:
+        return self._engine.reading(self.name)
+
     def _keys(self) -> tuple[str, ...]:
         return self._plan.keys_of(self._place)
 
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
-
-    def _published(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
-        """The delta of an epoch with its number, columns in the order that readers see."""
-        epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
-        columns = frame.get_columns()
-        return pl.DataFrame([*columns[:-1], epochs, columns[-1]])

@@ -160,5 +160,7 @@ class Choreography(Generic[Input, Result]):
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
-        self._audience.notify(now, evaluated)
-        self._keeper.tidy()
+        try:
+            self._audience.notify(now, evaluated)
+        finally:
+            self._keeper.tidy()

@@ -15,6 +15,7 @@ from evercurrent.core.data.recent import Recent, Stretch
 from evercurrent.core.data.tags import tagged
 
 from .records import EvaluatedEpoch
+from .view_deltas import ViewDelta
 
 BEFORE_ALL = -1
 """The epoch before epoch 0, in which a grouping by nothing gets its row."""
@@ -25,7 +26,8 @@ BEFORE_ALL = -1
 class Retain:
     """How many deltas a view keeps for readers that come later: the newest, up to both limits.
 
-    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas.
+    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas. A row that
+    several changes of an epoch are about may count as often.
     """
 
     epochs: int = 1000
@@ -64,7 +66,7 @@ class Retained:
     """
 
     view: str
-    frames: Stretch[tuple[int, pl.DataFrame]]
+    frames: Stretch[ViewDelta]
     complete_since: int
     older: Older | None
     born: int = BEFORE_ALL
@@ -105,8 +107,8 @@ class Retained:
         """
         self.require(epoch, waiting)
         epoch = self._first(epoch)
-        first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place][0])
-        newer = (frame.clone() for _, frame in self.frames.past(first))
+        first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place].epoch)
+        newer = (delta.frame.clone() for delta in self.frames.past(first))
         if epoch < self.complete_since and self.older is not None:
             return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
         return newer
@@ -122,20 +124,21 @@ class History:
     def __init__(self, view: str, retain: Retain) -> None:
         self._view = view
         self._retain = retain
-        self._frames: Recent[tuple[int, pl.DataFrame]] = Recent()
+        self._frames: Recent[ViewDelta] = Recent()
         self._rows = 0
         self._older: Older | None = None
         self._complete_since = self._born = BEFORE_ALL
 
-    def append(self, epoch: int, frame: pl.DataFrame) -> None:
+    def append(self, delta: ViewDelta) -> None:
         """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
-        self._frames.append((epoch, frame))
-        self._rows += frame.height
+        self._frames.append(delta)
+        self._rows += delta.entries
         while len(self._frames) and (
             len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
         ):
-            self._complete_since, dropped = self._frames.popleft()
-            self._rows -= dropped.height
+            dropped = self._frames.popleft()
+            self._complete_since = dropped.epoch
+            self._rows -= dropped.entries
 
     def clear(self) -> None:
         """Drop all deltas, since the plan was compiled again before any input."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -93,7 +94,9 @@ class Subscription:
         self._announce()
         self.heard = epoch
         with interruptible():
-            self._callback(frame.clone())
+            result = self._callback(frame.clone())
+        if result is not None:
+            _require_no_coroutine(self._callback, result)
 
     def follow(self, view: Followed, change: SchemaChange | None) -> None:
         """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
@@ -123,7 +126,9 @@ class Subscription:
                 self._announce()
                 for frame in self._view.deltas(self.heard):
                     with interruptible():
-                        self._callback(frame)
+                        result = self._callback(frame)
+                    if result is not None:
+                        _require_no_coroutine(self._callback, result)
                     self.heard = int(frame["_epoch"][0])
                 self.heard = max(self.heard, until)
         finally:
@@ -137,6 +142,33 @@ class Subscription:
         """Show the view, the name, and whether it is closed."""
         named = "" if self.name is None else f", name {self.name!r}"
         return f"Subscription(view {self._view.name!r}{named}{'' if self.is_open else ', closed'})"
+
+
+def require_plain_function(where: str, callback: object) -> None:
+    """Check that a callback is not a coroutine function, whose coroutines nobody would await.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
+        raise PlanError(
+            f"{where}: {callback!r} is a coroutine function, which nobody would await; write "
+            "'async for delta in view.follow(): ...' in a task"
+        )
+
+
+def _require_no_coroutine(callback: Callback, result: object) -> None:
+    """Check that a callback has not returned something to await.
+
+    Raises:
+        PlanError: it has; the coroutine is closed.
+    """
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise PlanError(
+            f"{callback!r} returned something to await, which nobody awaits; write 'async for delta in view.follow(): ...'"
+        )
 
 
 def reader_key(view: str, name: str) -> str:
@@ -170,7 +202,7 @@ class Readers:
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._undelivered: deque[tuple[int, dict[str, pl.DataFrame]]] = deque()
+        self._undelivered: deque[tuple[int, Mapping[str, pl.DataFrame]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
@@ -205,7 +237,7 @@ class Readers:
             for key, named in sorted(self._named.items())
         }
 
-    def notify(self, epoch: int, published: dict[str, pl.DataFrame]) -> None:
+    def notify(self, epoch: int, published: Mapping[str, pl.DataFrame]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         Raises:
@@ -238,10 +270,10 @@ class Readers:
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
-        for name, frame in published.items():
+        for name in published:
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.hear(epoch, frame)
+                    subscription.hear(epoch, published[name])
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.

@@ -11,7 +11,7 @@ import polars as pl
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.data.schema import Order
 from evercurrent.core.data.tags import added_later, tagged
-from evercurrent.core.eventtime.panes.panes import Mode
+from evercurrent.core.eventtime.panes.panes import Always, Mode
 from evercurrent.core.eventtime.triggers.kinds import EveryEpoch, Trigger
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.windows.kinds import Window
@@ -230,7 +230,7 @@ class Windowing:
     window: Window
     stamp: Stamp = "end"
     trigger: Trigger = EveryEpoch()  # noqa: RUF009
-    always: bool = False
+    always: Always = False
     mode: Mode = "retracting"
     regroups: bool = False
     lateness: int | None = None
@@ -366,6 +366,7 @@ class PlanNode:
     """A collection as it is declared: an operation over earlier nodes.
 
     ``label`` describes it in one line, which the plan cuts; ``event_time`` is its event time, if it still has one.
+    ``identities`` are those of its operation, by scheme, as far as they were computed (``node_identities``).
     """
 
     operation: Operation
@@ -373,3 +374,4 @@ class PlanNode:
     schema: pl.Schema = field(compare=False)
     label: str = field(compare=False)
     event_time: EventTime | None = field(compare=False, default=None)
+    identities: dict[int, str] = field(compare=False, repr=False, init=False, default_factory=dict)
