@@ -76,8 +76,8 @@ class Running:
     def __init__(
         self,
         plan: Plan,
-        sources: Mapping[str, Source],
-        views: Mapping[str, View],
+        sources: dict[str, Source],
+        views: dict[str, View],
         log: RunRecorder,
         turn: Turn,
         durability: Durability | None = None,
@@ -287,6 +287,30 @@ class Running:
     def has_begun(self) -> bool:
         """Whether there are states: then sources and views that are declared have to be filled."""
         return self.epoch > 0 or (self.durability is not None and self._compiled is not None)
+
+    def begin_with(
+        self, compiled: Compiled, epoch: int, positions: Mapping[str, Position], untouched: Iterable[str]
+    ) -> None:
+        """Begin with a circuit that has states, after an epoch of another engine."""
+        self.epoch, self.positions, self.untouched = epoch, dict(positions), set(untouched)
+        self._compiled, self._compiled_size = compiled, (len(self._plan.nodes), self._plan.edits)
+        self._publish(compiled)
+
+    @property
+    def parts(self) -> tuple[Plan, dict[str, Source], dict[str, View]]:
+        """The plan, the sources and the views."""
+        return self._plan, self._sources, self._views
+
+    def require_between_epochs(self) -> None:
+        """Check that the states are those of an epoch as a whole.
+
+        Raises:
+            InputError: an epoch is being evaluated, or declarations change, in this thread.
+        """
+        if self._is_declaring or self._choreography.is_running:
+            raise InputError(
+                "an epoch is being evaluated: a function that a view uses cannot fork the engine; fork it from a subscriber"
+            )
 
     @contextmanager
     def declaring(self) -> Iterator[None]:
