@@ -46,9 +46,14 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
     return _first(spine, keys, count, None)[0]
 
 
-def rows_change(spine: Spine, keys: Keys, count: int | None) -> tuple[Found, Found]:
-    """Return the ``first_rows`` of these keys, or without ``count`` all rows, before this epoch, and after it."""
-    delta = spine.delta
+def rows_change(
+    spine: Spine, keys: Keys, count: int | None, change: Run | None = None
+) -> tuple[Found, Found]:
+    """Return the ``first_rows`` of these keys, or without ``count`` all rows, before this epoch, and after it.
+
+    ``change`` takes the place of what the epoch has staged.
+    """
+    delta = spine.delta if change is None else change
     before, after = _all(spine, keys, delta) if count is None else _first(spine, keys, count, delta)
     return before, after
 

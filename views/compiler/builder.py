@@ -145,13 +145,18 @@ class Builder:
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
+        kept: str = "",
     ) -> NodeId:
+        """Add a node. ``kept`` describes what its states hold, if that is less than in earlier versions."""
         made = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan, self.place)
-        behind = [nodes[source].identity for source in inputs]
+        behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
+        if kept:
+            nodes[made].identity_before = self._identities.unnumbered(purpose, type(operator), behind)
+            purpose = self._identities.kept(purpose, kept)
         nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
         self._note_asked(made)
@@ -166,10 +171,18 @@ class Builder:
         return self.compiled.circuit.nodes[node].operator.schema
 
     def once(
-        self, role: str, source: NodeId, what: tuple[Hashable, ...], make: Callable[[], tuple[NodeId, Any]]
+        self,
+        role: str,
+        source: NodeId,
+        what: tuple[Hashable, ...],
+        make: Callable[[], tuple[NodeId, Any]],
+        part: int | None = None,
     ) -> tuple[NodeId, Any]:
-        """Return what was made after this node in this role, and make it if it is missing, so that arrangements are shared."""
-        key = (role, source, what)
+        """Return what was made after this node in this role, and make it if it is missing, so that arrangements are shared.
+
+        ``part``: nodes of one identity that hold different parts of it.
+        """
+        key = (role, source, what, part)
         if key in self._shared:
             self._note_asked(self._shared[key][0])
         else:
@@ -230,8 +243,12 @@ class Builder:
         expired: Finding[Keys] | None = None,
         by: tuple[str, ...] | None = None,
         holds_rows: bool = True,
+        first: int | None = None,
     ) -> tuple[NodeId, Spine]:
-        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them."""
+        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them.
+
+        With ``first``, of a node that never retracts, only this many of each key: the first in the order of the layout.
+        """
 
         def make() -> tuple[NodeId, Arrange]:
             arrange = Arrange(
@@ -243,14 +260,17 @@ class Builder:
                 expired=expired,
                 by=by,
                 holds_rows=holds_rows,
+                first=first,
             )
             order = "".join(f", order {part.column}" for part in layout.order)
-            name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
+            kept = "" if first is None else f"first {first} rows"
+            name = f"{kept or 'arrange'} by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
-            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange
+            states = [arrange.spine]
+            return self.add(name, arrange, source, states=states, placement=placement, kept=kept), arrange
 
         what = (KeyColumns.of(keys, by), layout, where, skip_null_keys)
-        node, arrange = self.once("arrange", source, what, make)
+        node, arrange = self.once("arrange", source, what, make, first)
         arrange.holds_rows |= holds_rows
         return node, arrange.spine
 

@@ -149,7 +149,8 @@ class Compiler(Builder):
                 return windows_over_time(self, where, node, inputs[0])
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)
-                arranged, spine = self.arranged(inputs[0], node.schema, keys, layout)
+                first = None if self.plan.may_retract(node.inputs[0]) else count
+                arranged, spine = self.arranged(inputs[0], node.schema, keys, layout, first=first)
                 placement = Placement(passes=frozenset(node.schema))
                 return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
             case _:
