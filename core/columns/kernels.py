@@ -11,8 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from .key_hash import hashed
-from .polars_versions import arg_sort
-from .value_words import NULL_WORD, SPREAD, one_of_each
+from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
 from .value_words import Ints as Ints
 from .value_words import Words as Words
@@ -166,43 +165,6 @@ def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     for frame in frames[1:]:
         stacked = stacked.vstack(frame)
     return stacked
-
-
-def sorted_by(
-    columns: Sequence[pl.Series | Words], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
-) -> Index:
-    """Return the order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` sorts.
-
-    A few rows of plain columns are sorted as words, without the fixed cost of a query.
-    """
-    flags = descending or [False] * len(columns), nulls_last or [False] * len(columns)
-    if len(columns[0]) <= MANY_ROWS and all(map(_has_order_words, columns)):
-        words = [_order_words(column, flag) for column, flag in zip(columns, flags[0], strict=True)]
-        return np.lexsort(words[::-1])
-    frame = pl.DataFrame([pl.Series(str(number), column) for number, column in enumerate(columns)])
-    return arg_sort(frame, *flags).to_numpy().astype(np.intp)
-
-
-def _has_order_words(column: pl.Series | Words) -> bool:
-    if isinstance(column, np.ndarray):
-        return True
-    dtype = column.dtype
-    return not column.has_nulls() and (is_one_word([dtype]) or dtype in (pl.Float64, pl.Float32))
-
-
-def _order_words(column: pl.Series | Words, descending: bool) -> npt.NDArray[np.int64] | Words:
-    """Return words that sort as the column does: -0.0 equals 0.0, NaN is above all numbers."""
-    words: npt.NDArray[np.int64] | Words
-    if isinstance(column, np.ndarray):
-        words = column
-    elif column.dtype.is_float():
-        bits = one_of_each(column).view(np.int64)
-        words = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
-    elif column.dtype == pl.UInt64:
-        words = column.to_numpy()
-    else:
-        words = physical(column)
-    return ~words if descending else words
 
 
 def with_plain_zeros(column: pl.Series) -> pl.Series:

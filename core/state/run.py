@@ -14,7 +14,8 @@ import polars as pl
 
 from ..columns.directory import Deferred, Directory
 from ..columns.grouping import Groups, Segments, differing, group, group_stretches
-from ..columns.kernels import Index, Ints, Keys, Words, gather, key_words, sorted_by, stack
+from ..columns.kernels import Index, Ints, Keys, Words, gather, key_words, stack
+from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order
 from ..data.tags import tagged
 from .partitioning import KeyColumns
