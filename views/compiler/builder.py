@@ -302,10 +302,12 @@ class Builder:
         of_nothing: bool = False,
         by: tuple[str, ...] | None = None,
         retracts: bool = True,
+        may_go_below_zero: bool = True,
     ) -> tuple[NodeId, AggregateState]:
         """Return the state of one aggregate, and the last node that was made for it.
 
-        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted. If keys expire, all state has
+        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted; ``may_go_below_zero``: also
+        those that are not there. If keys expire, all state has
         to be by key: values are then counted among the rows of the group, and a user's aggregate is computed from them.
         """
         if expired is not None and isinstance(aggregate, Distinct):
@@ -326,7 +328,7 @@ class Builder:
                 schema = self.schema_of(projected)
                 return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
             case FirstBy(input=name, order=order):
-                head = None if retracts else HeadOrder.of(aggregate, types)
+                head = None if retracts and may_go_below_zero else HeadOrder.of(aggregate, types)
                 node, spine = self._ordered(
                     prepared,
                     types,
@@ -336,9 +338,11 @@ class Builder:
                     aggregate.where,
                     expired,
                     by,
-                    holds_rows=head is None,
+                    holds_rows=head is None or retracts,
                 )
-                return node, FirstByState(aggregate, spine) if head is None else HeadState(head, spine)
+                if head is None:
+                    return node, FirstByState(aggregate, spine)
+                return node, HeadState(head, spine, retracts=retracts)
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)

@@ -233,9 +233,12 @@ class Compiler(Builder):
         types = self.schema_of(prepared)
         key_types = pl.Schema({key: types[key] for key in keys})
         inputs, parts = [prepared], []
-        retracts = self.plan.may_retract(node.inputs[0])
+        (upstream,) = node.inputs
+        retracts, below_zero = self.plan.may_retract(upstream), bool(self.plan.below_zero_by(upstream))
         for aggregate in aggregation.aggregates:
-            before, part = self.part(aggregate, prepared, types, keys, where, retracts=retracts)
+            before, part = self.part(
+                aggregate, prepared, types, keys, where, retracts=retracts, may_go_below_zero=below_zero
+            )
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(before)
