@@ -12,6 +12,7 @@ from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import Keys, with_plain_zeros
+from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
@@ -57,7 +58,7 @@ from evercurrent.core.state.spine import Spine
 
 from ..expressions import Expression
 from ..expressions.elementwise import elementwise
-from ..expressions.order_insensitive import computes
+from ..expressions.order_insensitive import computes, is_median
 from ..plan.node_identities import CircuitIdentities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
@@ -346,8 +347,12 @@ class Builder:
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
+                in_middle = not order and len(names) == 1 and is_median(aggregate.expr)
+                in_middle = in_middle and has_order_word(types[names[0]]) and types[names[0]].is_numeric()
                 aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
-                return node, RecomputedState(aggregate, spine, keyless=keyless, twice=twice)
+                return node, RecomputedState(
+                    aggregate, spine, keyless=keyless, twice=twice, is_median=in_middle
+                )
             case Custom(input=name, remove=None):
                 node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expired, by)
                 return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)
