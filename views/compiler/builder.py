@@ -146,18 +146,17 @@ class Builder:
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
-        kept: str = "",
+        purpose_before: str = "",
     ) -> NodeId:
-        """Add a node. ``kept`` describes what its states hold, if that is less than in earlier versions."""
+        """Add a node. ``purpose_before``: the one it had in earlier versions, if its states held more in these."""
         made = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan, self.place)
         behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
-        if kept:
-            nodes[made].identity_before = self._identities.unnumbered(purpose, type(operator), behind)
-            purpose = self._identities.kept(purpose, kept)
+        if purpose_before:
+            nodes[made].identity_before = self._identities.unnumbered(purpose_before, type(operator), behind)
         nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
         self._note_asked(made)
@@ -172,18 +171,10 @@ class Builder:
         return self.compiled.circuit.nodes[node].operator.schema
 
     def once(
-        self,
-        role: str,
-        source: NodeId,
-        what: tuple[Hashable, ...],
-        make: Callable[[], tuple[NodeId, Any]],
-        part: int | None = None,
+        self, role: str, source: NodeId, what: tuple[Hashable, ...], make: Callable[[], tuple[NodeId, Any]]
     ) -> tuple[NodeId, Any]:
-        """Return what was made after this node in this role, and make it if it is missing, so that arrangements are shared.
-
-        ``part``: nodes of one identity that hold different parts of it.
-        """
-        key = (role, source, what, part)
+        """Return what was made after this node in this role, and make it if it is missing, so that arrangements are shared."""
+        key = (role, source, what)
         if key in self._shared:
             self._note_asked(self._shared[key][0])
         else:
@@ -264,14 +255,16 @@ class Builder:
                 first=first,
             )
             order = "".join(f", order {part.column}" for part in layout.order)
-            kept = "" if first is None else f"first {first} rows"
-            name = f"{kept or 'arrange'} by {', '.join(keys) or 'nothing'}{order}"
+            what_is_kept = "arrange" if first is None else f"first {first} rows"
+            name = f"{what_is_kept} by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
+            before = "" if first is None else self._identities.shared("arrange", what)
             states = [arrange.spine]
-            return self.add(name, arrange, source, states=states, placement=placement, kept=kept), arrange
+            added = self.add(name, arrange, source, states=states, placement=placement, purpose_before=before)
+            return added, arrange
 
         what = (KeyColumns.of(keys, by), layout, where, skip_null_keys)
-        node, arrange = self.once("arrange", source, what, make, first)
+        node, arrange = self.once("arrange", source, what if first is None else (*what, first), make)
         arrange.holds_rows |= holds_rows
         return node, arrange.spine
 

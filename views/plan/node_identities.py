@@ -57,11 +57,6 @@ class CircuitIdentities:
         return digest_of("node", purpose, kind_of(kind), list(inputs))
 
     @staticmethod
-    def kept(purpose: str, kept: str) -> str:
-        """Return the purpose of a node whose states hold only what ``kept`` describes."""
-        return digest_of("kept", purpose, kept)
-
-    @staticmethod
     def shared(role: str, what: object) -> str:
         """Return the purpose of a circuit node that several plan nodes share, whichever of them was compiled first."""
         return digest_of("shared", role, what)
