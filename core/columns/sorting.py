@@ -138,15 +138,31 @@ def _packed(columns: Sequence[SortColumn], passes: int) -> Index:
     order, ties = pack.sorted()
     if rest == len(columns) or pack.is_final or not ties.any():
         return order
-    tied = np.zeros(len(order), np.bool_)
-    tied[1:] = ties
-    tied[:-1] |= ties
-    places = np.flatnonzero(tied)
+    stretches = np.cumsum(~np.append(False, ties))
+    open_stretches = np.zeros(int(stretches[-1]) + 1, np.bool_)
+    open_stretches[stretches[1:][ties][_differ(columns[rest:], order, np.flatnonzero(ties))]] = True
+    places = np.flatnonzero(open_stretches[stretches])
+    if not len(places):
+        return order
     rows = order[places]
-    stretches = np.cumsum(~np.append(False, ties))[places].astype(np.uint64)
-    further = [SortColumn(stretches), *(column.take(rows) for column in columns[rest:])]
+    further = [
+        SortColumn(stretches[places].astype(np.uint64)),
+        *(column.take(rows) for column in columns[rest:]),
+    ]
     order[places] = rows[_order_of_ties(further, passes)]
     return order
+
+
+def _differ(columns: Sequence[SortColumn], order: Index, places: Index) -> Mask:
+    """Return whether the rows at these places of an order may differ from the next one in these columns."""
+    rows, following = order[places], order[places + 1]
+    differ = np.zeros(len(places), np.bool_)
+    for column in columns:
+        if not column.has_words:
+            return np.ones(len(places), np.bool_)
+        for words in column.words():
+            differ |= words[rows] != words[following]
+    return differ
 
 
 def _order_of_ties(columns: Sequence[SortColumn], passes: int) -> Index:
