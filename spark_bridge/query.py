@@ -39,6 +39,7 @@ from .execution.preflight import check_picklable, check_shared
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
 from .input.origins import require_no_shuffle
+from .output.query_names import QueryNames
 from .output.spark_views import InSpark, SparkViews
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
@@ -198,7 +199,7 @@ def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> Non
     rebucket(store, buckets)
 
 
-class Query(SparkViews):
+class Query(SparkViews, QueryNames):
     """A running query, and its views. Made by ``run``."""
 
     def __init__(
@@ -236,6 +237,15 @@ class Query(SparkViews):
         plan = self._in_spark.setup.unpickled()
         WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
         self._batches.request(FireRequest(view, key, window))
+
+    def __repr__(self) -> str:
+        """Show the name, whether it runs, the epoch, and the views."""
+        named = "" if self.name is None else f" {self.name!r}"
+        failed = "" if self.isActive or self.exception() is None else ", failed: see exception()"
+        state = f"{'running' if self.isActive else 'ended'}{failed}"
+        return (
+            f"Query{named}, {state}, at epoch {self.epoch_number}; views: {', '.join(self.views) or 'none'}"
+        )
 
     def process_all_available(self) -> None:
         """Wait until all rows that are there now are committed."""

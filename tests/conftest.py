@@ -5,6 +5,7 @@
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from evercurrent.core.data.tags import refuse_untagged
+from evercurrent.views.testing.pytest_plugin import TranscriptItem
+from transcripts_checked import assert_deltas_are_the_contents, transcripts_held_to_contract
 
 refuse_untagged()
 
@@ -52,7 +55,7 @@ def is_open(descriptor: int) -> None:
 
 WITHOUT_THE_SESSION = (
     "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_early_worker", "test_examples",
-    "test_spark_connect", "test_spark_faults", "test_spark_kill", "test_spark_versions",
+    "test_spark_connect", "test_spark_faults", "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 
@@ -83,6 +86,19 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
             return "spark" if shares else str(super()._split_scope(nodeid))
 
     return Together(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Hold the engines of our transcripts to what ``check_steps`` asks of every engine: operators, deltas and contents."""
+    if not isinstance(item, TranscriptItem):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        engines = transcripts_held_to_contract(patch)
+        yield
+    for engine in engines:
+        assert_deltas_are_the_contents(engine)
+    return None
 
 
 def pytest_collection_finish() -> None:

@@ -206,8 +206,27 @@ class Bag:
     def minus(self, other: Bag) -> Bag:
         return self.concat(other.negate())
 
-    def unique(self) -> Bag:
-        return Bag(self.schema, {row: 1 for row, n in self.counts.items() if n > 0})
+    def unpivot(
+        self,
+        on: Sequence[str],
+        *,
+        index: Sequence[str],
+        variable_name: str = "variable",
+        value_name: str = "value",
+    ) -> Bag:
+        names = {"variable_name": variable_name, "value_name": value_name}
+        rows = self.frame().hstack([self._beside().alias("#")])
+        turned = rows.unpivot(on, index=[*index, "#"], **names)
+        return Bag.weighed(without(turned, ["#"]), turned["#"].to_list())
+
+    def unique(self, subset: Sequence[str] | None = None, *, keep: str = "any", by: By = ()) -> Bag:
+        if subset is None:
+            return Bag(self.schema, {row: 1 for row, n in self.counts.items() if n > 0})
+        order = subset if keep == "any" else by
+        firsts = self.group_by(*subset).limit(
+            1, by=order, descending=keep == "last", nulls_last=keep == "last"
+        )
+        return firsts.select(*self.columns)
 
     # Groups, orders and joins.
 

@@ -327,6 +327,7 @@ class Lines:
             self.select,
             self.with_columns,
             self.unique,
+            self.unpivot,
             self.concat,
             self.minus,
             self.negate,
@@ -362,6 +363,13 @@ class Lines:
 
     def unique(self, given: str) -> tuple[str, bool]:
         return f"{given}.unique()", False
+
+    def unpivot(self, given: str) -> tuple[str, bool]:
+        schema = self.empty[given].schema
+        first, *others = self.some(list(schema), 2)
+        on = [first, *(name for name in others if schema[name] == schema[first])]
+        index = [name for name in schema if name not in on][: self.draw(st.integers(0, 2))]
+        return f"{given}.unpivot({on!r}, index={index!r})", self.signed[given]
 
     def negate(self, given: str) -> tuple[str, bool]:
         return f"{given}.negate()", True
@@ -401,7 +409,11 @@ class Lines:
         if self.draw(st.booleans()):
             within = f".group_by({', '.join(map(repr, self.some(list(schema), 2)))})"
         by = self.some(list(schema), 2)
-        how = self.pick(["top_k", "bottom_k", "limit"])
+        how = self.pick(["top_k", "bottom_k", "limit", "unique"])
+        if how == "unique":
+            keep = self.pick(["any", "first", "last"])
+            order = "" if keep == "any" else f", by={by!r}"
+            return f"{given}.unique({self.some(list(schema), 2)!r}, keep={keep!r}{order})", False
         flags = {"top_k": ["reverse"], "bottom_k": ["reverse"], "limit": ["descending", "nulls_last"]}[how]
         given_flags = "".join(f", {flag}=True" for flag in flags if self.draw(st.booleans()))
         return f"{given}{within}.{how}({self.draw(st.integers(1, 3))}, by={by!r}{given_flags})", False

@@ -29,7 +29,7 @@ def listed(made: Any) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tested(made: Any) -> dict[str, list[tuple[str, str]]]:
+def names_of_tests(made: Any) -> dict[str, list[tuple[str, str]]]:
     """The tests of each id."""
     return dict(made.tests_by_id())
 
@@ -45,22 +45,22 @@ def test_every_capability_is_there_once_and_in_order(listed: list[str]) -> None:
 
 
 def test_every_capability_has_a_test_or_a_reason_and_not_both(
-    made: Any, listed: list[str], tested: dict[str, list[tuple[str, str]]]
+    made: Any, listed: list[str], names_of_tests: dict[str, list[tuple[str, str]]]
 ) -> None:
-    assert [name for name in listed if (name in tested) == (name in made.NOT_YET)] == []
+    assert [name for name in listed if (name in names_of_tests) == (name in made.NOT_YET)] == []
     assert set(made.NOT_YET) <= set(listed)
 
 
 def test_no_test_names_a_capability_that_is_not_there(
-    listed: list[str], tested: dict[str, list[tuple[str, str]]]
+    listed: list[str], names_of_tests: dict[str, list[tuple[str, str]]]
 ) -> None:
-    unknown = {name: tests for name, tests in tested.items() if name not in listed}
+    unknown = {name: tests for name, tests in names_of_tests.items() if name not in listed}
     assert unknown == {}
 
 
-def test_capabilities_are_told_in_a_line_each(made: Any) -> None:
-    said = [what for rows in made.SECTIONS.values() for what in rows.values()]
-    assert all(re.fullmatch(r"[A-Z][^|\n]*[^.|\n]", what) for what in said)
+def test_capabilities_are_described_in_a_line_each(made: Any) -> None:
+    descriptions = [what for rows in made.SECTIONS.values() for what in rows.values()]
+    assert all(re.fullmatch(r"[A-Z][^|\n]*[^.|\n]", what) for what in descriptions)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,19 @@ def in_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
     return rows.with_columns(*bounds).group_by("group", "window_start", "window_end").agg(n=pl.len())
 
 
+def in_sliding_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the number of rows of each group in the five minutes that begin with each minute."""
+    last = pl.col("at").dt.truncate("1m")
+    start = pl.concat_list([last - pl.duration(minutes=minutes) for minutes in range(5)])
+    return (
+        rows.select("group", window_start=start)
+        .explode("window_start")
+        .group_by("group", "window_start")
+        .agg(n=pl.len())
+        .with_columns(window_end=pl.col("window_start") + pl.duration(minutes=5))
+    )
+
+
 def in_sessions(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
     """Return the number of rows in each session of a key."""
     gap = pl.duration(seconds=30)
@@ -99,6 +112,7 @@ OPERATORS: dict[str, Operator] = {
         lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),
     ),
     "median": aggregated(AMOUNT.median()),
+    "quantile": aggregated(AMOUNT.quantile(0.9).alias("high")),
     "n_unique": aggregated(VALUE.n_unique()),
     "count by text": aggregated(COUNT, by=("text",)),
     "count by two columns": aggregated(COUNT, by=("group", "other")),
@@ -106,7 +120,12 @@ OPERATORS: dict[str, Operator] = {
     "filter and columns": alike(
         lambda rows, _: rows.filter(pl.col("value") % 2 == 0).with_columns(twice=AMOUNT * 2), unit="rows"
     ),
+    "inner join": alike(lambda rows, other: rows.join(other, on="key"), unit="joins"),
     "left join": alike(lambda rows, other: rows.join(other, on="key", how="left"), unit="joins"),
+    "right join": alike(lambda rows, other: other.join(rows, on="key", how="right"), unit="joins"),
+    "full join": alike(lambda rows, other: rows.join(other, on="key", how="full"), unit="joins"),
+    "semi join": alike(lambda rows, other: rows.join(other, on="key", how="semi"), unit="joins"),
+    "anti join": alike(lambda rows, other: rows.join(other, on="key", how="anti"), unit="joins"),
     "inner join, grouped": alike(
         lambda rows, other: rows.join(other, on="key").group_by("label").agg(COUNT, VALUE.sum()), unit="joins"
     ),
@@ -130,12 +149,20 @@ OPERATORS: dict[str, Operator] = {
     "fixed windows": Operator(
         lambda rows, _: rows.window(ec.fixed("1m")).group_by("group").agg(COUNT), in_windows, timed=True
     ),
+    "sliding windows": Operator(
+        lambda rows, _: rows.window(ec.sliding("5m", every="1m")).group_by("group").agg(COUNT),
+        in_sliding_windows,
+        timed=True,
+    ),
     "sessions": Operator(
         lambda rows, _: rows.window(ec.sessions("30s")).group_by("key").agg(COUNT), in_sessions, timed=True
     ),
     "retracting count": aggregated(COUNT, retracting=True),
     "retracting sum of floats": aggregated(SUM, retracting=True),
     "retracting max": aggregated(AMOUNT.max(), retracting=True),
+    "retracting, kept": alike(
+        lambda rows, _: rows.filter(pl.col("value") % 2 == 0), retracting=True, unit="rows"
+    ),
     "retracting chain": alike(
         lambda rows, _: rows.group_by("key").agg(COUNT, VALUE.sum()).group_by("n").agg(
             keys=pl.len(), total=VALUE.sum()
@@ -203,11 +230,7 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     made = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
     engine = ec.Engine()
-    watermark = (
-        {"event_time": "at", "watermark": ec.bounded_delay("10s")}
-        if name in ("fixed windows", "sessions")
-        else {}
-    )
+    watermark = {"event_time": "at", "watermark": ec.bounded_delay("10s")} if operator.timed else {}
     kind = "diffs" if operator.retracting else "append"
     source = engine.source("rows", dict(COLUMNS), kind=kind, **watermark)
     dimension = engine.source("other", {"key": pl.Int64, "label": pl.Int64})

@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NewType
 
 from ..columns.key_hash import KeyHash, hashing_by, in_force
+from ..columns.whole_columns import series_of
 from ..data.clock import Now, mark_read
 from ..data.delta import Delta
 from ..state.channels import Channel, Finding, Lookup
@@ -152,14 +153,14 @@ class _Links:
 
     def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
         """Yield the nodes that have something to do because of a change."""
-        if not delta.frame.height:
+        if not len(delta):
             return
         yield from self.behind[place]
         for column, nodes in self.chosen[place].items():
-            if delta.frame.height > MOST_LOOKED_UP:
+            if len(delta) > MOST_LOOKED_UP:
                 values: Iterable[int | str] = nodes
             else:
-                values = delta.frame.get_column(column).unique().to_list()
+                values = series_of(delta.column(column)).unique().to_list()
             for value in values:
                 yield from nodes.get(value, ())
 
@@ -284,10 +285,7 @@ class Circuit:
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
-            place
-            for name, delta in arrived.items()
-            if delta.frame.height
-            for place in links.entrances.get(name, ())
+            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is unknown which they are.
@@ -320,8 +318,8 @@ class Circuit:
                     self._commit_states(read)
             self._commit_states(place)
             node.seconds += evaluated.seconds[place]
-            node.rows_in += sum(deltas[source].frame.height for source in node.inputs if source in deltas)
-            node.rows_out += deltas[place].frame.height
+            node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
+            node.rows_out += len(deltas[place])
 
     def _commit_states(self, place: NodeId) -> None:
         node = self.nodes[place]

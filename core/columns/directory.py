@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .kernels import Index, Words
+from .kernels import Index, Keys, Words
 
 FROM = 1 << 12
 """Arrays from this size on have a directory."""
@@ -18,6 +18,9 @@ FILTERED_BELOW = 1 << 22
 
 STEPS = 8
 """How many steps a search takes from the start of its slot."""
+
+WIDEST = 22
+"""The most leading bits in a table of a few keys."""
 
 CHUNK = 1 << 18
 """How many words are counted at a time when a directory is made."""
@@ -110,6 +113,34 @@ class Deferred:
             self._made = Directory.of(self._words, is_matched=self._is_matched)
         assert self._made is not None, "there are enough words"
         return self._made
+
+
+def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
+    """Return which entries, in any order, have one of these ascending, distinct keys, and which key it is.
+
+    Cost: one look at each entry, in a table of the leading bits of the keys, and a search for the few that may have one.
+    """
+    if not len(keys):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    bits = min(max(8, len(keys).bit_length() + 7), WIDEST)
+    shift = np.uint64(64 - bits)
+    table = np.zeros(1 << bits, np.bool_)
+    table[(keys.first >> shift).view(np.int64)] = True
+    maybe = np.flatnonzero(table[(entries.first >> shift).view(np.int64)])
+    words, seconds, last = entries.first[maybe], entries.seconds_at(maybe), len(keys) - 1
+    directory = Directory.of(keys.first)
+    found = np.searchsorted(keys.first, words) if directory is None else directory.search(keys.first, words)
+    owners = np.minimum(found, last)
+    stored = keys.seconds()
+    # A second pass only where the first words of two keys collide.
+    while len(behind := np.flatnonzero((keys.first[owners] == words) & (stored[owners] != seconds))):
+        following = owners[behind] + 1
+        behind = behind[(following <= last) & (keys.first[np.minimum(following, last)] == words[behind])]
+        if not len(behind):
+            break
+        owners[behind] += 1
+    same = np.flatnonzero((keys.first[owners] == words) & (stored[owners] == seconds))
+    return maybe[same], owners[same]
 
 
 def _starts(words: Words) -> npt.NDArray[np.integer[Any]]:

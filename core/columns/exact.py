@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .grouping import is_ones
-from .kernels import Floats, Index, Ints, Mask
+from .kernels import Floats, Index, Ints, Mask, least_and_greatest
 
 BITS = 32
 MASK = np.int64(2**BITS - 1)
@@ -103,7 +103,8 @@ def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
     """Return each 64-bit integer times its diff: in one limb where it has 32 bits, in two where it has more."""
     lowest = 0 if unsigned else -(2**31)
-    if lowest <= int(values.min(initial=0)) and int(values.max(initial=0)) < 2**31:
+    least, greatest = least_and_greatest(values) if len(values) else (0, 0)
+    if lowest <= least and greatest < 2**31:
         return {limb_name(prefix, 0): values if is_ones(diffs) else values * diffs}
     small = (values >= lowest) & (values < 2**31)
     upper = (values.view(np.uint64) >> np.uint64(BITS)).view(np.int64) if unsigned else values >> BITS

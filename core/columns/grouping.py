@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from .kernels import UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_words, physical
+from .kernels import FEW_VALUES, UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_words, physical
 from .value_words import SPREAD
+from .whole_columns import AnyColumn
 
 SMALL = 256
 """Up to this many words a plain sort of positions is as fast."""
@@ -33,7 +34,9 @@ SWAPS = 16
 
 def is_ones(values: Ints) -> bool:
     """Return whether all values are 1, as the diffs of rows that are only added are."""
-    return len(values) > 0 and values[0] == 1 and bool((values == 1).all())
+    if len(values) <= FEW_VALUES:
+        return len(values) > 0 and values.tolist().count(1) == len(values)
+    return bool(values[0] == 1) and bool((values == 1).all())
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,10 @@ class Segments:
         """Return the sum of the values of each segment, modulo 2^64."""
         if len(self.starts) == len(self.order):
             return values[self.order]
-        if len(values) > SMALL and is_ones(values):
+        if len(values) <= SMALL:
+            few: Ints = np.add.reduceat(values[self.order], self.starts)
+            return few
+        if is_ones(values):
             return np.diff(self.starts, append=len(self.order))
         if len(self.order) - len(self.starts) < len(self.order) >> 2:
             totals = values[self.first_entries]
@@ -157,7 +163,7 @@ class DenseGroups(Groups):
 
 def boundaries(keys: Keys) -> Index:
     """Return the positions at which a key differs from the one before it, position 0 included."""
-    return np.flatnonzero(differing(keys))
+    return differing(keys).nonzero()[0]
 
 
 def differing(keys: Keys) -> Mask:
@@ -170,7 +176,7 @@ def differing(keys: Keys) -> Mask:
     return differs
 
 
-def group_columns(columns: Sequence[pl.Series], height: int) -> Groups:
+def group_columns(columns: Sequence[AnyColumn], height: int) -> Groups:
     """Bring equal keys in these columns together: ``group`` of their ``key_words``."""
     if is_one_word([column.dtype for column in columns]) and not columns[0].has_nulls():
         integers = physical(columns[0])
@@ -200,6 +206,8 @@ def _sorted_groups(keys: Keys) -> Groups:
 
 def _grouped(keys: Keys, order: Index, first: Words) -> Groups:
     """Return the groups of keys, whose first words are in this order."""
+    if len(order) == 1:
+        return Groups(order, np.zeros(1, np.intp), keys)
     ordered = Keys(first, None if keys.second is None else keys.second[order])
     if ordered.second is not None:
         same = ordered.first[1:] == ordered.first[:-1]
@@ -242,9 +250,9 @@ def sort_words(words: Words) -> tuple[Index, Words]:
     agree in all of these, and they are reordered afterwards. Words that ascend in a few long stretches are
     merged, a few times faster still.
     """
-    if np.count_nonzero(words[1:] < words[:-1]) * RUN < len(words):
+    if len(words) <= SMALL or np.count_nonzero(words[1:] < words[:-1]) * RUN < len(words):
         return _stable_order(words)
-    if SMALL < len(words) < PACKED_BELOW:
+    if len(words) < PACKED_BELOW:
         low = np.uint64((1 << len(words).bit_length()) - 1)
         packed = words & ~low
         packed |= np.arange(len(words), dtype=np.uint64)
@@ -265,7 +273,7 @@ def sort_words(words: Words) -> tuple[Index, Words]:
 
 def _stable_order(words: Words) -> tuple[Index, Words]:
     """Return the same as ``sort_words``, by numpy's stable sort, which finds ascending stretches and merges them."""
-    order = np.argsort(words, kind="stable")
+    order = words.argsort(kind="stable")
     return order, words[order]
 
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from .comparisons import FEW_VALUES as FEW_VALUES
 from .key_hash import hashed
+from .nulls import nulls_in
 from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
 from .value_words import Ints as Ints
 from .value_words import Words as Words
 from .value_words import is_one_word as is_one_word
 from .value_words import physical as physical
+from .whole_columns import AnyColumn, Whole, series_of
+
+Column = TypeVar("Column", pl.Series, Whole, AnyColumn)
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -26,6 +32,9 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 
 ROUTED_BITS = 16
 """How many leading bits of the word that a row is routed by are part of the key of its state."""
+
+WHOLE = (pl.Int64(), pl.UInt64())
+"""Types whose values are the words of a key, or the same bits."""
 
 MANY_ROWS = 4096
 """From this many rows on, frames are handled as a whole, in several threads, and not column by column."""
@@ -81,7 +90,7 @@ class Keys:
         return Keys(first, np.concatenate([part.seconds() for part in parts]))
 
 
-def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
+def key_words(columns: Sequence[AnyColumn], height: int, routed: int = 0) -> Keys:
     """Return the words of the key in these columns of ``height`` rows; without columns all rows have the same key.
 
     Equal as polars groups them: null equals null, NaN equals NaN, -0.0 equals 0.0.
@@ -92,7 +101,7 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
     if not columns:
         return Keys(np.zeros(height, np.uint64))
     if not is_one_word([column.dtype for column in columns]):
-        first, second = hashed(columns, height)
+        first, second = hashed([series_of(column) for column in columns], height)
         if 0 < routed < len(columns):
             low = np.uint64(64 - ROUTED_BITS)
             second = (second >> np.uint64(ROUTED_BITS)) | (
@@ -104,20 +113,30 @@ def key_words(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Key
     words = values.view(np.uint64) * SPREAD
     if not column.has_nulls():
         return Keys(words)
-    nulls = column.is_null().to_numpy()
+    nulls = nulls_in(series_of(column))
     return Keys(np.where(nulls, NULL_WORD, words), nulls.astype(np.uint64))
 
 
-def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> pl.Series:
+def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     """Return the key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
     nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
     values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
+    if nulls is None and dtype in WHOLE:
+        return Whole(name, values if dtype == pl.UInt64 else values.view(np.int64))
     column = pl.Series(name, values.view(np.int64))
     if dtype == pl.UInt64:
         column = pl.Series(name, values)
     elif dtype != pl.Int64:
         column = column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
     return column if nulls is None else column.set(pl.Series(nulls), None)
+
+
+def least_and_greatest(values: Ints) -> tuple[int, int]:
+    """Return the bounds of some values, of which there is at least one."""
+    if len(values) <= FEW_VALUES:
+        listed = values.tolist()
+        return min(listed), max(listed)
+    return int(values.min()), int(values.max())
 
 
 def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
@@ -133,6 +152,13 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
     return np.arange(len(owners)) + shift[owners], owners
 
 
+def frame_of(columns: list[pl.Series]) -> pl.DataFrame:
+    """Return columns of one length as a frame. Cost: none that follows the rows; a third of that of ``pl.DataFrame(columns)``."""
+    if not columns:
+        return pl.DataFrame()
+    return columns[0].to_frame().hstack(columns[1:], in_place=True)
+
+
 def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
     """Return the rows of the frame at these positions."""
     height = len(index)
@@ -143,11 +169,23 @@ def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
     start = int(index[0])
     if int(index[-1]) - start == height - 1 and (height < 3 or bool((index[1:] - index[:-1] == 1).all())):
         return frame.slice(start, height)
-    positions = pl.Series(index.astype(np.uint32) if frame.height < 2**32 else index)
+    positions = _positions(index, frame.height)
     if height > MANY_ROWS:
         return frame[positions]
     # A frame's own gather costs a few times more than its columns', which only pays with many rows.
-    return pl.DataFrame([column[positions] for column in frame.get_columns()])
+    return frame_of([column[positions] for column in frame.get_columns()])
+
+
+def at(column: Column, index: Index) -> Column:
+    """Return the values of a column at these positions."""
+    if isinstance(column, Whole):
+        return Whole(column.name, column.values[index])
+    return column[_positions(index, len(column))]
+
+
+def _positions(index: Index, height: int) -> pl.Series:
+    """Return positions in the type in which polars takes them without a query."""
+    return pl.Series(index.astype(np.uint32) if height < 2**32 else index)
 
 
 def keep(frame: pl.DataFrame, mask: Mask) -> pl.DataFrame:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
+from .kernels import frame_of
+
 
 def owned(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the same rows in memory of polars' own. Cost: the columns of fixed width, once.
 
     Text and bytes are not copied: polars does not share those of numpy, and ``owned_arrow`` copies those of Arrow.
     """
-    return pl.DataFrame([owned_column(column) for column in frame.get_columns()]) if frame.width else frame
+    return frame_of([owned_column(column) for column in frame.get_columns()]) if frame.width else frame
 
 
 def owned_column(column: pl.Series) -> pl.Series:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from .kernels import MANY_ROWS
+from .kernels import MANY_ROWS, frame_of
 
 _OVER_ELEMENTS = (".eval(", ".agg(")
 """Parts of the text of an expression over elements of lists. Other text that looks like it costs time, not correctness."""
@@ -25,7 +25,8 @@ _OVER_ELEMENTS = (".eval(", ".agg(")
 class RowExpressions:
     """Expressions, one column each, whose values do not depend on the number of rows, or on other rows.
 
-    One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``.
+    One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``. ``inputs`` are the columns
+    that they read.
 
     >>> share = RowExpressions([(pl.col("x") / 49).alias("share")])
     >>> alone, in_company = pl.DataFrame({"x": [5.0]}), pl.DataFrame({"x": [5.0, 7.0]})
@@ -35,6 +36,7 @@ class RowExpressions:
 
     def __init__(self, exprs: Sequence[pl.Expr]) -> None:
         self._exprs = list(exprs)
+        self.inputs = tuple(dict.fromkeys(name for expr in exprs for name in expr.meta.root_names()))
         self._over_elements = any(has_element_expression(expr) for expr in exprs)
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -53,13 +55,13 @@ class RowExpressions:
 
 def written_out(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the same rows in columns that polars does not treat as constants: converting to Series materializes them."""
-    return pl.DataFrame(frame.get_columns())
+    return frame_of(frame.get_columns())
 
 
 def twice(frame: pl.DataFrame) -> pl.DataFrame:
     """Return all rows twice, one copy after the other, materialized."""
     if frame.height == 1:
-        return pl.DataFrame([column.new_from_index(0, 2) for column in frame.get_columns()])
+        return frame_of([column.new_from_index(0, 2) for column in frame.get_columns()])
     # As one chunk: a filter of two chunks may leave chunks of one row again.
     return written_out(frame.vstack(frame).rechunk())
 

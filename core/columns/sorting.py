@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from .comparisons import order_words as words_of_few
 from .grouping import sort_words
 from .kernels import MANY_ROWS, Index, Mask, Words
 from .order_words import has_order_word, order_words
@@ -58,9 +59,15 @@ def sorted_by(
     """
     flags = zip(descending or [False] * len(columns), nulls_last or [False] * len(columns), strict=True)
     given = [SortColumn(column, *each) for column, each in zip(columns, flags, strict=True)]
-    if len(columns[0]) <= MANY_ROWS:
+    if len(columns[0]) > MANY_ROWS:
+        return _packed(given, PASSES)
+    few = [
+        words_of_few(each.values, descending=each.descending, nulls_last=each.nulls_last) for each in given
+    ]
+    listed = [words for words in few if words is not None]
+    if len(listed) < len(few):
         return _by_words(given) if all(column.has_words for column in given) else _by_query(given)
-    return _packed(given, PASSES)
+    return np.lexsort([words for each in listed for words in each][::-1])
 
 
 def _by_words(columns: Sequence[SortColumn]) -> Index:

@@ -27,7 +27,9 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from .nulls import nulls_in
 from .polars_versions import of_arrow
+from .whole_columns import AnyColumn, Whole
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -77,8 +79,10 @@ def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
     )
 
 
-def physical(column: pl.Series) -> Ints:
+def physical(column: AnyColumn) -> Ints:
     """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
+    if isinstance(column, Whole):
+        return column.int64
     if column.dtype == pl.UInt64:
         filled = column.fill_null(0) if column.has_nulls() else column
         words: Ints = filled.to_numpy().view(np.int64)
@@ -145,7 +149,7 @@ def _values(column: pl.Series) -> Value:
     own, further = _OF_TYPE.get(type(column.dtype), _printed)(column)
     if not column.has_nulls():
         return own, further
-    nulls = column.is_null().to_numpy()
+    nulls = nulls_in(column)
     further = np.zeros(len(own), np.uint64) if further is None else further
     return np.where(nulls, NULL_WORD, own), np.where(nulls, NULL_WORD, further)
 
@@ -251,13 +255,29 @@ def _bytes(column: pl.Series) -> Value:
     counts = low & LEADING[4]
     longer = np.flatnonzero(counts > INLINE)
     if len(longer) and column.has_nulls():  # The value behind a null may be anything.
-        longer = longer[column.is_not_null().to_numpy()[longer]]
+        longer = longer[~nulls_in(column)[longer]]
     if len(longer) == len(counts) > 0:
-        return _long(column)
-    own, items = _short(low, high, counts)
+        return _longer(column, array, high, counts, longer)
+    if 2 * len(longer) <= len(counts):
+        own, items = _short(low, high, counts)
+    else:
+        own, items = np.empty(len(counts), np.uint64), np.empty(len(counts), np.uint64)
+        others = np.delete(np.arange(len(counts)), longer)
+        own[others], items[others] = _short(low[others], high[others], counts[others])
     if len(longer):
-        own[longer], items[longer] = _long(column[longer])
+        own[longer], items[longer] = _longer(column, array, high, counts, longer)
     return own, items
+
+
+def _longer(
+    column: pl.Series, array: pa.Array, high: Words, counts: Words, longer: Index
+) -> tuple[Words, Words]:
+    """Return the words of texts longer than ``INLINE``, where they are: in views, ``high`` is the buffer and the place in it."""
+    views = high[longer]
+    numbers, starts = (views & LEADING[4]).view(np.int64), (views >> HALF).view(np.int64)
+    if (numbers != numbers[0]).any():
+        return _copied(column[longer])
+    return _of_texts(array.buffers()[2 + int(numbers[0])], starts, counts[longer].view(np.int64))
 
 
 def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
@@ -282,8 +302,8 @@ def _short(low: Words, high: Words, counts: Words) -> tuple[Words, Words]:
     return own, items
 
 
-def _long(column: pl.Series) -> tuple[Words, Words]:
-    """Return the words of texts longer than ``INLINE``, copied to one buffer, as views may point into many."""
+def _copied(column: pl.Series) -> tuple[Words, Words]:
+    """Return the words of texts longer than ``INLINE``, copied to one buffer."""
     array = column.to_arrow(compat_level=OLDEST)
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     return _of_texts(array.buffers()[2], offsets[:-1], np.diff(offsets))

@@ -2,73 +2,146 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Ints, gather, key_words
-from .schema import DIFF, with_diff
+from ..columns.kernels import Index, Ints, Keys, at, frame_of, gather, key_words
+from ..columns.whole_columns import AnyColumn, series_of
+from .schema import DIFF, empty_frame, with_diff
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Delta:
-    """Rows with diffs: the change of a collection in one epoch.
+    """Rows with diffs: the change of a collection in one epoch. It is immutable.
 
-    ``frame`` holds the data columns and, last, ``_diff`` (Int64, no nulls). A delta is *consolidated* when each row is in
+    ``frame`` holds the data columns and, last, ``_diff`` (Int64, no nulls). It is made when it is first needed: operators that
+    take ``column`` and ``diffs`` pass changes on as arrays. A delta is *consolidated* when each row is in
     it once and no diff is zero. Linear operators neither need nor restore that form, so a delta has a flag for it
     (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
-    frame: pl.DataFrame
-    is_consolidated: bool = False
-    _groups: list[Groups] = field(default_factory=list, repr=False)
-    """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
+    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_words", "is_consolidated")
+
+    def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
+        self._frame: pl.DataFrame | None = frame
+        self._columns: dict[str, AnyColumn] | None = None
+        self._diffs: Ints | None = None
+        self._groups: Groups | None = None
+        """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
+        self._words: Keys | None = None
+        self.is_consolidated = is_consolidated
 
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
         """Return the delta without rows over these data columns."""
-        return Delta(with_diff(schema).to_frame(), is_consolidated=True)
+        return Delta(empty_frame(with_diff(schema)), is_consolidated=True)
 
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:
         """Return rows and their diffs, side by side."""
-        return Delta(pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
+        return Delta(frame_of([*rows.get_columns(), pl.Series(DIFF, diffs)]), is_consolidated)
+
+    @staticmethod
+    def of_columns(columns: Sequence[AnyColumn], diffs: Ints, *, is_consolidated: bool = False) -> Delta:
+        """Return columns and their diffs, side by side, by reference."""
+        made = object.__new__(Delta)
+        made._frame = made._groups = made._words = None
+        made._columns = {column.name: column for column in columns}
+        made._diffs = diffs
+        made.is_consolidated = is_consolidated
+        return made
 
     def __len__(self) -> int:
         """Return the number of entries, each a row with its diff."""
-        return self.frame.height
+        frame = self._frame
+        return len(self.diffs) if frame is None else frame.height
+
+    def __repr__(self) -> str:
+        """Return the rows, for messages of tests."""
+        return f"Delta({self.frame!r}, is_consolidated={self.is_consolidated})"
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Return data columns and diffs as a frame."""
+        columns, frame = self._columns, self._frame
+        if frame is None:
+            assert columns is not None, "columns are dropped once there is a frame"
+            frame = frame_of([*map(series_of, columns.values()), pl.Series(DIFF, self.diffs)])
+            self._frame = frame
+            self._columns = None
+        return frame
+
+    def column(self, name: str) -> AnyColumn:
+        """Return a data column."""
+        columns = self._columns
+        return self.frame.get_column(name) if columns is None else columns[name]
+
+    def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
+        """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
+        columns = self._columns
+        if columns is None:
+            return self.frame
+        series = [series_of(columns[name]) for name in names if name != DIFF]
+        return frame_of([*series, pl.Series(DIFF, self.diffs)])
+
+    def take(self, index: Index) -> Delta:
+        """Return the entries at these ascending positions."""
+        columns, diffs = self._columns, self.diffs[index]
+        if columns is None:
+            return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
+        taken = [at(column, index) for column in columns.values()]
+        return Delta.of_columns(taken, diffs, is_consolidated=self.is_consolidated)
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return the names of the data columns; for a delta that is a frame, that of the diffs is among them."""
+        columns = self._columns
+        return self.frame.columns if columns is None else columns.keys()
 
     @property
     def diffs(self) -> Ints:
         """Return the diffs as int64, one per entry."""
-        diffs: Ints = self.frame.get_column(DIFF).to_numpy()
-        return diffs
+        if self._diffs is None:
+            self._diffs = self.frame.get_column(DIFF).to_numpy()
+        return self._diffs
 
     @property
     def rows(self) -> pl.DataFrame:
         """Return the data columns, without ``_diff``."""
-        return pl.DataFrame(self.frame.get_columns()[:-1])
+        return frame_of(self.frame.get_columns()[:-1])
+
+    @property
+    def words(self) -> Keys:
+        """Return the words of the rows. Cost: two hashes of the entries, the first time."""
+        if self._words is None:
+            self._words = key_words(self.rows.get_columns(), len(self))
+        return self._words
 
     @property
     def groups(self) -> Groups:
-        """Return the entries by equal rows. Cost: two hashes and one sort of the entries, the first time."""
-        if not self._groups:
-            self._groups.append(group(key_words(self.rows.get_columns(), len(self))))
-        return self._groups[0]
+        """Return the entries by equal rows. Cost: that of ``words``, and one sort of the entries, the first time."""
+        if self._groups is None:
+            self._groups = group(self.words)
+        return self._groups
 
     def as_consolidated(self) -> Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
-        return Delta(self.frame, True, self._groups)
+        same = object.__new__(Delta)
+        same._columns, same._frame, same._diffs = self._columns, self._frame, self._diffs
+        same._groups, same._words, same.is_consolidated = self._groups, self._words, True
+        return same
 
     def consolidate(self) -> Delta:
         """Return the same change with each row once and no zero diff, rows in order of first appearance.
 
-        Cost: that of ``groups``; nothing if the delta is already consolidated.
+        Cost: that of ``groups``; nothing if the delta is already consolidated, or has a single row.
         """
         if self.is_consolidated:
             return self
+        if len(self) == 1 and self.diffs[0]:
+            return self.as_consolidated()
         keep, diffs = consolidated(self.groups, self.diffs)
         if keep is None:
             return self.as_consolidated()

@@ -83,6 +83,30 @@ def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
     return (moment - _ORIGIN) // _MICROSECOND
 
 
+def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | None:
+    """Return the instant that a text of ISO 8601 names beside a column of this type; without a zone, in that of the column.
+
+    None: it is not such a text.
+
+    Raises:
+        InputError: it is a local time that does not exist or exists twice.
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    if moment.tzinfo is not None:
+        return moment
+    zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
+    if zone is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        local = pl.Series([moment], dtype=pl.Datetime("us")).dt.replace_time_zone(zone)
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{where}: {text!r} names no single instant in {zone}; give its offset") from error
+    return local.dt.convert_time_zone("UTC").item()  # type: ignore[no-any-return]
+
+
 def time_of(instant: int) -> datetime | None:
     """Return the instant as a datetime in UTC; None at the start and the end of time, and beyond the years 1 to 9999."""
     try:

@@ -6,6 +6,7 @@ reserved column ``_diff``, always last.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import polars as pl
 
@@ -24,6 +25,16 @@ RESERVED = (DIFF, EPOCH)
 def with_diff(schema: pl.Schema) -> pl.Schema:
     """Return the schema of a delta frame: the data columns, then ``_diff``."""
     return pl.Schema({**schema, DIFF: pl.Int64()})
+
+
+def empty_frame(schema: pl.Schema) -> pl.DataFrame:
+    """Return the frame without rows over these columns: one for all schemas that are equal. It must not be changed in place."""
+    return _empty_frame(tuple(schema.items()))
+
+
+@lru_cache(maxsize=4096)
+def _empty_frame(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    return pl.Schema(columns).to_frame()
 
 
 def listed(names: Iterable[str]) -> str:

@@ -32,7 +32,10 @@ from ..columns.exact import (
     wide_integers,
     wide_limbs,
 )
-from ..columns.kernels import Floats, Ints, physical
+from ..columns.kernels import Floats, Ints, least_and_greatest, physical
+from ..columns.nulls import nulls_in
+from ..columns.whole_columns import AnyColumn, Whole, series_of
+from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
 from .aggregates import Additive, AdditiveKind
 
@@ -40,7 +43,6 @@ LENGTH = "length"
 """The additive column that counts rows: a group is there while it is not zero."""
 
 WHOLE_NUMBERS: dict[pl.DataType, Any] = {
-    pl.Int64(): np.iinfo(np.int64),
     pl.UInt32(): np.iinfo(np.uint32),
     pl.Int32(): np.iinfo(np.int32),
 }
@@ -51,31 +53,38 @@ DIGITS = 38
 
 Sums = Mapping[str, Ints]
 
-RowPart = Callable[[str, pl.Series, Ints], dict[str, Ints]]
+RowPart = Callable[[str, AnyColumn, Ints], dict[str, Ints]]
 """What each row of an input, by its name, adds to additive columns that are called after it."""
 
 
-def contributions(aggregates: Sequence[Additive], rows: pl.DataFrame, diffs: Ints) -> dict[str, Ints]:
-    """Return the additive columns of each row: what it adds to its group, its diff included."""
-    added: dict[str, Ints] = {LENGTH: diffs}
+def row_parts(aggregates: Sequence[Additive]) -> tuple[tuple[str, RowPart], ...]:
+    """Return the columns that these aggregates read, each with what its rows add: once, whatever shares it."""
     needed = dict.fromkeys(
         (aggregate.input, part)
         for aggregate in aggregates
         if aggregate.input
         for part in KINDS[aggregate.kind].parts
     )
-    for name, part in needed:
-        added |= part(name, rows.get_column(name), diffs)
+    return tuple(needed)
+
+
+def contributions(parts: Sequence[tuple[str, RowPart]], rows: Delta, diffs: Ints) -> dict[str, Ints]:
+    """Return the additive columns of each row: what it adds to its group, its diff included."""
+    added: dict[str, Ints] = {LENGTH: diffs}
+    for name, part in parts:
+        added |= part(name, rows.column(name), diffs)
     return added
 
 
-def _nulls(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+def _nulls(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     # Nulls are counted rather than values: an input without nulls then needs no column.
-    return {f"nulls:{name}": diffs * column.is_null().to_numpy()} if column.has_nulls() else {}
+    return {f"nulls:{name}": diffs * nulls_in(series_of(column))} if column.has_nulls() else {}
 
 
-def _sum(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+def _sum(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     prefix, dtype = f"sum:{name}", column.dtype
+    if isinstance(column, Whole):
+        return integer_limbs(prefix, column.int64, diffs, unsigned=dtype == pl.UInt64)
     if dtype.is_float():
         return float_limbs(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
@@ -85,24 +94,25 @@ def _sum(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
     return integer_limbs(prefix, physical(column), diffs, unsigned=dtype == pl.UInt64)
 
 
-def _squares(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
+def _squares(name: str, values: AnyColumn, diffs: Ints) -> dict[str, Ints]:
+    column = series_of(values)
     prefix, dtype = f"squares:{name}", column.dtype
     if dtype.is_float():
         return float_squares(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
         parts = magnitude_parts(_wide_words(column), unsigned=dtype == pl.UInt128)
         return square_limbs(prefix, parts, diffs)
-    values = physical(column)
-    magnitudes = (values if dtype == pl.UInt64 else np.abs(values)).view(np.uint64)
+    whole = physical(column)
+    magnitudes = (whole if dtype == pl.UInt64 else np.abs(whole)).view(np.uint64)
     return square_limbs(prefix, [magnitudes & np.uint64(MASK), magnitudes >> np.uint64(BITS)], diffs)
 
 
-def _trues(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
-    return {f"true:{name}": diffs * column.cast(pl.Boolean).fill_null(False).to_numpy()}
+def _trues(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
+    return {f"true:{name}": diffs * series_of(column).cast(pl.Boolean).fill_null(False).to_numpy()}
 
 
-def _falses(name: str, column: pl.Series, diffs: Ints) -> dict[str, Ints]:
-    return {f"false:{name}": diffs * ~column.cast(pl.Boolean).fill_null(True).to_numpy()}
+def _falses(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
+    return {f"false:{name}": diffs * ~series_of(column).cast(pl.Boolean).fill_null(True).to_numpy()}
 
 
 def _floats(column: pl.Series) -> Floats:
@@ -134,12 +144,12 @@ class Kind:
     """
 
     parts: tuple[RowPart, ...]
-    finish: Callable[[Additive, pl.DataType | None, Sums, int], pl.Series]
+    finish: Callable[[Additive, pl.DataType | None, Sums, int], AnyColumn]
     is_sum: bool = False
     """Whether the result is additive itself: then a difference of results is the result for the rows that came and went."""
 
 
-def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
     """Return the aggregate of each of ``height`` groups, from their sums. ``dtype`` is the type of the input.
 
     Raises:
@@ -153,15 +163,15 @@ def _sum_of(name: str, sums: Sums, height: int) -> Ints:
     return sums.get(name, np.zeros(height, np.int64))
 
 
-def _finish_len(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+def _finish_len(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
     return _whole_numbers(aggregate, _sum_of(LENGTH, sums, height))
 
 
-def _finish_count(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+def _finish_count(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
     return _whole_numbers(aggregate, _values(aggregate, sums, height))
 
 
-def _finish_null_count(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+def _finish_null_count(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
     return _whole_numbers(aggregate, _sum_of(f"nulls:{aggregate.input}", sums, height))
 
 
@@ -180,13 +190,17 @@ def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
     return lengths if nulls is None else lengths - nulls
 
 
-def _whole_numbers(aggregate: Additive, numbers: Ints) -> pl.Series:
+def _whole_numbers(aggregate: Additive, numbers: Ints) -> AnyColumn:
+    if aggregate.dtype == pl.Int64:
+        return Whole(aggregate.output, numbers)
     bounds = WHOLE_NUMBERS.get(aggregate.dtype)
     if bounds is None:
         return _fitted(aggregate, pl.Series(aggregate.output, numbers))
-    if len(numbers) and (int(numbers.min()) < bounds.min or int(numbers.max()) > bounds.max):
-        raise _does_not_fit(aggregate)
-    return pl.Series(aggregate.output, numbers.astype(bounds.dtype))
+    if len(numbers):
+        least, greatest = least_and_greatest(numbers)
+        if least < bounds.min or greatest > bounds.max:
+            raise _does_not_fit(aggregate)
+    return Whole(aggregate.output, numbers.astype(bounds.dtype))
 
 
 def _fitted(aggregate: Additive, column: pl.Series) -> pl.Series:
@@ -217,7 +231,7 @@ def _has_too_many_digits(decimals: pl.Series) -> bool:
     return bool(((decimals > above) | (decimals < below)).any())
 
 
-def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> pl.Series:
+def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
     assert dtype is not None, "a sum has an input"
     if dtype == pl.Null:
         return _nothing(aggregate, height)
@@ -237,7 +251,7 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
     if lost.any():
         raise _does_not_fit(aggregate)
     if unsigned:
-        return pl.Series(aggregate.output, numbers.view(np.uint64))
+        return Whole(aggregate.output, numbers.view(np.uint64))
     return _whole_numbers(aggregate, numbers)
 
 

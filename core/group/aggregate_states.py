@@ -11,9 +11,11 @@ from typing import Protocol, Self
 import numpy as np
 import polars as pl
 
+from ..columns.comparisons import differ
 from ..columns.grouping import Groups
-from ..columns.kernels import Index, Ints, Keys, Mask, gather, is_one_word, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, Mask, at, gather, key_words, stack
 from ..columns.row_values import twice
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import Found, all_rows, first_rows, rows_change
@@ -50,7 +52,7 @@ class Change:
     def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
         """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
         before, after = sums
-        were, are = np.flatnonzero(existed), np.flatnonzero(exists)
+        were, are = existed.nonzero()[0], exists.nonzero()[0]
         nothing = np.zeros(len(existed), np.int64)
         both = {
             name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
@@ -69,7 +71,7 @@ class Change:
         signs[: self.count_before] = -1
         return signs
 
-    def unchanged(self, columns: Sequence[pl.Series]) -> Mask | None:
+    def unchanged(self, columns: Sequence[AnyColumn]) -> Mask | None:
         """Return which rows exist before and after, equal in these columns; None if none do."""
         if 2 * self.count_before == len(self.groups) == 2 * len(self.keys):
             before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
@@ -82,7 +84,7 @@ class Change:
         for column in columns:
             if not len(after):
                 return None
-            equal = np.flatnonzero(~_differ(column, before, after))
+            equal = (~differ(at(column, before), at(column, after))).nonzero()[0]
             before, after = before[equal], after[equal]
         if not len(after):
             return None
@@ -95,16 +97,6 @@ def _taken(column: Ints, positions: Index) -> Ints:
     return column if len(positions) == len(column) else column[positions]
 
 
-def _differ(column: pl.Series, ones: Index, others: Index) -> Mask:
-    """Return where the values at these positions differ; null equals null and NaN equals NaN."""
-    if column.dtype.is_integer() and is_one_word([column.dtype]) and not column.has_nulls():
-        values = column.to_numpy()
-        differ: Mask = values[ones] != values[others]
-        return differ
-    mask: Mask = column[ones].ne_missing(column[others]).to_numpy()
-    return mask
-
-
 class AggregateState(Protocol):
     """One aggregate of a group operator."""
 
@@ -112,7 +104,7 @@ class AggregateState(Protocol):
         """Return the aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
         ...
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """Return the aggregate of each row of the change."""
         ...
 
@@ -162,9 +154,9 @@ class AdditiveState:
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
-        return finish(self._aggregate, self._dtype, sums, len(keys))
+        return series_of(finish(self._aggregate, self._dtype, sums, len(keys)))
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         return finish(self._aggregate, self._dtype, change.sums, len(change))
 
@@ -248,7 +240,7 @@ class RecomputedState(ReadAggregateState):
         frame, owners = _repeated_rows(found)
         if self._twice and len(owners):
             frame, owners = twice(frame), np.concatenate((owners, owners + height))
-        frame = frame.insert_column(0, pl.Series(OWNER, owners, pl.Int64))
+        frame = frame.clone().insert_column(0, pl.Series(OWNER, owners, pl.Int64))
         aggregated = self._aggregate.expr.alias(self._aggregate.output)
         computed = frame.group_by(OWNER, maintain_order=True).agg(aggregated)
         if self._twice:
@@ -430,4 +422,4 @@ def _placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series
     elsewhere = pl.Series(values.name, [None], values.dtype) if of_nothing is None else of_nothing
     place = np.full(height, len(owners))
     place[owners] = np.arange(len(owners))
-    return values.append(elsewhere).gather(place)
+    return at(values.append(elsewhere), place)

@@ -15,14 +15,17 @@ from ..columns.kernels import (
     Keys,
     Mask,
     column_of_words,
+    frame_of,
     gather,
     is_one_word,
     keep,
     key_words,
+    least_and_greatest,
     stack,
     with_plain_zeros,
 )
 from ..columns.row_values import RowExpressions
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
@@ -35,7 +38,7 @@ from ..state.purge import payload_of, sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
-from .accumulators import LENGTH, Sums, contributions
+from .accumulators import LENGTH, Sums, contributions, row_parts
 from .aggregate_states import AggregateState, Change, InputState, ReadAggregateState, RetractableAggregate
 from .aggregates import Additive, Aggregate, Column, Custom
 from .head_states import HeadState
@@ -44,6 +47,8 @@ from .user_states import StateRefusedError, StateUnreadableError
 
 MOST_ROWS = 2**30
 """One epoch with more rows than this could overflow the sums of their limbs."""
+
+NO_NAMES = pl.DataFrame()
 
 NO_NUMBERS = np.zeros(0, np.intp)
 
@@ -107,6 +112,10 @@ class GroupBy(Operator):
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._heads = [part for part in parts if isinstance(part, HeadState)]
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._row_parts = row_parts(self._additive)
+        self._modulo = {part.column for part in self.inverted}.union(
+            *(head.order.names for head in self._heads)
+        )
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
@@ -189,12 +198,12 @@ class GroupBy(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
-        if not any(delta.frame.height for delta in deltas):
+        if not any(map(len, deltas)):
             self._stage(empty_run(self.spine.layout))
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
-        names = self._names([delta.frame for delta in deltas], groups)
-        before, after = self._before_and_after(groups, deltas[0].frame, added)
+        names = self._names(deltas, groups)
+        before, after = self._before_and_after(groups, deltas[0], added)
         size = len(groups)
         self._require_room(after)
         self._stage(run_of_groups(groups, names, added))
@@ -217,7 +226,7 @@ class GroupBy(Operator):
         """
         if not self.may_combine:
             return None
-        sums, groups = self._contributions(delta), self._groups(delta.frame)
+        sums, groups = self._contributions(delta), self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
         firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
         return added_up(
@@ -235,20 +244,20 @@ class GroupBy(Operator):
         change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
         values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         names = self._key_columns(keys.take(change.groups), self.spine)
-        rows = self._finished(names, values, len(change))
+        rows = [*map(series_of, self._finished(names, values, len(change)))]
         if self._discarding:
             has_any = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
-            for column in rows[len(names) :]:
+            for column in map(series_of, rows[len(names) :]):
                 has_any |= (column.fill_null(0) != 0).to_numpy()
             has_any |= False if even is None else even[exists]
             exists[exists] = has_any
-            return exists, keep(pl.DataFrame(rows), has_any)
-        return exists, pl.DataFrame(rows)
+            return exists, keep(frame_of(rows), has_any)
+        return exists, frame_of(rows)
 
     def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
         """Return the key columns of these ascending, distinct groups, as of a commit; nulls for those that do not exist."""
         spine = self.spine.at(self.spine.version if at is None else at)
-        return pl.DataFrame(self._key_columns(keys, spine))
+        return frame_of(self._key_columns(keys, spine))
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows from the state, as of the versions ``at`` of the states it ``reads``. Cost: the state."""
@@ -264,8 +273,11 @@ class GroupBy(Operator):
             )
             for part, aggregate in self._aggregates
         ]
-        names = [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
-        return keep(pl.DataFrame(self._finished(names, values, len(run))), self._exists(run.sums, len(run)))
+        names: Sequence[AnyColumn] = (
+            [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
+        )
+        rows = frame_of([*map(series_of, self._finished(names, values, len(run)))])
+        return keep(rows, self._exists(run.sums, len(run)))
 
     def emitted(self) -> Delta:
         """Return all rows from the state, each once. Cost: the state."""
@@ -276,7 +288,7 @@ class GroupBy(Operator):
         """Return the touched groups and the epoch's additions to their additive columns."""
         rows = [self._contributions(deltas[0])]
         if len(deltas) == 1:
-            groups = self._groups(deltas[0].frame)
+            groups = self._groups(deltas[0])
             return groups, {name: groups.sums(column) for name, column in rows[0].items()}
         counted = [part.column for part in self._parts if isinstance(part, InputState)]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
@@ -287,41 +299,39 @@ class GroupBy(Operator):
 
     def _contributions(self, delta: Delta) -> dict[str, Ints]:
         """Return the additions of each row to the additive columns of its group."""
-        frame, diffs = delta.frame, delta.diffs
-        if self.may_combine and is_added_up(frame):
-            rows = sums_in(frame)
+        diffs = delta.diffs
+        if self.may_combine and is_added_up(delta):
+            rows = sums_in(delta.frame)
             self._require_few(rows.pop(ENTRIES))
             return rows
         self._require_few(diffs)
-        rows = contributions(self._additive, frame, diffs)
+        rows = contributions(self._row_parts, delta, diffs)
         for part in self.inverted:
             # A sum of row words modulo 2^64, zero when no row is left; diffs that add up to zero do not imply that.
-            words = key_words([frame.get_column(part.input)], len(delta)).first
+            words = key_words([delta.column(part.input)], len(delta)).first
             rows[part.column] = words.view(np.int64) * diffs
         return rows
 
-    def _groups(self, frame: pl.DataFrame) -> Groups:
+    def _groups(self, delta: Delta) -> Groups:
         if self._is_plain:
-            return group_columns([frame.get_column(name) for name in self._spec.keys], frame.height)
-        return group(self._keyed.words(frame))
+            return group_columns([delta.column(name) for name in self._spec.keys], len(delta))
+        return group(self._keyed.words(delta.frame))
 
     def _require_few(self, diffs: Ints) -> None:
-        if (
-            len(diffs) and not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
-        ) or len(diffs) >= MOST_ROWS:
+        if len(diffs) >= MOST_ROWS or (
+            not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
+        ):
             raise ArithmeticRefusedError(
                 f"{self._spec.where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
             )
 
-    def _before_and_after(
-        self, groups: Groups, rows: pl.DataFrame, added: dict[str, Ints]
-    ) -> tuple[Sums, Sums]:
+    def _before_and_after(self, groups: Groups, delta: Delta, added: dict[str, Ints]) -> tuple[Sums, Sums]:
         """Return the additive columns of groups before and after these additions; first rows are put among the additions."""
         before = self.spine.totals(groups.keys)
         then: dict[str, Ints] = {}
-        numbers = groups.numbers[: rows.height] if self._heads else NO_NUMBERS
+        numbers = groups.numbers[: len(delta)] if self._heads else NO_NUMBERS
         for head in self._heads:
-            moved, kept = head.moved(rows, numbers, groups.keys, before)
+            moved, kept = head.moved(delta.frame, numbers, groups.keys, before)
             added |= moved
             then |= kept
         after = dict(before)
@@ -330,13 +340,11 @@ class GroupBy(Operator):
         return before | then, after
 
     def _require_room(self, sums: Sums) -> None:
-        modulo = {part.column for part in self.inverted}.union(*(head.order.names for head in self._heads))
         for name, column in sums.items():
-            if (
-                name not in modulo
-                and len(column)
-                and (int(column.max()) >= ROOM or int(column.min()) <= -ROOM)
-            ):
+            if name in self._modulo or not len(column):
+                continue
+            least, greatest = least_and_greatest(column)
+            if greatest >= ROOM or least <= -ROOM:
                 raise ArithmeticRefusedError(
                     f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
                 )
@@ -354,21 +362,21 @@ class GroupBy(Operator):
         names = payload_of(self.spine, run, expired)
         self.spine.stage(run, sums_gone(self.spine, run, expired, names))
 
-    def _names(self, frames: Sequence[pl.DataFrame], groups: Groups) -> pl.DataFrame:
+    def _names(self, deltas: Sequence[Delta], groups: Groups) -> pl.DataFrame:
         """Return the key columns of the touched groups, where they cannot be computed from the key words."""
         if self._one_word or not self._spec.keys:
-            return pl.DataFrame()
-        named = [pl.DataFrame([frame.get_column(name) for name in self._spec.keys]) for frame in frames]
+            return NO_NAMES
+        named = [frame_of([series_of(delta.column(name)) for name in self._spec.keys]) for delta in deltas]
         first = groups.first_entries
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
     def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
         """Return the key columns of existing groups, from their words or from the state."""
         if self._one_word:
-            return [self._key_column(keys)]
+            return [series_of(self._key_column(keys))]
         return payload_of(spine, spine.delta, keys).get_columns() if self._spec.keys else []
 
-    def _key_column(self, keys: Keys) -> pl.Series:
+    def _key_column(self, keys: Keys) -> AnyColumn:
         ((name, dtype),) = self._spec.keys.items()
         return column_of_words(keys, name, dtype)
 
@@ -387,17 +395,19 @@ class GroupBy(Operator):
         if not self.inverted:
             return
         # Every counted pair comes from a row of the first input, whose groups are therefore all the touched ones.
-        own = self._groups(delta.frame)
+        own = self._groups(delta)
         nothing = np.zeros(len(own), np.int64)
         for part, aggregate in self._aggregates:
             if isinstance(part, RetractableAggregate):
                 empty = (after.get(LENGTH, nothing) == 0) & (after.get(part.column, nothing) == 0)
                 try:
-                    part.stage(own, delta.frame.get_column(part.input), delta.diffs, empty)
+                    part.stage(own, series_of(delta.column(part.input)), delta.diffs, empty)
                 except (Exception, pl.exceptions.PanicException) as error:
                     raise self._named(aggregate, error) from error
 
-    def _finished(self, names: list[pl.Series], values: Sequence[pl.Series], height: int) -> list[pl.Series]:
+    def _finished(
+        self, names: Sequence[AnyColumn], values: Sequence[AnyColumn], height: int
+    ) -> list[AnyColumn]:
         """Return the output columns: keys, and the columns computed from the aggregates."""
         finished = self._spec.finished
         if self._finished_by_copy:
@@ -405,7 +415,7 @@ class GroupBy(Operator):
             return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
         # A column of this height makes literals as long as the other columns.
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
-        frame = pl.DataFrame([rows, *names, *values])
+        frame = frame_of([rows, *map(series_of, names), *map(series_of, values)])
         try:
             made = self._finishing.of(frame).get_columns()[:-1]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -415,14 +425,14 @@ class GroupBy(Operator):
     def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
         """Return minus the rows before, plus the rows after, where they exist and differ."""
         if self._one_word:
-            keys = [self._key_column(change.keys.take(change.groups))]
+            keys: Sequence[AnyColumn] = [self._key_column(change.keys.take(change.groups))]
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
         values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         columns = self._finished(keys, values, len(change))
-        rows = pl.DataFrame([*columns, pl.Series(DIFF, change.signs)])
+        rows = Delta.of_columns(columns, change.signs, is_consolidated=True)
         same = change.unchanged(columns[len(keys) :])
-        return Delta(rows if same is None else keep(rows, ~same), is_consolidated=True)
+        return rows if same is None else rows.take(np.flatnonzero(~same))
 
     def _current(self, part: AggregateState, aggregate: Aggregate, run: Run) -> pl.Series:
         try:
@@ -430,7 +440,7 @@ class GroupBy(Operator):
         except StateUnreadableError as error:
             raise self._named(aggregate, error) from error
 
-    def _changed(self, part: AggregateState, aggregate: Aggregate, change: Change) -> pl.Series:
+    def _changed(self, part: AggregateState, aggregate: Aggregate, change: Change) -> AnyColumn:
         try:
             return part.change(change)
         except (Exception, pl.exceptions.PanicException) as error:
@@ -460,7 +470,7 @@ class GroupBy(Operator):
     def _first_row(self) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in self._parts]
-        rows = pl.DataFrame(self._finished([], values, 1))
+        rows = frame_of([*map(series_of, self._finished([], values, 1))])
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 

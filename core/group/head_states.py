@@ -53,10 +53,8 @@ class HeadState(ReadAggregateState):
     def kept(self, keys: Keys, sums: Sums) -> Heads:
         """Return the first rows of these groups, whose additive columns are given, as of the last commit."""
         heads = self.order.kept(sums, len(keys))
-        if not self._spine.runs:
-            return heads
         lacking = np.flatnonzero(~heads.has & (sums.get(LENGTH, np.zeros(len(keys), np.int64)) != 0))
-        if not len(lacking):
+        if not len(lacking) or not self._spine.runs:
             return heads
         found = first_rows(self._spine, keys.take(lacking), 1)
         earlier = first_of(self.order.words(found.payload), lacking[found.owners], len(keys))
@@ -66,16 +64,17 @@ class HeadState(ReadAggregateState):
         """Return the additions to the additive columns of groups that these rows cause; ``groups`` has the group of each row.
 
         ``sums`` are the additive columns of these groups before. Also return what these should have held, which differs if
-        an earlier version kept the first row in the arrangement; without rows there nothing is returned for it.
+        an earlier version kept the first row in the arrangement; otherwise nothing is returned for it.
         """
         kept = self.kept(keys, sums)
+        is_new = (sums.get(self.order.names[0], np.zeros(len(keys), np.int64)) != 0) != kept.has
         added, retracted = self._firsts(rows, groups, len(keys))
         first = earlier_of(added, kept)
         if retracted is not None:
             first = self._without(retracted, first, keys)
         now, nothing = self.order.sums(first), np.zeros(len(keys), np.int64)
         moved = {name: column - sums.get(name, nothing) for name, column in now.items()}
-        return moved, self.order.sums(kept) if self._spine.runs else {}
+        return moved, self.order.sums(kept) if is_new.any() else {}
 
     def columns_of(self, rows: pl.DataFrame, groups: Index, count: int) -> list[pl.Series]:
         """Return what these rows tell of the first rows of groups as columns, for parts of a change that are combined later."""

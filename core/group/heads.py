@@ -16,6 +16,7 @@ import polars as pl
 
 from ..columns.kernels import Index, Ints, Mask
 from ..columns.lossless import exactly
+from ..columns.nulls import nulls_in
 from ..columns.order_words import has_order_word, order_words, values_of, word_kind
 from ..data.schema import Order
 from .aggregates import FirstBy
@@ -96,7 +97,7 @@ class HeadOrder:
             words = ~words if order.descending else words
             nulls = np.zeros(rows.height, np.int64)
             if column.has_nulls():
-                nulls = column.is_null().to_numpy().astype(np.int64)
+                nulls = nulls_in(column).astype(np.int64)
                 words = np.where(nulls != 0, 0, words)
             made += [nulls if order.nulls_last else -nulls, words]
         return tuple(made)

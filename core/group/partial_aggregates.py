@@ -36,9 +36,9 @@ def added_up(
     )
 
 
-def is_added_up(frame: pl.DataFrame) -> bool:
+def is_added_up(delta: Delta) -> bool:
     """Return whether these rows are of the form of ``added_up``; they may be several such frames concatenated."""
-    return SUM + ENTRIES in frame.columns
+    return SUM + ENTRIES in delta.names
 
 
 def sums_in(frame: pl.DataFrame) -> dict[str, Ints]:

@@ -18,7 +18,7 @@ from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
 from ..state.readable import Readable
-from ..state.run import Layout, Run, empty_run, make_run, run_of_groups, run_of_rows
+from ..state.run import Layout, empty_run, make_run, run_of_rows
 from ..state.spine import Spine, Version
 
 
@@ -52,7 +52,7 @@ class Arrange(KeyedOperator):
         super().__init__(schema, KeyColumns.of(keys, by))
         self.holds_rows = holds_rows
         self._first = first
-        self.spine = Spine(layout, self._keys.route)
+        self.spine = Spine(layout, self._keys.route, self._keys)
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
         self._where = where
@@ -76,19 +76,20 @@ class Arrange(KeyedOperator):
         frame = delta.frame if self.holds_rows else delta.frame.clear()
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
-        if frame.height and self._skip_null_keys:
+        if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):
             frame = frame.drop_nulls(self._keys.names)
-        layout = self.spine.layout
-        run = self._run(frame) if frame.height else empty_run(layout)
         expired = None if self._expired is None else self._expired.value
-        gone = None if expired is None or not len(expired) else entries_gone(self.spine, run, expired)
-        self.spine.stage(run, gone)
+        if self._first is not None:
+            if frame.height:
+                self.spine.stage(first_rows_moved(self.spine, self._keys, frame, self._first))
+            return delta
+        if expired is None or not len(expired):
+            self.spine.stage_rows(frame)
+            return delta
+        layout = self.spine.layout
+        run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
+        self.spine.stage(run, entries_gone(self.spine, run, expired))
         return delta
-
-    def _run(self, frame: pl.DataFrame) -> Run:
-        if self._first is None:
-            return run_of_rows(self.spine.layout, self._keys, frame)
-        return first_rows_moved(self.spine, self._keys, frame, self._first)
 
 
 @tagged("core.operators.arrange:CountKeys")
@@ -133,10 +134,7 @@ class Materialize(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
-        if len(delta):
-            groups = delta.groups
-            rows = gather(delta.rows, groups.first_entries)
-            self.spine.stage(run_of_groups(groups, rows, {DIFF: groups.sums(delta.diffs)}))
+        self.spine.stage_rows(delta.frame)
         return delta
 
     def route_of_states(self, columns: tuple[str, ...] | None) -> Route | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import boundaries, group
-from ..columns.kernels import Index, Ints, Keys, Mask, expand, gather, stack
+from ..columns.kernels import Index, Ints, Keys, Mask, expand, frame_of, gather, stack
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -24,6 +24,15 @@ LARGEST_DIFF = 2**31
 """Diffs from here on are refused."""
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+Side = Literal["left", "right"]
+
+KEPT_ALONE: Mapping[str, Sequence[Side]] = {
+    "left": ("left",),
+    "right": ("right",),
+    "full": ("left", "right"),
+}
+"""The sides whose rows are in the result without a partner too, by kind of join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +99,28 @@ class Join(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change of the joined rows."""
         left, right = self._left.rows, self._right.rows
-        if not any(len(spine.delta) for spine in self._spines):
+        if not any(spine.has_delta for spine in self._spines):
             return self._nothing
-        parts: list[pl.DataFrame] = []
+        alone = self._alone("left") or self._alone("right")
+        if alone is not None:
+            parts = self._of_one_side(*alone)
+            return Delta(stack(parts)) if parts else self._nothing
+        parts = []
         if self._kind in ("inner", "left", "right", "full"):
             parts += self._pairs(left.delta, (*right.runs, right.delta))
             parts += [
                 part for run in left.runs for part in self._pairs(run, (right.delta,), small_right=True)
             ]
         if self._kind in ("left", "full"):
-            parts += [self._padded(*changed, "left") for changed in _unmatched(self._left, self._right)]
+            parts += [
+                self._padded(run.payload, index, diffs, "left")
+                for run, index, diffs in _unmatched(self._left, self._right)
+            ]
         if self._kind in ("right", "full"):
-            parts += [self._padded(*changed, "right") for changed in _unmatched(self._right, self._left)]
+            parts += [
+                self._padded(run.payload, index, diffs, "right")
+                for run, index, diffs in _unmatched(self._right, self._left)
+            ]
         if self._kind in ("semi", "anti"):
             parts += [
                 _rows(*changed)
@@ -109,6 +128,62 @@ class Join(Operator):
             ]
         parts = [part for part in parts if part.height]
         return Delta(stack(parts)) if parts else self._nothing
+
+    def _alone(self, side: Side) -> tuple[Side, pl.DataFrame] | None:
+        """Return the change of a side, as it came, if the other side does not change.
+
+        It need not be sorted then: each of its rows is looked up in the other side as it comes.
+        """
+        ours, theirs = (self._left, self._right) if side == "left" else (self._right, self._left)
+        others = (theirs.rows, theirs.counts)
+        if ours.rows.change is None or any(spine is not None and spine.has_delta for spine in others):
+            return None
+        return side, ours.rows.change
+
+    def _of_one_side(self, side: Side, frame: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the change that the change of one side makes."""
+        ours, theirs = (self._left, self._right) if side == "left" else (self._right, self._left)
+        keys, diffs = ours.rows.words_of(frame), frame.get_column(DIFF).to_numpy()
+        if self._kind in ("semi", "anti"):
+            entries = np.flatnonzero(theirs.has(keys, with_delta=False) == (self._kind == "semi"))
+            return [gather(frame, entries)] if len(entries) else []
+        parts, partners = self._pairs_of_one_side(side, frame, keys, diffs, theirs.rows)
+        other: Side = "right" if side == "left" else "left"
+        kept_alone = KEPT_ALONE.get(self._kind, ())
+        if side in kept_alone and len(alone := np.flatnonzero(partners <= 0)):
+            parts.append(self._padded(frame, alone, diffs[alone], side))
+        if other in kept_alone:
+            # Rows of the other side that have a partner from now on, or no longer.
+            parts += [
+                self._padded(run.payload, index, changes, other)
+                for run, index, changes in _unmatched(theirs, ours)
+            ]
+        return parts
+
+    def _pairs_of_one_side(
+        self, side: Side, frame: pl.DataFrame, keys: Keys, diffs: Ints, others: Spine
+    ) -> tuple[list[pl.DataFrame], Ints]:
+        """Return all pairs of rows of one side with those of the other, and how many partners each row has."""
+        parts, partners = [], np.zeros(len(keys), np.int64)
+        for run in others.runs:
+            lower, upper = run.find(keys)
+            hit = np.flatnonzero(lower < upper)
+            if not len(hit):
+                continue
+            places, entry = expand(lower[hit], upper[hit])
+            entries = hit[entry]
+            others.touched += len(entries)
+            their_diffs = run.sums[DIFF][places]
+            if len(entries) == len(hit):
+                partners[hit] += their_diffs
+            else:
+                np.add.at(partners, entries, their_diffs)
+            products = _products(diffs[entries], their_diffs)
+            if side == "left":
+                parts.append(self._joined(frame, entries, run.payload, places, products))
+            else:
+                parts.append(self._joined(run.payload, places, frame, entries, products))
+        return parts, partners
 
     def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
         """Return all pairs of a left run with the right ones, by looking up the smaller side's keys in the other."""
@@ -141,11 +216,11 @@ class Join(Operator):
             )
             for column in self._columns
         ]
-        return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+        return frame_of([*columns, pl.Series(DIFF, diffs)])
 
-    def _padded(self, run: Run, index: Index, diffs: Ints, side: Literal["left", "right"]) -> pl.DataFrame:
+    def _padded(self, rows: pl.DataFrame, index: Index, diffs: Ints, side: Side) -> pl.DataFrame:
         """Return rows without a partner, with nulls in the other side's columns."""
-        rows = gather(run.payload, index)
+        rows = gather(rows, index)
         columns = []
         for column in self._columns:
             source = column.left if side == "left" else column.right
@@ -155,7 +230,7 @@ class Join(Operator):
                 )
             else:
                 columns.append(rows.get_column(source).alias(column.name))
-        return pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
+        return frame_of([*columns, pl.Series(DIFF, diffs)])
 
 
 def _products(left: Ints, right: Ints) -> Ints:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import stack, with_plain_zeros
+from ..columns.kernels import frame_of, stack, with_plain_zeros
 from ..columns.ownership import owned
 from ..columns.polars_versions import without
 from ..columns.row_values import twice, written_out
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import InputError, first_line
@@ -20,23 +21,35 @@ from ..state.operator_contract import Operator
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 
+ColumnFunction = Callable[[Delta], Sequence[AnyColumn]]
+
 
 @tagged("core.operators.linear:Linear")
 class Linear(Operator):
-    """Apply a row by row function to the frame of a delta; ``_diff`` is carried along.
+    """Apply a row by row function to a change; the diffs are carried along.
 
         f(A + B) = f(A) + f(B)
 
-    ``keeps_rows_apart``: different rows stay different, so a consolidated delta stays consolidated. Raises
-    ``InputError`` with ``where`` when the function fails on a value.
+    ``function`` takes the frame of the delta, ``_diff`` included, and may drop and multiply rows; or the delta is given to
+    ``columns``, which returns the columns of the result, one value for each row. ``keeps_rows_apart``: different rows stay
+    different, so a consolidated delta stays consolidated. Raises ``InputError`` with ``where`` when the function fails on a
+    value.
     """
 
     def __init__(
-        self, where: str, schema: pl.Schema, function: FrameFunction, *, keeps_rows_apart: bool
+        self,
+        where: str,
+        schema: pl.Schema,
+        function: FrameFunction | None = None,
+        *,
+        keeps_rows_apart: bool,
+        columns: ColumnFunction | None = None,
     ) -> None:
+        assert (function is None) != (columns is None), "one of the two is applied"
         self.schema = schema
         self._where = where
         self._function = function
+        self._columns = columns
         self._keeps_rows_apart = keeps_rows_apart
         self._nothing = Delta.empty(schema)
         self._dtypes = self._nothing.frame.dtypes
@@ -44,18 +57,26 @@ class Linear(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the image of the change."""
         (delta,) = deltas
-        if not delta.frame.height:
+        if not len(delta):
             return self._nothing
+        stays_consolidated = delta.is_consolidated and self._keeps_rows_apart
         try:
+            if self._columns is not None:
+                columns = map(_of_type, self._columns(delta), self._dtypes)
+                return Delta.of_columns([*columns], delta.diffs, is_consolidated=stays_consolidated)
+            assert self._function is not None, "one of the two is applied"
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
                 # If all rows are null, some functions of lists lose the type of the elements.
                 frame = frame.cast(self._nothing.frame.schema)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
-        return (
-            Delta(frame, delta.is_consolidated and self._keeps_rows_apart) if frame.height else self._nothing
-        )
+        return Delta(frame, stays_consolidated) if frame.height else self._nothing
+
+
+def _of_type(column: AnyColumn, dtype: pl.DataType) -> AnyColumn:
+    """Return the column with its declared type, which some functions of lists lose if all rows are null."""
+    return column if column.dtype == dtype else series_of(column).cast(dtype)
 
 
 @tagged("core.operators.linear:MapBatches")
@@ -115,7 +136,7 @@ class MapBatches(Operator):
                 "return these columns, or declare what it returns with schema="
             )
         # The function may keep the frame that it returned, and the memory under it.
-        return pl.DataFrame([with_plain_zeros(column) for column in owned(mapped).get_columns()])
+        return frame_of([with_plain_zeros(column) for column in owned(mapped).get_columns()])
 
 
 @tagged("core.operators.linear:Concat")

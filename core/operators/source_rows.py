@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from ..columns.directory import entries_among
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import gather, has_floats, stack, with_plain_zeros
+from ..columns.kernels import Index, Ints, Keys, frame_of, gather, has_floats, stack, with_plain_zeros
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
-from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
 from ..state.lookup import first_rows
 from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns
-from ..state.run import Layout, run_of_groups, run_of_rows
+from ..state.run import Layout, run_of_rows
 from ..state.spine import Spine
 
 
@@ -30,10 +30,11 @@ class Append(Operator):
 
     def __init__(self, schema: pl.Schema) -> None:
         self.schema = schema
+        self._has_floats = any(map(has_floats, schema.dtypes()))
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change, with 0.0 for -0.0."""
-        return _plain(deltas[0])
+        return _plain(deltas[0]) if self._has_floats else deltas[0]
 
 
 def _plain(delta: Delta) -> Delta:
@@ -41,15 +42,16 @@ def _plain(delta: Delta) -> Delta:
     if not any(map(has_floats, delta.frame.dtypes)):
         return delta
     columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
-    return Delta(pl.DataFrame(columns), delta.is_consolidated)
+    return Delta(frame_of(columns), delta.is_consolidated)
 
 
 @tagged("core.operators.inputs:CheckRetractions")
 class CheckRetractions(Operator):
     """Accept a retraction as often as the row is there, and refuse the rest.
 
-    State: the sum of the diffs of each row, by the row's hash. Cost: the delta. An addition and a retraction
-    of one row within one epoch cancel before they are checked.
+    State: the sum of the diffs of each row, by the row's hash, never negative. So only rows of which the epoch retracts some
+    are looked up, in that state and in the epoch itself: an addition and a retraction of one row within one epoch cancel
+    before they are checked. All others pass, neither sorted nor brought together. Cost: the delta.
     """
 
     role = "counts of rows"
@@ -67,24 +69,44 @@ class CheckRetractions(Operator):
         delta = _plain(deltas[0])
         if not len(delta):
             return delta
-        rows, groups = delta.rows, delta.groups
-        added = groups.sums(delta.diffs)
-        held = self.spine.totals(groups.keys).get(DIFF, np.zeros(len(groups), np.int64))
-        accepted = np.maximum(added, -held)
-        self.spine.stage(run_of_groups(groups, pl.DataFrame(), {DIFF: accepted}))
+        words, diffs = delta.words, delta.diffs
+        retractions = np.flatnonzero(diffs < 0)
+        keys = group(words.take(retractions)).keys
+        entries, owners = entries_among(words, keys)
+        added = np.zeros(len(keys), np.int64)
+        np.add.at(added, owners, diffs[entries])
+        accepted = np.maximum(added, -self.spine.totals_among(keys)) if len(keys) else added
         excess = np.flatnonzero(accepted != added)
-        if not len(excess):
-            if len(groups) == len(delta):
-                return delta.as_consolidated()
-            if (delta.diffs > 0).all():
-                return delta
-        entries = groups.first_entries
         if len(excess):
-            self._refuse(now, Delta.of(gather(rows, entries[excess]), (added - accepted)[excess]))
+            words = Keys.concat([words, keys.take(excess)])
+            diffs = np.concatenate([diffs, (accepted - added)[excess]])
+        self.spine.stage_entries(words, diffs)
+        if not len(excess) and len(entries) == len(retractions) and delta.diffs.all():
+            return delta
+        return self._accepted(now, delta, keys, entries, owners, added, accepted)
+
+    def _accepted(
+        self,
+        now: Now,
+        delta: Delta,
+        keys: Keys,
+        entries: Index,
+        owners: Index,
+        added: Ints,
+        accepted: Ints,
+    ) -> Delta:
+        """Return the change without rows that cancel, and without those that are refused."""
+        first = np.full(len(keys), len(delta))
+        np.minimum.at(first, owners, entries)
+        excess = np.flatnonzero(accepted != added)
+        if len(excess):
+            self._refuse(now, Delta.of(gather(delta.rows, first[excess]), (added - accepted)[excess]))
         # Rows that cancel do not reach any operator, clocks included, whatever else is in the batch or its bucket.
-        kept = np.flatnonzero(accepted)
-        kept = kept[np.argsort(entries[kept])]
-        return Delta.of(gather(rows, entries[kept]), accepted[kept], is_consolidated=True)
+        diffs = delta.diffs.copy()
+        diffs[entries] = 0
+        diffs[first] = accepted
+        kept = np.flatnonzero(diffs)
+        return Delta.of(gather(delta.rows, kept), diffs[kept])
 
     def _refuse(self, now: Now, refused: Delta) -> None:
         if self._strict:

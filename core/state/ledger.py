@@ -46,7 +46,7 @@ class Refused:
 class Ledger:
     """The rows that were refused, and why: no row is dropped silently.
 
-    Holds the last ``limit`` rows; ``forgotten`` counts the older ones that were dropped.
+    It is not a spine, as nothing is looked up in it or retracted: epochs are appended, and the oldest forgotten. Holds the last ``limit`` rows; ``forgotten`` counts the older ones that were dropped.
     """
 
     route: Route | None = ONE

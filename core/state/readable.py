@@ -8,6 +8,7 @@ from typing import Protocol
 
 import polars as pl
 
+from ..columns.kernels import Keys
 from ..data.delta import Delta
 from .spine import Spine, Version
 
@@ -20,6 +21,15 @@ class Readable(Protocol):
     @property
     def reads(self) -> tuple[Spine, ...]:
         """Return the states from which the contents are made."""
+        ...
+
+    @property
+    def key_types(self) -> pl.Schema:
+        """Return the columns by whose words the entries of its first state are kept."""
+        ...
+
+    def words(self, frame: pl.DataFrame) -> Keys:
+        """Return the words by which the entries of rows with these columns are kept."""
         ...
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:

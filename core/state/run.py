@@ -14,9 +14,9 @@ import polars as pl
 
 from ..columns.directory import Deferred, Directory
 from ..columns.grouping import Groups, Segments, differing, group, group_stretches
-from ..columns.kernels import Index, Ints, Keys, Words, gather, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
 from ..columns.sorting import sorted_by
-from ..data.schema import DIFF, Order
+from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
 
@@ -24,6 +24,9 @@ LAST_WORD = np.uint64(2**64 - 1)
 
 FEW_NEW = 8
 """Runs are added to a large one in place of a merge if at most one in this many of their keys is new to it."""
+
+FEW_ENTRIES = 1024
+"""Runs of fewer entries are merged by a sort: it costs less than the steps of adding a run to another."""
 
 FEW = 64
 """Up to this many words are looked up without the directory: a binary search costs less than its steps."""
@@ -83,7 +86,7 @@ class Run:
         if maybe is not None:
             targets = targets[maybe]
         position = self._search(targets)
-        same = np.flatnonzero(words[np.minimum(position, len(words) - 1)] == targets)
+        same = (words.take(position, mode="clip") == targets).nonzero()[0]
         position, hit = position[same], same if maybe is None else maybe[same]
         if self.keys.second is None and keys.second is None:
             return hit, position
@@ -94,11 +97,18 @@ class Run:
         return hit, lower[hit]
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
-        """Return the ranges [lower, upper) of entries with these keys, which ascend and are distinct."""
-        words = self.keys.first
+        """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
+        words, last = self.keys.first, len(self) - 1
         lower = self._search(keys.first)
-        upper = self._search(keys.first + np.uint64(1))
-        upper[keys.first == LAST_WORD] = len(words)
+        if last < 0:
+            return lower, lower.copy()
+        is_there = words[np.minimum(lower, last)] == keys.first
+        upper = lower + is_there
+        # Only keys with a second entry are searched again.
+        more = np.flatnonzero(is_there & (words[np.minimum(upper, last)] == keys.first) & (upper <= last))
+        if len(more):
+            upper[more] = self._search(keys.first[more] + np.uint64(1))
+            upper[more[keys.first[more] == LAST_WORD]] = len(words)
         if self.keys.second is None and keys.second is None:
             return lower, upper
         return self._narrow(keys, lower, upper)
@@ -121,7 +131,7 @@ class Run:
 
     def _search(self, targets: Words) -> Index:
         if self.directory is None or len(targets) <= FEW:
-            return np.searchsorted(self.keys.first, targets)
+            return self.keys.first.searchsorted(targets)
         return self.directory.search(self.keys.first, targets)
 
     def _narrow(self, keys: Keys, lower: Index, upper: Index) -> tuple[Index, Index]:
@@ -167,7 +177,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     """Return one run with the sum of all of these. Cost: one merge of their entries."""
     if len(runs) == 1:
         return runs[0]
-    if not layout.by_row and len(runs[0]) >= sum(map(len, runs[1:])):
+    if not layout.by_row and len(runs[0]) >= max(FEW_ENTRIES, sum(map(len, runs[1:]))):
         added = _added_to(runs[0], merge(layout, runs[1:]))
         if added is not None:
             return added
@@ -243,18 +253,18 @@ def _alive(
     directory: Directory | Deferred | None = None,
 ) -> Run:
     """Return the run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
-    totals = {name: column for name, column in totals.items() if column.any()}
-    alive = np.zeros(len(keys.first), np.bool_)
-    for column in totals.values():
-        if alive.all():
-            break
-        alive |= column != 0
-    if not alive.all():
-        kept = np.flatnonzero(alive)
-        keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
-        totals = {name: column[kept] for name, column in totals.items()}
-        payload = gather(payload, kept) if payload.width else payload
-        directory = None
+    counts = {name: np.count_nonzero(column) for name, column in totals.items()}
+    totals = {name: totals[name] for name, count in counts.items() if count}
+    if len(keys.first) not in counts.values():
+        alive = np.zeros(len(keys.first), np.bool_)
+        for column in totals.values():
+            alive |= column != 0
+        if not alive.all():
+            kept = np.flatnonzero(alive)
+            keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
+            totals = {name: column[kept] for name, column in totals.items()}
+            payload = gather(payload, kept) if payload.width else payload
+            directory = None
     if rows is not None:
         # Many runs of rows are read once, from end to end.
         return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
@@ -295,11 +305,20 @@ def _collides(keys: Keys, rows: Keys) -> bool:
 def empty_run(layout: Layout) -> Run:
     """Return the run without entries."""
     none = Keys(np.zeros(0, np.uint64))
-    return Run(none, layout.payload.to_frame(), {}, none if layout.by_row else None)
+    return Run(none, empty_frame(layout.payload), {}, none if layout.by_row else None)
 
 
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
     """Return the rows of a delta frame as a run by these key columns."""
-    payload = pl.DataFrame([frame.get_column(name) for name in layout.payload])
+    payload = frame_of([frame.get_column(name) for name in layout.payload])
     rows = key_words(payload.get_columns(), frame.height)
     return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
+
+
+def run_of_distinct_rows(layout: Layout, frame: pl.DataFrame) -> Run:
+    """Return the rows of a delta frame as a run by all of their columns, in which each row is once."""
+    rows = pl.DataFrame([frame.get_column(name) for name in layout.payload])
+    groups = group(key_words(rows.get_columns(), frame.height))
+    return run_of_groups(
+        groups, gather(rows, groups.first_entries), {DIFF: groups.sums(frame.get_column(DIFF).to_numpy())}
+    )

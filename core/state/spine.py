@@ -5,50 +5,58 @@ is discarded by not adding its run.
 
 Runs of similar size are merged as they pile up. With ``FAN`` = 4, an entry takes part in at most
 log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as many runs.
+
+Rows that are only added may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
 
 from __future__ import annotations
 
 import copy
-import operator
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Keys
-from .partitioning import WORDS, Route
+from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
+from ..columns.key_hash import in_force
+from ..data.schema import DIFF
+from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge
+from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import Layout, Run, empty_run, merge
+from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
-from .snapshot import Saved
+from .snapshot import KEY, Saved
+from .version import NO_PARTS, Merge, Parts
+from .version import Version as Version
+from .waiting import (
+    Chunk,
+    Waiting,
+    add_waiting,
+    entries_of,
+    frame_of_entries,
+    rows_in,
+    sorted_rows,
+    too_many,
+    with_another,
+)
 
 FAN = 4
 """How many runs of a level are kept before they are merged into one of the next."""
 
+MOST_ENTRIES = 1 << 19
+"""Where an epoch adds more entries than this to a state of numbers by key, they are sorted at once."""
+
+Merging = tuple[GradualMerge, ...]
+
+LOOKS = 16
+"""At most so many entries wait for each one that an epoch adds, as it looks at each of them."""
+
+NO_DIFFS = np.zeros(0, np.int64)
+
 FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Version:
-    """An immutable version of a spine, as of one commit: its runs, their totals, and the counters for the next full merge.
-
-    Totals are modulo 2^64, as the sums of columns wrap. ``merged`` has the runs as one, once a reader has merged them;
-    it does not matter which of several readers did it first.
-    """
-
-    runs: tuple[Run, ...] = ()
-    totals: Mapping[str, int] = field(default_factory=dict)
-    attempt_from: int = 0
-    wasted: int = 0
-    merged: list[Run] = field(default_factory=list)
-
-    def with_runs(self, runs: tuple[Run, ...], **changed: Any) -> Version:
-        """Return the same version with other runs, not merged yet."""
-        return replace(self, runs=runs, merged=[], **changed)
 
 
 class Spine:
@@ -57,6 +65,10 @@ class Spine:
     ``runs`` is the last commit. ``stage`` does all the work of an epoch, merges included; ``commit`` moves a
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
     this state. ``touched`` counts the entries that epochs have read and written since the beginning.
+
+    ``stage_rows`` stages rows that are only added as they are. Whoever then takes ``runs`` or ``delta`` has them sorted, once;
+    ``change`` is the rows of this epoch as they came. ``keys`` are the columns by which rows of such a state are kept, where
+    a key may have many rows; otherwise they are kept by all columns.
 
     Epochs run in one thread at a time. Any other reader takes the ``version`` of a commit and reads a copy of the
     spine ``at`` it, which does not affect epochs, except that they may adopt a merge of all runs that it has made.
@@ -71,16 +83,26 @@ class Spine:
     keeps_runs = False
     most_merged: int | None = None
 
-    def __init__(self, layout: Layout, route: Route | None = WORDS) -> None:
+    def __init__(self, layout: Layout, route: Route | None = WORDS, keys: KeyColumns | None = None) -> None:
         self.layout = layout
         self.route = route
+        self._keys = keys
         self._nothing = empty_run(layout)
-        self._committed = Version()
-        self._merges: list[tuple[tuple[Run, ...], Run]] = []
-        """Merges made by readers, with the runs merged: appended by any thread, removed by the one that writes."""
+        self._committed = Version([NO_PARTS])
+        self._merges: list[Merge] = []
+        """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
         self._staged: Version | None = None
-        self.delta = self._nothing
+        self._settled: tuple[Run, ...] | None = None
+        """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
+        self._added: tuple[Run, ...] = ()
+        self._chunk: Chunk | None = None
+        """The runs that are staged, and the rows that are to wait."""
+        self._looks: int | None = None
+        """How many entries may go on waiting; None: all."""
+        self._delta: Run | None = self._nothing
+        """What this epoch adds; None while it is only ``change``."""
+        self.change: pl.DataFrame | None = None
         self.touched = 0
         self._wasted = 0
 
@@ -92,14 +114,37 @@ class Spine:
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
-        own._committed, own._staged, own.delta = version, None, self._nothing
+        own._committed, own._staged, own._settled, own._added = version, None, None, ()
+        own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Return the runs of the last commit, the oldest first."""
-        return self._committed.runs
+        """Return the runs of the last commit, the oldest first. Cost: none; once, where rows wait, that of sorting them."""
+        runs, waiting = self._committed.parts
+        if not waiting or self._settled is not None:
+            return runs if self._settled is None else self._settled
+        runs, waiting = self._parts()
+        self._settled = self._piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
+        if self._staged is not None:
+            self._staged = self._with(self._added, self._chunk)
+        return self._settled
+
+    @property
+    def delta(self) -> Run:
+        """Return the run that this epoch adds. Cost: none; once, where rows were staged as they are, that of sorting them."""
+        if self._delta is None:
+            assert self.change is not None, "what is staged is rows or a run"
+            self._delta = self._sorted(self.change)
+            self._added, self._chunk = (self._delta,), None
+            self._staged = self._with(self._added)
+        return self._delta
+
+    @property
+    def has_delta(self) -> bool:
+        """Return whether this epoch adds anything. Cost: none."""
+        return self._delta is None or len(self._delta) > 0
 
     def stage(self, run: Run, gone: Run | None = None) -> None:
         """Stage this run, at most once per epoch.
@@ -108,16 +153,59 @@ class Spine:
         as readers in this epoch still see the entries that are purged at its end.
         """
         assert self._staged is None, "staged twice in one epoch"
-        added = [part for part in (run, gone) if part is not None and len(part)]
-        if not added:
+        added = tuple(part for part in (run, gone) if part is not None and len(part))
+        if added:
+            self._staged, self._added, self._delta = self._with(added), added, run
+
+    def stage_rows(self, frame: pl.DataFrame) -> None:
+        """Stage rows with their diffs, at most once per epoch: those that are added as they are.
+
+        ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
+        within bounds, or most of the rows are retractions, all are sorted at once.
+        """
+        assert self._staged is None, "staged twice in one epoch"
+        if not frame.height:
             return
-        then = self._committed
-        totals, piled = dict(then.totals), self._as_read(then)
-        for part in added:
-            _add_totals(totals, part)
-            piled = self._piled((*piled, part))
-        self._staged = self._tidied(then.with_runs(piled, totals=totals))
-        self.delta = run
+        is_added = frame.get_column(DIFF).to_numpy() > 0
+        added = np.count_nonzero(is_added)
+        if self.most_merged is not None or 2 * added < frame.height:
+            self.stage(self._sorted(frame))
+            return
+        if added < frame.height:
+            self._stage_change(frame, keep(frame, is_added), (self._sorted(keep(frame, ~is_added)),))
+        else:
+            self._stage_change(frame, frame)
+
+    def stage_entries(self, keys: Keys, diffs: Ints) -> None:
+        """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
+
+        Keys may be repeated. The oldest entries that wait are sorted where too many wait for an epoch of this size.
+        """
+        assert self._staged is None, "staged twice in one epoch"
+        if not len(keys):
+            return
+        frame = frame_of_entries(keys, diffs)
+        if self.most_merged is not None or len(keys) > MOST_ENTRIES:
+            self.stage(self._sorted(frame))
+        else:
+            self._stage_change(frame, frame, looks=LOOKS * len(keys))
+
+    def _stage_change(
+        self,
+        change: pl.DataFrame,
+        waiting: pl.DataFrame,
+        added: tuple[Run, ...] = (),
+        *,
+        looks: int | None = None,
+    ) -> None:
+        self._added, self._chunk, self._looks = added, Chunk(waiting, in_force()), looks
+        self._staged = self._with(self._added, self._chunk)
+        self.change, self._delta = change, None
+
+    def words_of(self, frame: pl.DataFrame) -> Keys:
+        """Return the words of the keys of rows, in their order."""
+        assert self._keys is not None, "rows are kept by columns"
+        return self._keys.words(frame)
 
     def waste(self, entries: int) -> None:
         """Count entries that were read in vain, as others retract them."""
@@ -125,6 +213,8 @@ class Spine:
 
     def commit(self) -> None:
         """Make what was staged the state."""
+        if self._staged is None and self._settled is not None:
+            self._committed.settle(self._settled)
         if self._staged is not None:
             self._committed = self._staged
             # After a discarded epoch they are left to the next one, which then stages what this one would have staged.
@@ -135,19 +225,22 @@ class Spine:
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted = 0
+        self._wasted, self._settled = 0, None
         if self._staged is not None:
-            self._staged, self.delta = None, self._nothing
+            self._staged, self._added, self._chunk, self._looks = None, (), None, None
+            self._delta, self.change = self._nothing, None
 
     @property
     def entries(self) -> int:
-        """Return how many entries are kept, those that cancel between runs counted twice."""
-        return sum(map(len, self.runs))
+        """Return how many entries are kept, those that cancel between parts counted twice, and equal ones in several parts."""
+        runs, waiting = self._committed.parts
+        return sum(map(len, runs)) + rows_in(waiting)
 
     @property
     def nbytes(self) -> int:
         """Return bytes held in columns."""
-        return sum(run.nbytes for run in self.runs)
+        runs, waiting = self._committed.parts
+        return sum(run.nbytes for run in runs) + sum(int(chunk.frame.estimated_size()) for chunk in waiting)
 
     def total(self, name: str) -> int:
         """Return the sum of an additive column over all entries of the last commit. Cost: none."""
@@ -156,8 +249,11 @@ class Spine:
 
     def totals(self, keys: Keys, *, with_delta: bool = False) -> dict[str, Ints]:
         """Return the additive columns of these ascending, distinct keys; zero where there is no entry."""
+        return self._totals(keys, (*self.runs, self.delta) if with_delta else self.runs)
+
+    def _totals(self, keys: Keys, runs: Sequence[Run]) -> dict[str, Ints]:
         totals: dict[str, Ints] = {}
-        for run in (*self.runs, self.delta) if with_delta else self.runs:
+        for run in runs:
             if not len(run):
                 continue
             hit, position = run.match(keys)
@@ -171,14 +267,34 @@ class Spine:
                 totals[name][hit] += column[position]
         return totals
 
+    def totals_among(self, keys: Keys) -> Ints:
+        """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
+
+        Each entry that waits is looked at.
+        """
+        runs, waiting = self._committed.parts
+        sums = self._totals(keys, runs).get(DIFF)
+        totals = np.zeros(len(keys), np.int64) if sums is None else sums
+        add_waiting(waiting, keys, totals)
+        self.touched += rows_in(waiting)
+        return totals
+
     def merged(self) -> Run:
         """Return all entries in one run. Cost: the state, once until it changes."""
         version = self._committed
         if not version.merged:
-            merged = merge(self.layout, version.runs) if version.runs else self._nothing
-            version.merged.append(merged)
-            if len(version.runs) > 1 and not self.keeps_runs:
-                self._merges.append((version.runs, merged))
+            if self.keeps_runs:
+                self._settle(version)
+            runs, waiting = parts = version.parts
+            every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
+            version.merged.append(merge(self.layout, every) if every else self._nothing)
+            merged = version.merged[0]
+            if len(every) > 1 or waiting:
+                into = tuple(filter(len, [merged]))
+                if waiting:
+                    version.settle(into)
+                if not self.keeps_runs:
+                    self._merges.append(Merge.of(parts, into))
         return version.merged[0]
 
     # Saving and restoring
@@ -188,7 +304,7 @@ class Spine:
         version = self._committed if self._staged is None else self._staged
         wasted = version.wasted + self._wasted
         facts = {"totals": dict(version.totals), "attempt_from": version.attempt_from, "wasted": wasted}
-        return Saved(version.runs, facts)
+        return Saved(self._settle(version), facts)
 
     def restore(self, saved: Saved) -> None:
         """See ``State``. If the facts have no totals, they are added up in one pass over the additive columns."""
@@ -196,7 +312,7 @@ class Spine:
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
             _add_totals(totals, run)
-        self._committed = Version(runs, totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
+        self._committed = Version([(runs, ())], totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:
@@ -207,37 +323,132 @@ class Spine:
         """See ``State``."""
         return run_of_columns(self.layout, columns)
 
-    def _as_read(self, version: Version) -> tuple[Run, ...]:
-        """Return the runs of a version, with runs that readers have merged replaced by the merge, so that it is kept once.
+    def _with(self, added: Sequence[Run], chunk: Chunk | None = None) -> Version:
+        """Return the last commit with these runs and waiting rows added, merged as far as is due."""
+        then = self._committed
+        runs, waiting = self._parts(to_stage=True)
+        totals, retracting = dict(then.totals), then.retracting if waiting else 0
+        merging = tuple(each for each in then.merging if each.place_in(runs) is not None)
+        if self._looks is not None:
+            for chunk_of_before in too_many(waiting, self._looks):
+                run = self._sorted_waiting((chunk_of_before,))
+                runs, merging = self._piled_gradually((*runs, run), merging, len(run))
+                waiting = waiting[1:]
+        if chunk is not None:
+            more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
+            totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
+            waiting = with_another(waiting, chunk)
+        for part in added:
+            _add_totals(totals, part)
+            runs, merging = self._piled_gradually((*runs, part), merging, len(part))
+            retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
+        if waiting and 2 * retracting > rows_in(waiting):
+            # So that rows that were retracted are not kept for long.
+            runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
+            merging = ()
+        changed = then.with_parts(runs, waiting, totals=totals, retracting=retracting, merging=merging)
+        return self._tidied(changed)
 
-        A reader may have merged an earlier commit, whose runs are still the oldest of this one.
-        """
-        runs, self._merges_seen = version.runs, len(self._merges)
-        for merged_runs, merged in reversed(self._merges[: self._merges_seen]):
-            if len(merged_runs) <= len(runs) and all(map(operator.is_, merged_runs, runs)):
-                runs = (*filter(len, [merged]), *runs[len(merged_runs) :])
+    def _parts(self, *, to_stage: bool = False) -> Parts:
+        """Return the parts of the last commit, as far as they were sorted or merged since."""
+        return (
+            self._as_read(self._committed, to_stage=to_stage)
+            if self._settled is None
+            else (self._settled, ())
+        )
+
+    def _settle(self, version: Version) -> tuple[Run, ...]:
+        """Return the runs of a version whose waiting rows are among them from now on."""
+        parts = version.parts
+        if not parts[1]:
+            return parts[0]
+        if version is self._committed and self._settled is not None:
+            return version.settle(self._settled)
+        if version.merged and not self.keeps_runs:
+            return version.settle(tuple(filter(len, version.merged[:1])))
+        runs, waiting = self._as_read(version)
+        if waiting:
+            runs = self._piled((*runs, self._sorted_waiting(waiting)))
+        runs = version.settle(runs)
+        self._merges.append(Merge.of(parts, runs))
         return runs
+
+    def _sorted(self, frame: pl.DataFrame) -> Run:
+        if not self.layout.payload and KEY in frame.columns:
+            keys, diffs = entries_of(frame)
+            return make_run(self.layout, keys, pl.DataFrame(), {DIFF: diffs})
+        if not self.layout.by_row:
+            return run_of_distinct_rows(self.layout, frame)
+        assert self._keys is not None, "rows are kept by columns"
+        return run_of_rows(self.layout, self._keys, frame)
+
+    def _sorted_waiting(self, waiting: Waiting) -> Run:
+        return sorted_rows(waiting, self._sorted)
+
+    def _as_read(self, version: Version, *, to_stage: bool = False) -> Parts:
+        """Return the parts of a version, with those that readers have merged replaced by the merge, so that it is kept once.
+
+        A reader may have merged an earlier commit, whose parts are still the oldest of this one.
+        """
+        parts, seen = version.parts, len(self._merges)
+        if to_stage:
+            self._merges_seen = seen
+        for merge_of_reader in reversed(self._merges[:seen]):
+            parts = merge_of_reader.applied(parts) or parts
+        return parts
 
     def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge the youngest run with those that it exceeds, and all runs of its level as soon as there are ``FAN``.
-
-        So levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
-        """
-        while len(runs) > 1:
-            sizes = [*map(len, runs)]
-            level, start = _level(sizes[-1]), len(runs) - 1
-            while start and _level(sizes[start - 1]) < level:
-                start -= 1
-            first = start
-            while first and _level(sizes[first - 1]) == level:
-                first -= 1
-            if start - first + 1 >= FAN:
-                start = first
-            start = self._within_bounds(runs, start)
-            if start == len(runs) - 1:
-                return runs
+        """Merge what is due, all at once."""
+        while (start := self._due(runs)) is not None:
             runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
         return runs
+
+    def _piled_gradually(
+        self, runs: tuple[Run, ...], merging: Merging, added: int
+    ) -> tuple[tuple[Run, ...], Merging]:
+        """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
+        behind = _end_of(merging, runs)
+        while (start := self._due(runs[behind:])) is not None:
+            due = runs[behind + start :]
+            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most_merged is None:
+                merging = (*merging, GradualMerge.of(due))
+                break
+            runs = (*runs[: behind + start], *filter(len, [self._merge(due)]))
+        left: Merging = ()
+        for each in merging:
+            each, merged = each.advanced(self.layout, added)
+            self.touched += merged
+            place = each.place_in(runs)
+            assert place is not None, "a merge is of runs that are there"
+            if not each.is_complete:
+                left = (*left, each)
+                continue
+            result = each.result()
+            runs = (*runs[:place], *result, *runs[place + len(each.runs) :])
+            before = _end_of(left, runs)
+            if result and (start := self._due(runs[before : place + 1])) is not None:
+                left = (*left, GradualMerge.of(runs[before + start : place + 1]))
+        return runs, left
+
+    def _due(self, runs: tuple[Run, ...]) -> int | None:
+        """Return the place from which all runs are to be merged; None if none are.
+
+        The youngest run is merged with those that it exceeds, and all runs of its level as soon as there are ``FAN``. So
+        levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
+        """
+        if len(runs) < 2:
+            return None
+        sizes = [*map(len, runs)]
+        level, start = _level(sizes[-1]), len(runs) - 1
+        while start and _level(sizes[start - 1]) < level:
+            start -= 1
+        first = start
+        while first and _level(sizes[first - 1]) == level:
+            first -= 1
+        if start - first + 1 >= FAN:
+            start = first
+        start = self._within_bounds(runs, start)
+        return start if start < len(runs) - 1 else None
 
     def _tidied(self, version: Version) -> Version:
         """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
@@ -246,15 +457,16 @@ class Spine:
         (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
         other merges are merged when they have doubled.
         """
-        runs = version.runs
-        entries = sum(map(len, runs))
+        runs, waiting = version.parts
+        entries = sum(map(len, runs)) + rows_in(waiting)
         attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
         attempts = attempts and entries >= version.attempt_from
-        if len(runs) < 2 or not (attempts or version.wasted > entries):
+        if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
             return version
-        merged = tuple(self._merged_in_ranges(runs, 0, 2**64 - 1))
+        every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
+        merged = tuple(self._merged_in_ranges(every, 0, 2**64 - 1))
         attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return version.with_runs(merged, attempt_from=attempt_from, wasted=0)
+        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0, merging=())
 
     def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
         """Return the first place, not before ``start``, from which all runs to the last may be merged."""
@@ -283,9 +495,16 @@ class Spine:
         return merge(self.layout, runs)
 
 
+def _end_of(merging: Merging, runs: tuple[Run, ...]) -> int:
+    """Return the place behind the last of the runs that are being merged."""
+    place = merging[-1].place_in(runs) if merging else None
+    return 0 if place is None else place + len(merging[-1].runs)
+
+
 def _add_totals(totals: dict[str, int], run: Run) -> None:
     for name, column in run.sums.items():
-        totals[name] = (totals.get(name, 0) + int(column.sum())) % 2**64
+        added = sum(column.tolist()) if len(column) <= FEW_VALUES else int(column.sum())
+        totals[name] = (totals.get(name, 0) + added) % 2**64
 
 
 def _level(size: int) -> int:

@@ -56,7 +56,7 @@ class _Run:
 class Timers(StagedValue[tuple[_Run, ...]]):
     """Keys by the instant at which they are due.
 
-    A timer cannot be cancelled: the operator that gets a key checks whether there is still something to do. Setting
+    It is not a spine, which is sorted by key: due timers are a beginning of runs that are sorted by instant. A timer cannot be cancelled: the operator that gets a key checks whether there is still something to do. Setting
     timers and taking them out are staged and become the state with the commit. Cost: the timers set and due, each taking
     part in a logarithmic number of merges; timers that are not due are not visited.
     """

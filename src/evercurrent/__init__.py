@@ -40,21 +40,27 @@ from evercurrent.views.dataframe.watermarks import (
     punctuated,
 )
 from evercurrent.views.dataframe.windows import *  # noqa: F403
+from evercurrent.views.engine.backfill_rows import Backfill
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.view import View
 from evercurrent.views.epochs.history import Retain
+from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
+from evercurrent.views.epochs.subscriptions import SchemaChange
+from evercurrent.views.inspection.stats import prometheus_text
 
 __version__ = VERSION
 
 __all__ = [
     "END_OF_TIME",
     "ArithmeticRefusedError",
+    "Backfill",
     "Checkpoint",
     "CheckpointError",
     "Collection",
     "CorruptFileError",
     "Engine",
+    "EpochEvent",
     "EpochGoneError",
     "EvercurrentError",
     "FileError",
@@ -66,6 +72,7 @@ __all__ = [
     "PlanError",
     "Retain",
     "RetractionError",
+    "SchemaChange",
     "Snapshot",
     "Source",
     "SubscriberError",
@@ -84,6 +91,7 @@ __all__ = [
     "merge_overlapping",
     "percentile_watermark",
     "perfect",
+    "prometheus_text",
     "punctuated",
 ]
 # What they name is public: a new window or trigger is named in its own file only.

@@ -170,9 +170,24 @@ def test_a_failure_while_deltas_are_published_leaves_no_trace(monkeypatch: pytes
 
     with monkeypatch.context() as patches:
         patches.setattr(delta_module, "consolidated", failing)
+        with pytest.raises(MemoryError):  # Whether these rows cancel has to be known at once.
+            engine.push("a", {"k": [2, 1], "x": [2, 1], DIFF: [1, -1]})
+    assert sum(delta[DIFF].sum() for delta in view.deltas()) == view.read().height == 1
+    assert engine.epoch_number == 1
+
+
+def test_a_failure_while_a_delta_is_read_is_over_with_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*given: Any) -> Any:
+        raise MemoryError
+
+    engine, view = one(KX, lambda a: a.select("k"))
+    with monkeypatch.context() as patches:
+        patches.setattr(delta_module, "consolidated", failing)
+        engine.push("a", {"k": [1], "x": [1]})
         with pytest.raises(MemoryError):
-            engine.push("a", {"k": [2], "x": [2]})
-    assert sum(delta[DIFF].sum() for delta in view.deltas()) == view.read().height
+            list(view.deltas())
+    engine.push("a", {"k": [3], "x": [3]})
+    assert sum(delta[DIFF].sum() for delta in view.deltas()) == view.read().height == 2
 
 
 def test_a_discarded_epoch_leaves_the_spine_as_it_was() -> None:

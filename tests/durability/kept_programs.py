@@ -60,10 +60,11 @@ def contents(engine: ec.Engine) -> dict[str, list[str]]:
 
 
 def shown(engine: ec.Engine) -> dict[str, object]:
-    """All that can be read of an engine."""
+    """All that can be read of an engine; the rows of a delta, which have no order, sorted."""
     found: dict[str, object] = {name: view.read().rows() for name, view in engine.views.items()}
     found |= {
-        f"deltas of {name}": [frame.rows() for frame in view.deltas()] for name, view in engine.views.items()
+        f"deltas of {name}": [sorted(frame.rows(), key=repr) for frame in view.deltas()]
+        for name, view in engine.views.items()
     }
     return found | {"ledger": engine.ledger().rows(), "watermarks": engine.watermarks, "at": engine.positions}
 

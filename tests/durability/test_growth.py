@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,22 @@ def test_records_of_old_commits_are_one_file(tmp_path: Path, monkeypatch: pytest
     with opened(tmp_path) as engine:
         assert engine.views["v0"].read(epoch=70)["n"].sum() == 70
         assert len(CommitLog(LocalStore(tmp_path)).epochs()) == 301
+
+
+@pytest.mark.parametrize("raises", [ValueError, KeyboardInterrupt])
+def test_files_are_deleted_although_subscribers_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: type[BaseException]
+) -> None:
+    def fail(delta: pl.DataFrame) -> None:
+        raise raises
+
+    def end(path: Path, callback: Callable[[pl.DataFrame], Any]) -> int:
+        with opened(path, every=2, keep=2, grace="1us") as engine:
+            engine.views["v3"].subscribe(callback)
+            for number in range(60):
+                with suppress(ec.SubscriberError, KeyboardInterrupt):
+                    feed(engine, range(number, number + 1))
+        return len(files(path))
+
+    monkeypatch.setattr(durability, "SWEEP_EVERY", 4)
+    assert end(tmp_path / "failing", fail) == end(tmp_path / "quiet", lambda delta: None)

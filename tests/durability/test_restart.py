@@ -153,12 +153,13 @@ def test_delta_files_are_for_everybody_who_reads_arrow(tmp_path: Path) -> None:
     assert found == [row for rows in said for row in rows]
 
 
-def test_views_declared_after_it_was_opened_are_refused(tmp_path: Path) -> None:
+def test_views_declared_after_it_was_opened_are_filled_and_committed_at_once(tmp_path: Path) -> None:
     with counts(tmp_path) as engine:
         assert engine.epoch_number == 0
-        with pytest.raises(ec.PlanError, match="late"):
-            engine.view("late", engine.sources["words"].unique())
-        assert engine.push("words", {"word": ["a"]}) == 1
+        late = engine.view("late", engine.sources["words"].unique())
+        assert late.epoch == 1
+        assert engine.push("words", {"word": ["a"]}) == 2
+        assert late.read().rows() == [("a",)]
 
 
 def test_a_closed_engine_can_be_read_and_takes_nothing(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ OURS: dict[str, Any] = {
     "every_epoch": lambda: ec.every_epoch(),
     "after_watermark": lambda early=None, late=None: ec.after_watermark(early=early, late=late),
     "at_period": lambda period: ec.at_period(length(period)),
+    "after_processing_time": lambda delay: ec.after_processing_time(length(delay)),
     "after_count": lambda count: ec.after_count(count),
     "after_bytes": lambda limit: ec.after_bytes(limit, "size"),
     "punctuation": lambda: ec.punctuation("flag"),
@@ -70,6 +71,7 @@ THEIRS: dict[str, Any] = {
     "every_epoch": when.EveryEpoch,
     "after_watermark": when.AfterWatermark,
     "at_period": when.Every,
+    "after_processing_time": when.AfterProcessingTime,
     "after_count": when.AfterCount,
     "after_bytes": lambda limit: when.AfterBytes(limit, column="size"),
     "punctuation": when.Punctuation,
@@ -298,6 +300,7 @@ def once(draw: Draw, depth: int = 2) -> str:
     """A trigger that finishes, or may."""
     leaves = [
         f"after_count({draw(st.integers(1, 4))})", f"at_period({draw(st.sampled_from([5, 10, 30]))})",
+        f"after_processing_time({draw(st.sampled_from([3, 10]))})",
         "punctuation()", f"after_bytes({draw(st.integers(1, 6))})", "signal()", "after_watermark()",
     ]  # fmt: skip
     if not depth:

@@ -193,6 +193,15 @@ class Every(Trigger):
 
 
 @dataclass
+class AfterProcessingTime(Every):
+    """When a length of processing time has passed since there was first something to say."""
+
+    def observe(self, seen: Seen) -> None:
+        if self.timer is None and not self.finished and (seen.pending or seen.always):
+            self.timer = seen.processing_time + self.period
+
+
+@dataclass
 class Signal(Trigger):
     """When told from outside."""
 

@@ -50,7 +50,7 @@ def test_measured_lengths_are_spelled_in_two_units_and_rounded_to_the_second(len
     [
         (
             10,
-            'here: 10 is not a length of time; write it as "10s", "30m", "1h30m" or "500ms", or as a timedelta',
+            'here: 10 is not a length of time; write it as "10s", "30m", "1h30m", "500ms" or "10 minutes", or as a timedelta',
         ),
         (True, "here: True is not a length of time"),
         (1.5, "here: 1.5 is not a length of time"),
@@ -111,7 +111,10 @@ def test_instants(moment, dtype, expected):
             r"here: datetime.datetime\(2026, 1, 1, 0, 0\) has no time zone, and the column of event time is in",
         ),
         (date(2026, 1, 1), "has no time zone, and the column of event time is in Europe/Vienna"),
-        (5, "here: the watermark 5 is not a time; give a datetime, or END_OF_TIME if no more rows will come"),
+        (
+            5,
+            "here: the watermark 5 is not a time; give a datetime or a text such as '2026-01-31 12:00', or END_OF_TIME if no more rows will come",
+        ),
         ("now", "here: the watermark 'now' is not a time"),
         (None, "here: the watermark None is not a time"),
         (True, "here: the watermark True is not a time"),

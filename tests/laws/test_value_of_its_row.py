@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
+import pyarrow as pa
 import pytest
 
 from evercurrent.core.columns.polars_versions import SHUFFLED, VERSION
 from evercurrent.core.columns.row_values import has_element_expression
+from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import DIFF
 from evercurrent.views.compiler.builder import selecting
@@ -76,9 +79,14 @@ class Asked:
         self.exprs = [expr.alias(f"out{number}") for number, expr in enumerate(exprs)]
         self.schema = rows.schema
         self.columns = row_expressions("law", rows.schema, *self.exprs)
-        self.compute = selecting(self.columns)
+        self.columns_of = selecting(self.columns)
         self.made = {**output_schema(rows.schema, self.columns), DIFF: pl.Int64()}
         self.rows = rows.with_columns(pl.repeat(1, pl.len(), dtype=pl.Int64).alias(DIFF))
+
+    def compute(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """What an operator makes of a change that has these rows, and diffs."""
+        delta = Delta(frame)
+        return Delta.of_columns(self.columns_of(delta), delta.diffs).frame
 
     def departure(self) -> str | None:
         """Where a row is given something else than in a long frame of polars; None where it nowhere is."""
@@ -137,16 +145,25 @@ def minus_zeros(frame: pl.DataFrame) -> list[str]:
 
 def has_minus_zero(values: pl.Series) -> bool:
     """Whether a zero at any depth is below zero."""
-    match values.dtype:
-        case pl.Struct():
-            return any(map(has_minus_zero, values.struct.unnest().get_columns()))
-        case pl.List():
-            return has_minus_zero(values.explode())
-        case pl.Array():
-            return has_minus_zero(values.explode())
-    if not values.dtype.is_float():
+    kind = str(values.dtype)
+    if "Float" not in kind:
         return False
-    return bool(((values == 0) & (1 / values < 0)).any())
+    if isinstance(values.dtype, pl.Struct):
+        return any(map(has_minus_zero, values.struct.unnest().get_columns()))
+    if "Int128" in kind:
+        return has_minus_zero(values.explode())  # Arrow has no such integers.
+    return _has_minus_zero(values.to_arrow())
+
+
+def _has_minus_zero(values: Any) -> bool:
+    if pa.types.is_struct(values.type):
+        return any(map(_has_minus_zero, values.flatten()))
+    if pa.types.is_nested(values.type):
+        return _has_minus_zero(values.flatten())
+    if not pa.types.is_floating(values.type):
+        return False
+    floats = values.drop_null().to_numpy(zero_copy_only=False)
+    return bool(((floats == 0) & np.signbit(floats)).any())
 
 
 def difference(rows: pl.DataFrame, places: list[int], found: pl.DataFrame, expected: pl.DataFrame) -> str:

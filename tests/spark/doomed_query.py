@@ -109,9 +109,13 @@ def main(folder: Path, operation: str) -> None:
         doomed = Doomed(LocalStore(folder / "checkpoint"), operation)
         # In this process only: tasks are in others, and have the store as it is.
         micro_batches.store_at = lambda where: doomed  # type: ignore[attr-defined]
+    run_to_the_end(local_session("doomed", settings={"spark.master": "local[2,4]"}), folder)
+
+
+def run_to_the_end(spark: Any, folder: Path) -> None:
+    """Run the query in this session until the input ends."""
     engine = ec.Engine()
     declare(engine)
-    spark = local_session("doomed", settings={"spark.master": "local[2,4]"})
     stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
     query = run(
         engine,

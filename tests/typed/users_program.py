@@ -118,11 +118,11 @@ def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     return query.view("depth").read()
 
 
-def tested(engine: ec.Engine) -> None:
+def played(engine: ec.Engine) -> None:
     """The test kit."""
     clock = testing.HandClock()
-    played = testing.play(engine)
-    print(clock, played)
+    dialogue = testing.play(engine)
+    print(clock, dialogue)
 
 
 def graph(engine: ec.Engine) -> int:

@@ -527,11 +527,17 @@ def test_a_row_with_diff_three_is_read_three_times() -> None:
 def test_a_view_declared_after_data_came_holds_all_of_it_or_is_refused() -> None:
     engine, _ = started()
     engine.push("orders", ROWS)
+    late = engine.view("late", engine.sources["orders"].unique())
+    assert contents(late) == Bag.of(ROWS).unique()
+    unkept = engine.source("unkept", {"x": pl.Int64})
+    counts = engine.view("counts of unkept", unkept.group_by("x").agg(n=pl.len()))
+    engine.push("unkept", {"x": [1]})
     before = observed(engine)
-    with pytest.raises(ec.PlanError, match="late") as caught:
-        engine.view("late", engine.sources["orders"].unique())
+    with pytest.raises(ec.PlanError, match="later") as caught:
+        engine.view("later", unkept.unique())
     assert "push" in str(caught.value)
     assert observed(engine) == before
+    assert contents(counts).counts == {(1, 1): 1}
 
 
 def test_equal_plans_are_one_node() -> None:

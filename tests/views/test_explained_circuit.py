@@ -80,6 +80,46 @@ def test_the_drawing_has_every_operator_in_the_box_of_its_stage_and_an_arrow_for
     assert any("<b>sessions</b>" in line for line in boxes)
 
 
+def test_names_that_mermaid_takes_for_something_else_are_drawn_as_they_are() -> None:
+    """Each was drawn: a backtick at the start was an error, and the others a formula, two lines and an icon."""
+    drawn_as = {
+        "`tick`": "#96;tick#96;",
+        "$$x^2$$": "$\N{WORD JOINER}$x^2$\N{WORD JOINER}$",
+        "x\\ny": "x\\\N{WORD JOINER}ny",
+        "fa:fa-car": "fa:\N{WORD JOINER}fa-car",
+        "<b>1</b>": "&lt;b&gt;1&lt;/b&gt;",
+    }
+    odd = ec.Engine()
+    for name in drawn_as:
+        odd.view(f"{name} v", odd.source(name, {"k": pl.Int64}).unique())
+    for drawing in (odd.explain("mermaid"), odd.explain("mermaid", circuit=True)):
+        for drawn in drawn_as.values():
+            assert f"<b>{drawn} v</b>" in drawing
+    circuit = odd.explain("mermaid", circuit=True)
+    assert all(f'[("{drawn}<br/>' in circuit for drawn in drawn_as.values())
+
+
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ec.PlanError, match="there are 'text' and 'mermaid'"):
         engine().explain("svg", circuit=True)  # type: ignore[arg-type]
+
+
+NAMES = ["`tick", "100 %% sure", "%%{wrap}%%", "two\nlines", "two\r\nlines", "x\n%% a comment\ny", "\u2028line", "\x1b[31mred", 'a"b|c', "end"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("circuit", [False, True])
+def test_any_name_is_on_one_line_and_ends_no_drawing(name: str, circuit: bool) -> None:
+    def drawn(name: str) -> tuple[list[str], list[str]]:
+        engine = ec.Engine()
+        source = engine.source(name, {name: pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+        engine.view(name, source.group_by(name).agg(n=pl.len()))
+        text, drawing = engine.explain(circuit=circuit), engine.explain("mermaid", circuit=circuit)
+        return text.splitlines(), drawing.splitlines()
+
+    (plain_text, plain), (text, drawing) = drawn("plain"), drawn(name)
+    assert (len(text), len(drawing)) == (len(plain_text), len(plain))
+    # A quote ends a label, a backtick after it begins another kind of text, and ``%%`` begins a comment.
+    assert [line.count('"') for line in drawing] == [line.count('"') for line in plain]
+    assert not any(forbidden in line for line in drawing for forbidden in ("`", "%%"))
+    assert all(line.replace("\N{WORD JOINER}", "").isprintable() for line in text + drawing)

@@ -14,7 +14,8 @@ import pytest
 from evercurrent.core.data.errors import FileError
 from evercurrent.views.connectors.delta_files import DeltaFile, write_contents
 from evercurrent.views.connectors.files import PATIENCE, Batch, Reader, files_of
-from evercurrent.views.connectors.text_files import BLOCK_BYTES, Parsed, csv_rows
+from evercurrent.views.connectors.lines import BLOCK_BYTES
+from evercurrent.views.connectors.text_files import Parsed, csv_rows
 
 SCHEMA = pl.Schema({"k": pl.Int64(), "name": pl.String(), "at": pl.Datetime("us"), "x": pl.Float64()})
 
@@ -509,11 +510,11 @@ def test_a_large_file_is_not_read_at_once(tmp_path, monkeypatch):
     pl.select(k=pl.int_range(3_000_000)).write_csv(path)
     parsed: list[int] = []
 
-    def counted(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
+    def counted(block: bytes, names: Sequence[str], schema: pl.Schema, separator: str) -> Parsed:
         parsed.append(len(block))
         return csv_rows(block, names, schema)
 
-    monkeypatch.setattr("evercurrent.views.connectors.files.csv_rows", counted)
+    monkeypatch.setattr("evercurrent.views.connectors.line_files.csv_rows", counted)
     found = reader(path, schema=pl.Schema({"k": pl.Int64()}), batch_rows=1000)
     batches = found.batches()
     assert next(batches).frame.height == 1000
@@ -558,9 +559,11 @@ class TestDeltaFiles:
 
     def test_what_cannot_be_written_is_refused(self, tmp_path):
         with pytest.raises(FileError, match="rename"):
-            DeltaFile(tmp_path / "d.csv", self.SCHEMA)
+            DeltaFile(tmp_path / "d.txt", self.SCHEMA)
         with pytest.raises(FileError, match=r"'b' is Binary.*parquet"):
             DeltaFile(tmp_path / "d.jsonl", pl.Schema({"b": pl.Binary()}))
+        with pytest.raises(FileError, match=r"'l' is List.*CSV.*parquet"):
+            DeltaFile(tmp_path / "d.csv", pl.Schema({"l": pl.List(pl.Int64)}))
         (tmp_path / "taken").touch()
         with pytest.raises(FileError, match="another path"):
             DeltaFile(tmp_path / "taken" / "d.jsonl", self.SCHEMA)

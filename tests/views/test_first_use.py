@@ -136,8 +136,9 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
     "limit: no order": (lambda s, o: s.limit(3), ["no order", "by="]),
     "limit: two flags": (lambda s, o: s.limit(3, by="k", descending=[True, False]), ["2 flags", "1 columns"]),
     "group_by: order": (lambda s, o: s.group_by("k", maintain_order=True), ["no order", "sort"]),
-    "unique: subset": (lambda s, o: s.unique("k"), ["subset=", "limit(1, by="]),
-    "unique: keep": (lambda s, o: s.unique(keep="first"), ["keep=", "limit(1, by="]),
+    "unique: once": (lambda s, o: s.unique("k", keep="none"), ["'none'", "'first'", "pl.len()"]),
+    "unique: an order of any": (lambda s, o: s.unique("k", by="f"), ["keep='any'", "keep='last'"]),
+    "unique: keep": (lambda s, o: s.unique("k", keep="first"), ["keep=", "limit(1, by="]),
     "unique: order": (lambda s, o: s.unique(maintain_order=True), ["no order"]),
     "filter: a mask": (lambda s, o: s.filter([True, False]), ["position", "condition"]),
     "filter: a mask of numpy": (lambda s, o: s.filter(np.array([True])), ["position", "condition"]),
@@ -177,7 +178,8 @@ def test_every_method_of_a_lazy_frame_is_there_or_its_absence_is_explained(kind:
     engine, source, _ = declared()
     found = {"source": source, "collection": source.unique(), "view": engine.view("v", source)}[kind]
     missing = [name for name in dir(pl.LazyFrame) if not name.startswith("_") and not hasattr(found, name)]
-    assert {"sort", "head", "collect", "group_by_dynamic", "join_asof"} <= set(missing)
+    assert {"sort", "tail", "collect", "group_by_dynamic", "join_asof"} <= set(missing)
+    assert ("head" in missing) == (kind != "view"), "what a view holds can be looked at"
     for name in missing:
         assert refusal(AttributeError, lambda name=name: getattr(found, name)).startswith(
             f"a collection has no {name!r}: "
@@ -202,6 +204,15 @@ def test_every_method_of_a_lazy_frame_is_there_or_its_absence_is_explained(kind:
         ("fill_null", "with_columns"),
         ("drop_nulls", "is_not_null"),
         ("groupby", "group_by"),
+        ("groupBy", "group_by"),
+        ("where", ".filter("),
+        ("withColumn", ".with_columns("),
+        ("dropDuplicates", ".unique()"),
+        ("toPandas", "view.to_pandas()"),
+        ("writeStream", "view.subscribe(f)"),
+        ("awaitTermination", "engine.push"),
+        ("withWatermark", "bounded_delay"),
+        ("orderBy", "no order"),
         ("read", "engine.view"),
         ("k", "pl.col('k')"),
     ],
@@ -211,7 +222,14 @@ def test_the_way_out_of_a_missing_method(name: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "word"), [("having", ".filter("), ("len", "pl.len()"), ("sum", ".agg("), ("head", ".limit(")]
+    ("name", "word"),
+    [
+        ("having", ".filter("),
+        ("count", ".len()"),
+        ("avg", ".mean()"),
+        ("pivot", "filter"),
+        ("head", ".limit("),
+    ],
 )
 def test_the_way_out_of_a_missing_method_of_groups(name: str, word: str) -> None:
     assert word in refusal(AttributeError, lambda: getattr(declared()[1].group_by("k"), name))

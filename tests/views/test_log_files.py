@@ -10,8 +10,8 @@ import pytest
 
 from evercurrent.core.data.errors import FileError
 from evercurrent.views.connectors.files import Reader
+from evercurrent.views.connectors.lines import BLOCK_BYTES
 from evercurrent.views.connectors.log_files import COLUMNS, HOPELESS
-from evercurrent.views.connectors.text_files import BLOCK_BYTES
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "access.log"
 

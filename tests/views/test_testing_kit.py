@@ -485,6 +485,70 @@ def test_what_an_engine_transcript_cannot_mean_is_refused(changes: dict[str, Any
         testing.run_transcript(case)
 
 
+# Transcripts that declare their views
+
+DECLARED: dict[str, Any] = {
+    "format": "engine-transcript/1",
+    "sources": {"hits": {"columns": {"ip": "String", "n": "Int64"}, "kind": "diffs"}},
+    "views": {"sums": "hits.group_by('ip').agg(n=pl.col('n').sum())", "top": "sums.top_k(1, by='n')"},
+    "cases": [
+        {
+            "id": "sums",
+            "steps": [
+                {"rows": {"hits": [["a", 1], ["b", 3]]}, "expect": {"top": [{"ip": "b", "n": 3}]}},
+                {"rows": {"hits": [["b", 3, -1]]}, "contents": {"sums": [{"ip": "a"}]}},
+                {"expect": {"top": [{"ip": "b", "_diff": -1}, {"ip": "a", "n": 1}]}},
+            ],
+        }
+    ],
+}
+
+
+def declared_case(folder: Path, **changes: Any) -> testing.Transcript:
+    (case,) = testing.load_transcripts(
+        written(folder, {**DECLARED, "cases": [{**DECLARED["cases"][0], **changes}]})
+    )
+    return case
+
+
+def test_a_transcript_that_declares_its_views(tmp_path: Path) -> None:
+    testing.run_case(declared_case(tmp_path)).check()
+
+
+def test_a_row_with_a_diff_of_3_is_expected_three_times(tmp_path: Path) -> None:
+    views, rows = {"all": "hits"}, {"hits": [["a", 1, 3]]}
+    for diff, is_right in ((3, True), (2, False), (4, False)):
+        steps = [{"rows": rows, "expect": {"all": [{"ip": "a", "n": 1, "_diff": diff}]}}]
+        assert testing.run_case(declared_case(tmp_path, views=views, steps=steps)).passed == is_right
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sources": {}, "views": {"v": "hits"}}, "view 'v': name 'hits' is not defined"),
+        ({"sources": {"hits": {"kind": "diffs"}}}, "source 'hits' has no columns"),
+        ({"sources": {"hits": {"columns": {"n": "Integer"}}}}, "source 'hits': column 'n': name 'Integer'"),
+        ({"sources": {"hits": {"columns": {"n": 64}}}}, "column 'n': 64 is not an expression"),
+        ({"sources": {"hits": {"columns": {"n": "Int64"}, "sort": "x"}}}, "source 'hits': .*'sort'"),
+        ({"sources": {"hits": {"columns": {"n": "Int64"}, "watermark": "late"}}}, "watermark: name 'late'"),
+        ({"sources": {"a b": {"columns": {"n": "Int64"}}}}, "sources: 'a b' cannot be used in an expression"),
+        ({"sources": ["hits"]}, "sources is list; write a mapping"),
+        ({"views": {"v": "hits.filter("}}, "view 'v': .*never closed"),
+        ({"views": {"v": "hits.select('x')"}}, "view 'v': .*'x'"),
+        ({"views": {"v": "1"}}, "view 'v': "),
+        ({"application": "the_shop:shop"}, "it has an application and views; leave one of them out"),
+        ({"steps": [{"rows": {"hits": [["a", "many"]]}}]}, "step 1: .*'n'"),
+        ({"steps": [{}, {"expect": {"top": [{"m": 1}]}}]}, "step 2: view 'top': 'm' is expected"),
+    ],
+)
+def test_what_is_declared_and_cannot_be_meant_names_the_file_and_the_place(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ec.InputError, match=message) as caught:
+        testing.run_case(declared_case(tmp_path, **changes))
+    assert str(caught.value).startswith("transcript 'test_shop.transcript.json: sums'")
+
+
 # The pytest plugin
 
 
@@ -591,7 +655,7 @@ def test_histories_take_back_only_what_is_there(history: testing.History) -> Non
     ids=["taken back", "watermarks", "empty", "time goes on", "out of order", "nulls"],
 )  # fmt: skip
 def test_histories_hold_what_breaks_views(wanted: Callable[[testing.History], bool]) -> None:
-    find(testing.histories(everything), wanted, settings=LOOK)
+    assert wanted(find(testing.histories(everything), wanted, settings=LOOK))
 
 
 def test_cells_may_be_given_for_columns() -> None:
@@ -733,9 +797,9 @@ def test_what_the_page_about_testing_shows_is_true(tmp_path: Path) -> None:
             exec(compile(text, page.name, "exec"), names)
             continue
         for case in testing.load_transcripts(written(tmp_path, text, "page.yaml")):
-            about_engine = case.format.startswith("engine")
-            report = testing.run_on_engine(case, names["shop"]) if about_engine else testing.run_case(case)
+            names_shop = case.get("application") is not None
+            report = testing.run_on_engine(case, names["shop"]) if names_shop else testing.run_case(case)
             report.check()
             cases += 1
     names["test_pages"]()
-    assert cases == 2
+    assert cases == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from .pending import require_committed
 from .pieces import Pieces
 from .rebucket import following, to_go_on_from
 from .sweeping import Swept
+
+LOG = logging.getLogger("evercurrent")
 
 MOSTLY = 0.5
 """The share of a file that must be needed for it to be kept as it is."""
@@ -45,6 +48,10 @@ def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     commit = following(last, states=states)
     assert keep > 0, "the last commit is kept"
     log.append(commit, whole=True)
+    LOG.info(
+        "runs of %s are merged in epoch %d", store.url, commit.epoch,
+        extra={"event": "merge", "epoch": commit.epoch, "checkpoint": store.url, "copied": len(copies)},
+    )  # fmt: skip
     return commit, log.sweep(keep, grace)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,10 +44,15 @@ class Residence:
         self._commits = 0
         self._mapped: dict[str, dict[int, Any]] = {}
         """The mapped pieces of each state, by identity."""
-        for state in self._spines():
-            # The runs are on disk; a merge of them for reading would hold them in memory as well.
-            state.keeps_runs = True
-        self._bound_merges()
+        self._keep_runs()
+
+    def over(self, states: Mapping[str, State]) -> Residence:
+        """Return the same for other states, of which those with the same names have the same pieces."""
+        other = copy.copy(self)
+        other._states = states
+        other._mapped = {name: dict(mapped) for name, mapped in self._mapped.items() if name in states}
+        other._keep_runs()
+        return other
 
     def restored(self) -> None:
         """Note that all states were restored, so that all pieces are mapped."""
@@ -107,6 +113,12 @@ class Residence:
 
     def _note(self, name: str, mapped: Iterable[Any]) -> None:
         self._mapped[name] = {id(piece): piece for piece in mapped}
+
+    def _keep_runs(self) -> None:
+        for state in self._spines():
+            # The runs are on disk; a merge of them for reading would hold them in memory as well.
+            state.keeps_runs = True
+        self._bound_merges()
 
     def _spines(self) -> list[Spine]:
         return [state for state in self._states.values() if isinstance(state, Spine)]

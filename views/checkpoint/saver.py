@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,10 +116,14 @@ class Saver:
 
     def close(self) -> None:
         """Drop all states and their cached pieces, as none will be restored soon."""
-        for name, kept in self._kept.items():
+        self.keep_only(())
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Drop all other states and their cached pieces, as they are no longer kept."""
+        for name in self._kept.keys() - names:
+            kept = self._kept.pop(name)
             for ref in kept.record.pieces:
                 self._pieces.decoded.drop(self._key(name, kept.kind, ref))
-        self._kept.clear()
 
     def mapped(self, state: State, record: StateRecord, *, larger_than: int = 0) -> Saved:
         """Return the state of this record, its last one, with pieces of more than ``larger_than`` bytes mapped.

@@ -18,7 +18,9 @@ from rich.text import Text
 from evercurrent.core.data.release import VERSION
 from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
-from ..connectors.delta_files import DELTA_SUFFIXES, DeltaFile, write_contents
+from ..connectors.delta_files import DELTA_SUFFIXES, STANDARD_OUTPUT, DeltaFile, write_contents
+from ..connectors.file_columns import Reading
+from ..connectors.lines import STANDARD_INPUT
 from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
 from .drivers import Driver, Place, driven
@@ -31,13 +33,20 @@ from .options import (
     CheckpointAt,
     Debug,
     Deltas,
+    ErrorsTo,
     Follow,
     Format,
+    IgnoreExtra,
     Inputs,
     Master,
     On,
+    OnError,
     Output,
+    OutputAs,
+    OutputFormat,
     PlanFormat,
+    Quiet,
+    Separator,
     Show,
 )
 from .runs import Run
@@ -50,7 +59,6 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Views that are always current: kept up to date from small batches of +1/-1 changes.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -84,6 +92,11 @@ def run(
     on: On = None,
     master: Master = None,
     buckets: Buckets = None,
+    output_format: OutputAs = OutputFormat.PARQUET,
+    separator: Separator = ",",
+    on_error: ErrorsTo = None,
+    ignore_extra: IgnoreExtra = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Keep the views of APP current over its input, and show them.
@@ -92,25 +105,29 @@ def run(
 
     Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C ends it at once.
     """
-    paths = pairs("--input", "SOURCE=PATH", inputs or [])
-    delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [])
+    paths = pairs("--input", "SOURCE=PATH", inputs or [], STANDARD_INPUT)
+    delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [], STANDARD_OUTPUT)
     place = Place(on, master, buckets)
     _check_usage(paths, delta_paths, follow, place)
+    skips = (on_error or (OnError.LEDGER if follow else OnError.STOP)) is OnError.LEDGER
+    reading = Reading(_character(separator), ignore_extra, skips, follow and checkpoint is None)
     with errors_as_sentences(debug), stoppable() as stop:
         application = load(name)
         application.showing(show)
-        feed = feed_of(application, paths, batch_rows, follow, stop)
+        feed = feed_of(application, paths, batch_rows, follow, stop, reading)
         with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
             shown, *beside = _shown(application, driver, show)
             files = {
                 each: open_files.enter_context(_delta_file(application, each, found[0]))
                 for each, found in delta_paths.items()
             }
-            console = _console()
+            console = _console(quiet, stderr=any(STANDARD_OUTPUT in each for each in delta_paths.values()))
             screen: Screen = (
-                LiveScreen(console, shown, beside) if console.is_terminal else PlainScreen(console, shown)
+                LiveScreen(console, shown, beside)
+                if console.is_terminal and not quiet
+                else PlainScreen(console, shown)
             )
-            job = Run(application, driver, feed, screen, shown, files, stop)
+            job = Run(application, driver, feed, screen, shown, files, stop, skips=skips)
             written: list[Path] = []
             try:
                 job.go()
@@ -118,11 +135,13 @@ def run(
                 written += [file.path for file in files.values()]
                 if output is not None:
                     written += [
-                        write_contents(output, each, found.read()) for each, found in driver.views.items()
+                        write_contents(output, each, found.read(), output_format.value)
+                        for each, found in driver.views.items()
                     ]
             finally:
                 notes = [*job.notes, *feed.notes]
-                _print(console, summary(job.tally, driver, [shown, *beside], written, feed.refused, notes))
+                refused = [*feed.refused, *job.refused]
+                _print(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
         if stop.is_requested and not follow:
             raise typer.Exit(130)
 
@@ -157,20 +176,30 @@ def apps(debug: Debug = False) -> None:
         _print(_console(), table)
 
 
-def _console() -> Console:
+def _console(quiet: bool = False, *, stderr: bool = False) -> Console:
     """Return the console; if it is not a terminal, it is wide enough for any table and path, unless COLUMNS is set."""
-    plain = Console()
-    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=240)
+    plain = Console(quiet=quiet, stderr=stderr)
+    is_wide = plain.is_terminal or "COLUMNS" in os.environ
+    return plain if is_wide else Console(width=240, quiet=quiet, stderr=stderr)
 
 
 def _print(console: Console, output: RenderableType) -> None:
     """Print something; if the console is not a terminal, without the spaces that fill up lines."""
-    if console.is_terminal:
+    if console.is_terminal or console.quiet:
         console.print(output)
         return
     with console.capture() as captured:
         console.print(output)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), err=console.stderr)
+
+
+def _character(separator: str) -> str:
+    character = "\t" if separator in ("tab", "\\t") else separator
+    if len(character) != 1 or character in '"\r\n':
+        raise typer.BadParameter(
+            f"{separator!r} is not a character that can separate values", param_hint="--separator"
+        )
+    return character
 
 
 def _check_usage(
@@ -183,7 +212,7 @@ def _check_usage(
     for name, files in delta_paths.items():
         if len(files) > 1:
             raise typer.BadParameter(f"view {name!r} is given twice", param_hint="--deltas")
-        if files[0].suffix.lower() not in DELTA_SUFFIXES:
+        if files[0] != STANDARD_OUTPUT and files[0].suffix.lower() not in DELTA_SUFFIXES:
             raise typer.BadParameter(
                 f"{files[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}",
                 param_hint="--deltas",

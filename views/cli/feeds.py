@@ -10,6 +10,7 @@ from typing import Protocol
 import polars as pl
 
 from ..connectors.files import Batch, Reader
+from ..connectors.line_files import TextFile
 from ..connectors.log_files import LogFile
 from .applications import Arrivals, Made
 from .guards import Stop
@@ -193,8 +194,8 @@ def _chunks(made: Made, where: str) -> Iterator[Chunk]:
         yield Chunk(source, frame, where.format(number), at[0] if at else None)
 
 
-def _refused(log: LogFile) -> list[str]:
-    """Describe the lines of a log that were refused: how many, why, and which was the first."""
+def _refused(log: LogFile | TextFile) -> list[str]:
+    """Describe the lines of a file that were refused: how many, why, and which was the first."""
     first = log.refused.unique("reason", keep="first", maintain_order=True)
     return [
         f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is line {line}: {text[:80]}"

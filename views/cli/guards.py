@@ -1,5 +1,6 @@
 """Guards around a command: errors become one sentence, and Ctrl-C a request to stop."""
 
+import os
 import re
 import signal
 import threading
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import NoReturn
 
 import polars as pl
 import typer
@@ -33,6 +35,8 @@ def errors_as_sentences(debug: bool) -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
+    except BrokenPipeError:
+        _end_silently()
     except (Exception, pl.exceptions.PanicException) as error:
         console = Console(stderr=True)
         if debug:
@@ -44,6 +48,12 @@ def errors_as_sentences(debug: bool) -> Iterator[None]:
         lines = [" ".join(line.split()) for line in LISTED.split(sentence)]
         console.print(Text.assemble(("error: ", "bold red"), "\n".join(lines)), soft_wrap=True)
         raise typer.Exit(1) from error
+
+
+def _end_silently() -> NoReturn:
+    """Exit with code 141, as a program that the signal of a broken pipe ends; what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    raise typer.Exit(141)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import typer
 
 from evercurrent.core.data.schema import listed
 
+from ..connectors.file_columns import AS_WRITTEN, Reading
 from ..connectors.files import Reader
 from .applications import Application, ApplicationError
 from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
@@ -15,14 +16,14 @@ READ_ROWS = 10_000
 """The rows read at once for an application that lets them arrive in another order."""
 
 
-def pairs(option: str, form: str, arguments: list[str]) -> dict[str, list[Path]]:
-    """Split ``NAME=PATH`` into names and paths; anything else is wrong usage."""
+def pairs(option: str, form: str, arguments: list[str], standard: Path) -> dict[str, list[Path]]:
+    """Split ``NAME=PATH`` into names and paths; anything else is wrong usage. The path ``-`` stands for ``standard``."""
     pairs: dict[str, list[Path]] = {}
     for text in arguments:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
-        pairs.setdefault(name, []).append(Path(path))
+        pairs.setdefault(name, []).append(standard if path == "-" else Path(path))
     return pairs
 
 
@@ -32,6 +33,7 @@ def feed_of(
     batch_rows: int,
     follow: bool,
     stop: Stop,
+    reading: Reading = AS_WRITTEN,
 ) -> Feed:
     """Return the feed of the files given for sources, or of the rows that the application makes.
 
@@ -53,6 +55,7 @@ def feed_of(
                 sources[name].schema,
                 diffs=sources[name].kind != "append",
                 batch_rows=batch_rows if arrivals is None else max(batch_rows, READ_ROWS),
+                reading=reading,
             )
             for name, feed in paths.items()
         }

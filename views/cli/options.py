@@ -7,6 +7,22 @@ from typing import Annotated
 import typer
 
 
+class OnError(StrEnum):
+    """What happens at a row that cannot be read or taken."""
+
+    LEDGER = "ledger"
+    STOP = "stop"
+
+
+class OutputFormat(StrEnum):
+    """The formats of ``--output``."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSONL = "jsonl"
+    ARROW = "arrow"
+
+
 class Format(StrEnum):
     """How a plan is drawn."""
 
@@ -29,7 +45,8 @@ Inputs = Annotated[
         "--input",
         metavar="SOURCE=PATH",
         help="Read a source from a file, or from all files of a folder in the order of their names: CSV, JSON lines, "
-        "Parquet, Arrow IPC, a web server's .log. Can be repeated, for the same source too. The batches of several sources are "
+        "Parquet, Arrow IPC, a web server's .log, and .gz or .zst of text; [bold]-[/] is CSV or JSON lines from the standard "
+        "input. Can be repeated, for the same source too. The batches of several sources are "
         "interleaved: one of each in turn, one epoch per batch. By default, the application's own input is read.",
     ),
 ]
@@ -42,7 +59,8 @@ Follow = Annotated[
     bool,
     typer.Option(
         "--follow",
-        help="Wait at the end of the input for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C.",
+        help="Wait at the end of the input for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C. A file of "
+        "lines that was replaced or cut is read from its begin, unless there is a checkpoint.",
     ),
 ]
 
@@ -51,7 +69,8 @@ Deltas = Annotated[
     typer.Option(
         "--deltas",
         metavar="VIEW=PATH",
-        help="Write the deltas of a view, with _epoch and _diff, as .parquet or .jsonl. Can be repeated.",
+        help="Write the deltas of a view, with _epoch and _diff, as .parquet, .arrow, .csv or .jsonl; [bold]-[/] writes JSON "
+        "lines to the standard output, and all else to standard error. Can be repeated.",
     ),
 ]
 
@@ -108,6 +127,32 @@ Output = Annotated[
         "--output", metavar="DIR", help="Write the final contents of every view as DIR/VIEW.parquet."
     ),
 ]
+
+OutputAs = Annotated[OutputFormat, typer.Option("--output-format", help="The format of --output.")]
+
+Separator = Annotated[
+    str,
+    typer.Option(
+        "--separator",
+        metavar="CHAR",
+        help="The separator of CSV in --input: a character, or [bold]tab[/].",
+    ),
+]
+
+ErrorsTo = Annotated[
+    OnError | None,
+    typer.Option(
+        "--on-error",
+        help="A row that cannot be read or taken ends the run ([bold]stop[/], the default), or is left out and listed at the "
+        "end ([bold]ledger[/], the default with --follow).",
+    ),
+]
+
+IgnoreExtra = Annotated[
+    bool, typer.Option("--ignore-extra", help="Leave out columns of files that a source does not declare.")
+]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary, only errors.")]
 
 PlanFormat = Annotated[Format, typer.Option("--format", help="As a table of text, or as a Mermaid diagram.")]
 

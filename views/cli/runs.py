@@ -19,7 +19,7 @@ from .applications import Application
 from .drivers import Driver
 from .feeds import Chunk, Feed
 from .guards import Stop
-from .input_places import InputPlaces
+from .input_places import InputPlaces, earlier
 from .screens import Screen, Shown, Tally
 
 TICK_SECONDS = 1.0
@@ -41,6 +41,8 @@ class Run:
         shown: Shown,
         files: Mapping[str, DeltaFile],
         stop: Stop,
+        *,
+        skips: bool = False,
     ) -> None:
         self.tally = Tally()
         self._application = application
@@ -60,6 +62,9 @@ class Run:
         self._timed = [name for name, source in self._driver.sources.items() if source.event_time is not None]
         self._places = InputPlaces({})
         self.notes: list[str] = []
+        self.refused: list[str] = []
+        """Rows that the engine has refused as a whole epoch, if the run ``skips`` them."""
+        self._skips = skips
 
     def go(self) -> None:
         """Run to the end.
@@ -140,13 +145,27 @@ class Run:
             self._at = chunk.at
             return
         self._deltas.clear()
-        try:
-            where = {} if position is None else {"position": position}
-            self._driver.push(chunk.source, new.frame, at=chunk.at, **where)
-        except InputError as error:
-            raise InputError(f"{chunk.where}: {error}") from error
+        self._push(new, position)
         self._count(new)
         self._report()
+
+    def _push(self, chunk: Chunk, position: Position | None) -> None:
+        """Push rows as an epoch; if it is refused and the run skips, as smaller epochs without the rows that are refused."""
+        try:
+            where = {} if position is None else {"position": position}
+            self._driver.push(chunk.source, chunk.frame, at=chunk.at, **where)
+        except InputError as error:
+            if not self._skips:
+                raise InputError(f"{chunk.where}: {error}") from error
+            rows = chunk.frame.height
+            if rows <= 1:
+                self.refused.append(f"1 of {chunk.where}: {error}")
+                return
+            half = rows // 2
+            self._push(replace(chunk, frame=chunk.frame[:half]), earlier(position, rows - half))
+            self._report()
+            self._deltas.clear()
+            self._push(replace(chunk, frame=chunk.frame[half:]), position)
 
     def _new_rows(self, chunk: Chunk) -> tuple[Position | None, Chunk | None]:
         """Return the position of a chunk's end, and the rows that no earlier run has taken; None if there are none."""

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evercurrent.core.data.schema import DIFF, EPOCH
 
-from .tables import changes_table, counted, duration, ordered, rate, span, table_of, texts
+from .tables import FittingTable, changes_table, counted, duration, ordered, rate, span, texts
 
 WIDE = 120
 """The least width in columns at which the view and its changes are side by side."""
@@ -228,7 +228,8 @@ def _view_panel(shown: Shown, height: int) -> RenderableType:
     limit = height - 3
     cut = f", first {limit}" if rows.height > limit else ""
     title = f"[bold]{shown.name}[/] ({counted(rows.height)}{cut})"
-    return Panel(table_of(rows, limit, bar=shown.bar), title=title, title_align="left", height=height)
+    body = FittingTable(rows, limit, bar=shown.bar) if rows.height else Text("no rows yet", "dim")
+    return Panel(body, title=title, title_align="left", height=height)
 
 
 def _in_a_row(panels: Sequence[RenderableType]) -> RenderableType:

@@ -12,7 +12,7 @@ from evercurrent.core.data.schema import DIFF
 
 from .drivers import Driver
 from .screens import Shown, Tally
-from .tables import counted, duration, rate, span, table_of
+from .tables import FittingTable, counted, duration, rate, span
 
 SUMMARY_ROWS = 10
 """The most rows of the shown view in the summary."""
@@ -57,7 +57,7 @@ def _first_rows(shown: Shown) -> RenderableType:
     title = shown.name
     if rows.height > SUMMARY_ROWS:
         title += f", the first {SUMMARY_ROWS} of {counted(rows.height)}"
-    return table_of(rows, SUMMARY_ROWS, title=title, bar=shown.bar)
+    return FittingTable(rows, SUMMARY_ROWS, title, shown.bar)
 
 
 def _refused(driver: Driver) -> list[str]:

@@ -1,10 +1,13 @@
 """Frames as rich tables, and numbers as people read them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import polars as pl
 from rich.bar import Bar
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -34,6 +37,9 @@ def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     )
 
 
+NARROWEST = 8
+"""The least width to which a column of texts is cut."""
+
 BAR = 20
 """The width of the longest bar."""
 
@@ -55,6 +61,32 @@ def table_of(rows: pl.DataFrame, limit: int, *, title: str | None = None, bar: s
     for line, drawn in zip(texts(shown).iter_rows(), bars, strict=True):
         table.add_row(*map(_cell, line), *drawn)
     return table
+
+
+@dataclass(frozen=True)
+class FittingTable:
+    """``table_of``, without the last columns where a terminal has no room for all: at least the first one is shown."""
+
+    rows: pl.DataFrame
+    limit: int
+    title: str | None = None
+    bar: str | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table for this width."""
+        shown = texts(self.rows.head(self.limit))
+        room, names = options.max_width, list[str]()
+        for name, column in zip(self.rows.columns, shown.get_columns(), strict=True):
+            longest = max(cell_len(name), *map(cell_len, column), 0) if column.len() else cell_len(name)
+            is_number = self.rows.schema[name].is_numeric()
+            room -= (longest if is_number else min(longest, NARROWEST)) + bool(names)
+            if names and room < 0:
+                break
+            names.append(name)
+        left_out = self.rows.width - len(names)
+        bar = None if left_out else self.bar
+        title = f"{self.title or ''}{f' ({left_out} columns more)' if left_out else ''}" or None
+        yield table_of(self.rows.select(names) if left_out else self.rows, self.limit, title=title, bar=bar)
 
 
 def changes_table(deltas: pl.DataFrame, limit: int) -> Table:

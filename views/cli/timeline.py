@@ -9,6 +9,7 @@ from rich.console import Console
 
 from evercurrent.core.data.schema import listed
 
+from ..connectors.lines import STANDARD_INPUT
 from ..timeline.of_view import pane_keys
 from ..timeline.timeline import SUFFIXES
 from .applications import Application, ApplicationError, load
@@ -77,7 +78,7 @@ def draw_timeline(
         )
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output}: there is no folder {output.parent}", param_hint="--output")
-    paths = pairs("--input", "SOURCE=PATH", inputs or [])
+    paths = pairs("--input", "SOURCE=PATH", inputs or [], STANDARD_INPUT)
     with errors_as_sentences(debug), stoppable() as stop:
         application = load(name)
         view = application.engine.views[application.showing(show)]

@@ -14,9 +14,10 @@ from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import Keys, with_plain_zeros
 from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.columns.row_values import RowExpressions
+from evercurrent.core.columns.whole_columns import AnyColumn
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.data.schema import DIFF, Order, empty_frame
 from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
@@ -45,7 +46,7 @@ from evercurrent.core.group.heads import HeadOrder
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
-from evercurrent.core.operators.linear import FrameFunction, Linear
+from evercurrent.core.operators.linear import ColumnFunction, Linear
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.channels import Finding
 from evercurrent.core.state.ledger import Ledger
@@ -107,7 +108,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if delta.frame.height
+            if len(delta)
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
@@ -274,11 +275,11 @@ class Builder:
             c.copies == c.name for c in columns
         ):
             return source
-        types = schema.to_frame().select([column.expr.alias(column.name) for column in columns]).schema
+        types = empty_frame(schema).select([column.expr.alias(column.name) for column in columns]).schema
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, selecting(columns), keeps_rows_apart=False)
+            linear = Linear(where, types, columns=selecting(columns), keeps_rows_apart=False)
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -382,19 +383,21 @@ def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     return frozenset(column.name for column in columns if column.copies == column.name)
 
 
-def selecting(columns: Sequence[Column]) -> FrameFunction:
-    """Return a function that computes these columns and keeps ``_diff``; plain copies are taken by reference."""
+def selecting(columns: Sequence[Column]) -> ColumnFunction:
+    """Return a function that computes these columns; plain copies are taken by reference, and only what is read is passed to polars."""
     exprs = [elementwise(column.expr).alias(column.name) for column in columns if column.copies is None]
-    computed = RowExpressions([*exprs, pl.col(DIFF)]) if exprs else None
+    if not exprs:
+        copies = [(column.name, column.copies or "") for column in columns]
+        return lambda delta: [delta.column(copied).alias(name) for name, copied in copies]
+    computed = RowExpressions([*exprs, pl.col(DIFF)])
 
-    def select(frame: pl.DataFrame) -> pl.DataFrame:
-        made = computed.of(frame) if computed else frame
-        taken = [
+    def select(delta: Delta) -> list[AnyColumn]:
+        made = computed.of(delta.frame_with(computed.inputs))
+        return [
             with_plain_zeros(made.get_column(column.name))
             if column.copies is None
-            else frame.get_column(column.copies).alias(column.name)
+            else delta.column(column.copies).alias(column.name)
             for column in columns
         ]
-        return pl.DataFrame([*taken, frame.get_column(DIFF)])
 
     return select

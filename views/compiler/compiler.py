@@ -9,7 +9,7 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.circuit.stages import cut, mark_routes
-from evercurrent.core.columns.kernels import keep, with_plain_zeros
+from evercurrent.core.columns.kernels import frame_of, keep, with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.triggers.kinds import heeds_order
@@ -119,7 +119,8 @@ class Compiler(Builder):
                 return self._input(node, node.operation)
             case Select(columns=columns, keeps_rows_apart=apart):
                 passes = copied_columns(columns)
-                return self._linear(where, node, inputs, selecting(columns), apart, passes)
+                linear = Linear(where, node.schema, columns=selecting(columns), keeps_rows_apart=apart)
+                return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))
             case Filter(condition=condition):
                 linear = Linear(where, node.schema, _filtering(condition), keeps_rows_apart=True)
                 only = only_value(condition.expr, node.schema)
@@ -290,7 +291,7 @@ def _passing(node: PlanNode) -> Placement:
 
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:
-    return pl.DataFrame([with_plain_zeros(column) for column in frame.get_columns()])
+    return frame_of([with_plain_zeros(column) for column in frame.get_columns()])
 
 
 def _filtering(condition: Column) -> FrameFunction:

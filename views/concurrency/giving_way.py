@@ -23,7 +23,10 @@ PERIOD = 0.05
 
 
 class _LastReads(threading.local):
-    """The last read of each view by this thread: by the clock, and by the thread's CPU time."""
+    """The reads of each view by this thread that others wrote during: by the clock, and by the thread's CPU time.
+
+    Nothing is measured where nobody else writes: to read the CPU time of a thread is a call of the system.
+    """
 
     def __init__(self) -> None:
         self.ended: dict[str, tuple[float, float]] = {}
@@ -58,7 +61,10 @@ class GivingWay:
         try:
             yield
         finally:
-            ended[view] = time.monotonic(), time.thread_time()
+            if self._others_write(ended_at := time.monotonic()):
+                ended[view] = ended_at, time.thread_time()
+            else:
+                ended.pop(view, None)
 
     def _others_write(self, now: float) -> bool:
         if self._writers:

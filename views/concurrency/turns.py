@@ -109,6 +109,11 @@ class Turn:
         if deferred is not None:
             deferred.end()
 
+    def is_awaited_by(self, thread: int) -> bool:
+        """Return whether a thread waits for the turn."""
+        with self._guard:
+            return any(waiting == thread for waiting, _ in self._waiting)
+
     @contextmanager
     def helped(self) -> Iterator[None]:
         """Mark this thread as one that the holder waits for, so that it does not wait for the turn itself."""

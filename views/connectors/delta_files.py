@@ -1,10 +1,13 @@
-"""Deltas and contents of views are written to files: Parquet or JSON lines, by suffix."""
+"""Deltas and contents of views are written to files: Parquet, JSON lines, CSV or Arrow, by suffix; or to the standard output."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import polars as pl
+from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from evercurrent.core.columns.json_texts import json_rows
@@ -13,7 +16,10 @@ from evercurrent.core.data.schema import listed
 
 from .arrow_tables import as_table
 
-DELTA_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+STANDARD_OUTPUT = Path("/dev/stdout")
+"""The path that stands for the standard output, to which JSON lines are written."""
+
+DELTA_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".arrow", ".arrows")
 """Suffixes of files that deltas can be written to."""
 
 ROW_GROUP = 100_000
@@ -23,10 +29,9 @@ ROW_GROUP = 100_000
 class DeltaFile:
     """A file to which the deltas of a view are written as they come: the view's columns, ``_epoch``, ``_diff``.
 
-    JSON lines are complete after every epoch; NaN and infinities are the strings "NaN", "Infinity" and "-Infinity"
-    there, as in files of input. A Parquet file gets its name when it is closed, so that a file of that name is always
-    readable; until then it is ``.NAME.part``.
-    An older file of the name is replaced.
+    JSON lines and CSV are complete after every epoch; NaN and infinities are the strings "NaN", "Infinity" and "-Infinity"
+    in JSON, as in files of input. A Parquet or Arrow file gets its name when it is closed, so that a file of that name is
+    always readable; until then it is ``.NAME.part``. An older file of the name is replaced.
 
     Raises:
         FileError: the suffix is not that of a format for deltas, a column's type cannot be written in it, or the file
@@ -36,21 +41,30 @@ class DeltaFile:
     def __init__(self, path: Path, schema: pl.Schema) -> None:
         self.path = path
         self.rows = 0
-        suffix = path.suffix.lower()
+        suffix = ".jsonl" if path == STANDARD_OUTPUT else path.suffix.lower()
         if suffix not in DELTA_SUFFIXES:
             raise FileError(f"{path}: deltas are written as one of {listed(DELTA_SUFFIXES)}; rename the file")
-        self._is_parquet = suffix == ".parquet"
+        self._is_parquet, self._is_csv = suffix == ".parquet", suffix == ".csv"
+        self._is_arrow = suffix in (".arrow", ".arrows")
+        is_whole = self._is_parquet or self._is_arrow
         for name, dtype in schema.items():
-            if not self._is_parquet and _has_bytes(dtype):
+            if (not is_whole and _has_bytes(dtype)) or (self._is_csv and dtype.is_nested()):
+                text = "CSV" if self._is_csv else "JSON"
                 raise FileError(
-                    f"{path}: column {name!r} is {dtype}, which JSON cannot represent; use .parquet"
+                    f"{path}: column {name!r} is {dtype}, which {text} cannot represent; use .parquet"
                 )
-        self._unfinished = path.with_name(f".{path.name}.part") if self._is_parquet else path
+        self._unfinished = path.with_name(f".{path.name}.part") if is_whole else path
         self._kept = schema.to_frame()
         self._parquet: pq.ParquetWriter | None = None
+        self._arrow: ipc.RecordBatchStreamWriter | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO = self._unfinished.open("wb")
+            if path == STANDARD_OUTPUT:
+                self._file: BinaryIO = sys.stdout.buffer
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._unfinished.open("wb")
+            if self._is_csv:
+                self._file.write(schema.to_frame().write_csv().encode())
         except OSError as error:
             raise FileError(f"{path}: cannot be written ({error.strerror}); choose another path") from error
 
@@ -61,19 +75,27 @@ class DeltaFile:
             self._kept = pl.concat([self._kept, delta.select(self._kept.columns)])
             if self._kept.height >= ROW_GROUP:
                 self._write_row_group()
+        elif self._is_arrow:
+            self._write_record_batch(delta.select(self._kept.columns))
         else:
-            if delta.height:
+            if delta.height and self._is_csv:
+                self._file.write(delta.select(self._kept.columns).write_csv(include_header=False).encode())
+            elif delta.height:
                 self._file.write(json_rows(delta).str.join("\n").item().encode() + b"\n")
             self._file.flush()
 
     def close(self) -> None:
         """Make the file complete. Closing again does nothing."""
-        if self._file.closed:
+        if self._file.closed or self.path == STANDARD_OUTPUT:
             return
         if self._is_parquet:
             self._write_row_group()
             assert self._parquet is not None
             self._parquet.close()
+        if self._is_arrow:
+            self._write_record_batch(self._kept)
+            assert self._arrow is not None
+            self._arrow.close()
         self._file.close()
         self._unfinished.replace(self.path)
 
@@ -83,6 +105,12 @@ class DeltaFile:
             self._parquet = pq.ParquetWriter(self._file, table.schema, compression="zstd")
         self._parquet.write_table(table)
         self._kept = self._kept.clear()
+
+    def _write_record_batch(self, delta: pl.DataFrame) -> None:
+        table = as_table(delta, pl.CompatLevel.oldest())
+        if self._arrow is None:
+            self._arrow = ipc.new_stream(self._file, table.schema)
+        self._arrow.write_table(table)
 
     def __enter__(self) -> Self:
         return self
@@ -102,17 +130,33 @@ def _has_bytes(dtype: Any) -> bool:
     return bool(dtype == pl.Binary)
 
 
-def write_contents(folder: Path, name: str, contents: pl.DataFrame) -> Path:
-    """Write the contents of a view as ``folder/name.parquet``, which appears when it is complete.
+CONTENTS: dict[str, Callable[[pl.DataFrame, Path], object]] = {
+    "parquet": pl.DataFrame.write_parquet,
+    "csv": pl.DataFrame.write_csv,
+    "jsonl": lambda contents, path: path.write_bytes(
+        b"".join(line.encode() + b"\n" for line in json_rows(contents))
+    ),
+    "arrow": pl.DataFrame.write_ipc,
+}
+"""How contents are written, by format, which is the suffix of the file."""
+
+
+def write_contents(folder: Path, name: str, contents: pl.DataFrame, form: str = "parquet") -> Path:
+    """Write the contents of a view as a file of a format, ``folder/name.parquet``, which appears when it is complete.
 
     Raises:
-        FileError: the folder or the file cannot be made.
+        FileError: the folder or the file cannot be made, or the format cannot represent a column.
     """
-    path = folder / f"{name.replace('/', '%2F')}.parquet"
+    for column, dtype in contents.schema.items():
+        if (form == "csv" and dtype.is_nested()) or (form in ("csv", "jsonl") and _has_bytes(dtype)):
+            raise FileError(
+                f"view {name!r}: column {column!r} is {dtype}, which {form} cannot represent; write parquet"
+            )
+    path = folder / f"{name.replace('/', '%2F')}.{form}"
     unfinished = folder / f".{path.name}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        contents.write_parquet(unfinished)
+        CONTENTS[form](contents, unfinished)
         unfinished.replace(path)
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error.strerror}); choose another folder") from error

@@ -12,6 +12,23 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed, with_diff
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: the separator of CSV, and whether columns that the source does not declare are left out.
+
+    ``skips``: rows of text that cannot be read are refused one by one, and do not end the reading. ``follows_replaced``: a
+    text file that has become shorter, or that another one has replaced under its name, is read from its begin.
+    """
+
+    separator: str = ","
+    ignores_others: bool = False
+    skips: bool = False
+    follows_replaced: bool = False
+
+
+AS_WRITTEN = Reading()
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The target of rows: the source's name and columns, and whether a column ``_diff`` may come with them.
 
@@ -21,6 +38,7 @@ class Target:
     source: str
     schema: pl.Schema
     diffs: bool
+    reading: Reading = AS_WRITTEN
 
     @property
     def wide(self) -> pl.Schema:
@@ -45,10 +63,11 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
             f"{path}: source {source!r} takes rows without {DIFF!r}; remove the column, "
             "or declare the source with kind='diffs'"
         )
-    if unknown := [name for name in names if name not in target.wide]:
+    unknown = [name for name in names if name not in target.wide]
+    if unknown and not target.reading.ignores_others:
         raise FileError(
             f"{path}: column {listed(unknown)} is not declared by source {source!r}, which has {listed(schema)}; "
-            "remove or rename the column, or declare it"
+            "remove or rename the column, or declare it; the command ignores it with --ignore-extra"
         )
     if len(set(names)) < len(names):
         repeated = {name for name in names if names.count(name) > 1}
@@ -64,6 +83,8 @@ def check_schema(path: Path, file_schema: pa.Schema, target: Target) -> None:
     check_names(path, file_schema.names, target)
     here = pl.Schema(pl.DataFrame(file_schema.empty_table()).schema)
     for name, dtype in here.items():
+        if name not in target.wide:
+            continue
         declared = target.wide[name]
         if not _is_kin(dtype, declared):
             raise FileError(

@@ -18,9 +18,10 @@ from pyarrow import parquet as pq
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import listed
 
-from .file_columns import Target, check_names, check_schema, fitted
+from .file_columns import AS_WRITTEN, Reading, Target, check_schema, fitted
+from .line_files import CODECS, TextFile
+from .lines import STANDARD_INPUT, starts_with_json
 from .log_files import REFUSED, LogFile
-from .text_files import Lines, Parsed, csv_rows, header_names, json_rows, without_text
 
 SUFFIXES = {
     ".csv": "csv",
@@ -54,6 +55,8 @@ class Batch:
 class Reader:
     """The reader of files and folders for one source: each row once, in batches that do not span files.
 
+    Text files may be compressed (``.csv.gz``, ``.jsonl.zst``), and ``/dev/stdin`` is CSV or JSON lines.
+
     Paths are read in the given order; the files of a folder in the order of their names. Names that start with
     ``.`` or ``_`` or end in ``.tmp`` or ``.part`` are skipped. A source of kind "diffs" or "upsert" (``diffs``) takes a
     column ``_diff`` too.
@@ -67,9 +70,16 @@ class Reader:
     """
 
     def __init__(
-        self, source: str, paths: Sequence[Path], schema: pl.Schema, *, diffs: bool, batch_rows: int
+        self,
+        source: str,
+        paths: Sequence[Path],
+        schema: pl.Schema,
+        *,
+        diffs: bool,
+        batch_rows: int,
+        reading: Reading = AS_WRITTEN,
     ) -> None:
-        self._target = Target(source, schema, diffs)
+        self._target = Target(source, schema, diffs, reading)
         self._paths = tuple(paths)
         self._batch_rows = batch_rows
         self._inputs: dict[Path, _Input] = {}
@@ -145,9 +155,9 @@ class Reader:
         return pl.concat([REFUSED.to_frame(), *(log.refused for log in self.logs)])
 
     @property
-    def logs(self) -> list[LogFile]:
-        """Return the files that are logs."""
-        return [file for file in self._inputs.values() if isinstance(file, LogFile)]
+    def logs(self) -> list[LogFile | TextFile]:
+        """Return the files of lines, of which some may have been refused."""
+        return [file for file in self._inputs.values() if isinstance(file, LogFile | TextFile)]
 
     def _look(self) -> None:
         """Add files that were not there before."""
@@ -173,11 +183,32 @@ def files_of(path: Path) -> list[Path]:
     else:
         raise FileError(f"{path}: there is no such file or folder; check the path")
     for file in files:
-        if file.suffix.lower() not in SUFFIXES:
-            raise FileError(
-                f"{file}: the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file"
-            )
+        _format_of(file)
     return files
+
+
+def _format_of(file: Path) -> str:
+    """Return the format of a file, by its suffix.
+
+    Raises:
+        FileError: it has none that is known.
+    """
+    if file == STANDARD_INPUT:
+        return "json lines" if starts_with_json() else "csv"
+    suffix = file.suffix.lower()
+    if suffix in CODECS:
+        inner = SUFFIXES.get(file.with_suffix("").suffix.lower())
+        if inner in ("csv", "json lines"):
+            return inner
+        raise FileError(
+            f"{file}: a compressed file is CSV or JSON lines, such as .csv{suffix} or .jsonl{suffix}; Parquet and Arrow "
+            "compress their columns themselves: rename the file, or decompress it"
+        )
+    if suffix not in SUFFIXES:
+        raise FileError(
+            f"{file}: the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file"
+        )
+    return SUFFIXES[suffix]
 
 
 def _is_unfinished(name: str) -> bool:
@@ -186,7 +217,7 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _open(path: Path, target: Target) -> "_Input":
-    match SUFFIXES[path.suffix.lower()]:
+    match _format_of(path):
         case "parquet":
             return _ParquetFile(path, target)
         case "ipc":
@@ -194,9 +225,9 @@ def _open(path: Path, target: Target) -> "_Input":
         case "log":
             return LogFile(path, target)
         case "csv":
-            return _TextFile(path, target, json_lines=False)
+            return TextFile(path, target, json_lines=False)
         case _:
-            return _TextFile(path, target, json_lines=True)
+            return TextFile(path, target, json_lines=True)
 
 
 class _Input(Protocol):
@@ -225,56 +256,6 @@ def cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
         raise
     if kept is not None and kept.height:
         yield kept.rechunk()
-
-
-class _TextFile:
-    """A file of CSV or JSON lines."""
-
-    def __init__(self, path: Path, target: Target, *, json_lines: bool) -> None:
-        self.path = path
-        self.rows = 0
-        self._target = target
-        self._json_lines = json_lines
-        self._lines = Lines(path, quoted=not json_lines)
-        self._names: list[str] | None = None
-        if (name := without_text(target.schema, json_lines=json_lines)) is not None:
-            raise FileError(
-                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, which "
-                f"{'JSON lines' if json_lines else 'CSV'} cannot represent; use Parquet or Arrow IPC"
-            )
-
-    @property
-    def done_bytes(self) -> float:
-        """Return the number of bytes from which the returned rows were read."""
-        return self._lines.bytes_of(self.rows)
-
-    def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
-        self._lines.require_grown()
-        if not self._json_lines and self._names is None and not self._read_header(final):
-            return
-        for block in self._lines.blocks(final=final):
-            rows, fault = self._rows(block)
-            self._lines.rows += rows.height
-            if rows.height:
-                yield fitted(rows, self._target, self.path, self._lines.rows - rows.height)
-            if fault is not None:
-                raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
-
-    def _rows(self, block: bytes) -> Parsed:
-        if self._names is None:
-            return json_rows(block, self._target.wide)
-        return csv_rows(block, self._names, self._target.wide)
-
-    def _read_header(self, final: bool) -> bool:
-        line = self._lines.header(final=final)
-        if line is None:
-            return False
-        names = header_names(line)
-        if names is None:
-            raise FileError(f"{self.path}: the header is not UTF-8 text; save the file as UTF-8")
-        check_names(self.path, names, self._target)
-        self._names = names
-        return True
 
 
 class _WholeFile(ABC):

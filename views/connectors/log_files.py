@@ -20,7 +20,7 @@ from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import listed
 
 from .file_columns import Target
-from .text_files import Lines
+from .lines import Lines
 
 COLUMNS = {
     "ip": "the client's address or name",

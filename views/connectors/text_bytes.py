@@ -17,12 +17,18 @@ def require_utf8(where: str, frame: pl.DataFrame) -> None:
     Raises:
         InputError: names the column and the row.
     """
-    for column in frame.get_columns():
+    for column in filter(_has_texts, frame.get_columns()):
         if any_leaf(column, _is_no_text):
             raise InputError(
                 f"{where}: column {column.name!r} holds bytes in row {_first_row(column)} that are not UTF-8 text; decode them "
                 "with the encoding that they are in, or declare the column pl.Binary"
             )
+
+
+def _has_texts(column: pl.Series) -> bool:
+    """Return whether a column may hold texts, at some depth."""
+    dtype = column.dtype
+    return not (dtype.is_numeric() or dtype.is_temporal() or dtype == pl.Boolean)
 
 
 def _is_no_text(column: pl.Series) -> bool:

@@ -6,10 +6,8 @@ column and the value. Row numbers count data rows from 1; a CSV header or an emp
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
 
 import polars as pl
 import pyarrow as pa
@@ -18,17 +16,10 @@ from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
-from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import DIFF
 
 from .json_numbers import QUOTED, with_odd_numbers
 from .text_bytes import first_odd_byte
-
-BLOCK_BYTES = 4 << 20
-"""The bytes of a text file that are in memory at once, unless one line is longer."""
-
-LONGEST_LINE = 64 << 20
-"""A line with more bytes than this is refused: it is a quote that was never closed, or no text file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,110 +34,15 @@ Parsed = tuple[pl.DataFrame, Fault | None]
 """The rows before the first fault, and the fault where there is one."""
 
 
-class Lines:
-    """The complete lines of a file that may still grow, each returned once.
-
-    A line is complete with its newline. In CSV (``quoted``) a newline between quotes belongs to the value.
-    """
-
-    def __init__(self, path: Path, *, quoted: bool) -> None:
-        self.path = path
-        self.offset = 0
-        """Bytes returned so far."""
-        self.rows = 0
-        """Rows in these bytes, counted by the parser."""
-        self._quoted = quoted
-
-    def header(self, *, final: bool) -> bytes | None:
-        """Return the first line, without its newline; None where it is not complete and may still become so.
-
-        Raises:
-            FileError: the file is empty and final.
-        """
-        with self._opened() as file:
-            line = file.readline(LONGEST_LINE)
-        if not line and final:
-            raise FileError(f"{self.path}: the file is empty; a CSV file starts with a line of column names")
-        if not line.endswith(b"\n") and not final:
-            return None
-        self.offset = len(line)
-        return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
-
-    def blocks(self, *, final: bool) -> Iterator[bytes]:
-        """Yield the bytes that were not returned before, in blocks of complete lines.
-
-        With ``final`` the last line needs no newline; else it is left until it has one.
-
-        Raises:
-            FileError: a line does not end, or at the end of a final file a quoted value does not.
-        """
-        kept = b""
-        with self._opened() as file:
-            file.seek(self.offset)
-            while chunk := file.read(BLOCK_BYTES):
-                kept += chunk
-                if end := self._end_of_lines(kept):
-                    self.offset += end
-                    yield kept[:end]
-                    kept = kept[end:]
-                elif len(kept) > LONGEST_LINE:
-                    raise FileError(self._endless("is longer than 64 MiB"))
-        if kept and final:
-            if self._quoted and kept.count(b'"') % 2:
-                raise FileError(self._endless("is not closed before the end of the file"))
-            self.offset += len(kept)
-            yield kept
-
-    def require_grown(self) -> None:
-        """Check that the bytes returned are still in the file.
-
-        Raises:
-            FileError: the file is shorter than that.
-        """
-        if self.path.stat().st_size < self.offset:
-            raise FileError(
-                f"{self.path}: the file is shorter than what was read of it ({self.rows} rows); "
-                "lines may be appended, not removed: write new lines to a new file"
-            )
-
-    def bytes_of(self, rows: int) -> float:
-        """Estimate the bytes of the first ``rows`` rows, as a block is parsed at once and has many rows."""
-        return self.offset * (rows / self.rows if self.rows else 1)
-
-    def _opened(self) -> BinaryIO:
-        try:
-            return self.path.open("rb")
-        except OSError as error:
-            raise FileError(
-                f"{self.path}: cannot be opened ({error.strerror}); check its permissions"
-            ) from error
-
-    def _end_of_lines(self, data: bytes) -> int:
-        """Return the length of the longest part that ends with a line."""
-        end = data.rfind(b"\n") + 1
-        quotes = data.count(b'"', 0, end) if self._quoted else 0
-        while quotes % 2:
-            before = data.rfind(b"\n", 0, end - 1) + 1
-            quotes -= data.count(b'"', before, end)
-            end = before
-        return end
-
-    def _endless(self, what: str) -> str:
-        return (
-            f"{self.path}: row {self.rows + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
-            "file is cut off there, or a quote inside a value is not doubled; repair it and run again"
-        )
-
-
-def header_names(line: bytes) -> list[str] | None:
+def header_names(line: bytes, separator: str = ",") -> list[str] | None:
     """Return the column names in a CSV header; None where it is not UTF-8 text."""
     try:
-        return next(csv.reader([line.decode()]), [])
+        return next(csv.reader([line.decode()], delimiter=separator), [])
     except UnicodeDecodeError:
         return None
 
 
-def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
+def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema, separator: str = ",") -> Parsed:
     """Return the rows of CSV lines with these column names, as columns of the schema.
 
     An empty field is null, ``""`` is the empty string. A row with too few or too many fields, a value that does not fit
@@ -154,9 +50,9 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
     """
     odd: list[pa_csv.InvalidRow] = []
     try:
-        table = _csv_table(block, names, odd)
+        table = _csv_table(block, names, odd, separator)
     except pa.ArrowInvalid as error:
-        return _csv_undecodable(block, names, schema, error)
+        return _csv_undecodable(block, names, schema, error, separator)
     fault: Fault | None = None
     if odd:
         at = odd[0].number - 1
@@ -167,7 +63,7 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema) -> Parsed:
     return frame, worse or fault
 
 
-def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow]) -> pa.Table:
+def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow], separator: str) -> pa.Table:
     """Return all values as strings; rows with a wrong number of fields are left out and the first noted in ``odd``."""
 
     def refuse(row: pa_csv.InvalidRow) -> str:
@@ -179,6 +75,7 @@ def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow])
         # Row numbers are known only if one thread reads.
         pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block)),
         pa_csv.ParseOptions(
+            delimiter=separator,
             newlines_in_values=True,
             ignore_empty_lines=len(names) > 1,
             invalid_row_handler=refuse,
@@ -192,42 +89,47 @@ def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow])
     )
 
 
-def _csv_undecodable(block: bytes, names: Sequence[str], schema: pl.Schema, error: Exception) -> Parsed:
+def _csv_undecodable(
+    block: bytes, names: Sequence[str], schema: pl.Schema, error: Exception, separator: str
+) -> Parsed:
     """Return the rows before the line that pyarrow cannot read at all, which is text that is not UTF-8."""
     place = first_odd_byte(block)
     if place is not None:
         start = block.rfind(b"\n", 0, place) + 1
-        frame, fault = csv_rows(block[:start], names, schema) if start else (_empty(schema, names), None)
+        frame, fault = (
+            csv_rows(block[:start], names, schema, separator) if start else (_empty(schema, names), None)
+        )
         return frame, fault or Fault(
             frame.height, f"byte {place - start} of the line is not UTF-8 text; save the file as UTF-8"
         )
     return _empty(schema, names), Fault(0, f"the lines cannot be read as CSV ({error})")
 
 
-def json_rows(block: bytes, schema: pl.Schema) -> Parsed:
+def json_rows(block: bytes, schema: pl.Schema, *, ignores_others: bool = False) -> Parsed:
     """Return the rows of JSON lines, one object a line, as columns of the schema.
 
     A missing key is null, a missing ``_diff`` is 1. Floats may be "NaN", "Infinity" and "-Infinity". A key that is not a
-    column, a value that does not fit its column's type and a line that is not a JSON object are faults.
+    column (unless it ``ignores_others``), a value that does not fit its column's type and a line that is not a JSON object
+    are faults.
     """
     types = {name: _json_type(dtype) for name, dtype in schema.items()}
     try:
-        table = _json_table(block, types)
+        table = _json_table(block, types, ignores_others)
         fault = None
     except pa.ArrowInvalid:
         lines = [line for line in block.split(b"\n") if line.strip()]
-        at = _first_bad_line(lines, types)
-        table = _json_table(b"\n".join(lines[:at]), types)
-        fault = Fault(at, _json_fault(lines[at], types, schema))
+        at = _first_bad_line(lines, types, ignores_others)
+        table = _json_table(b"\n".join(lines[:at]), types, ignores_others)
+        fault = Fault(at, _json_fault(lines[at], types, schema, ignores_others))
     frame, worse = _converted(table, schema)
     if DIFF in frame.columns:
         frame = frame.with_columns(pl.col(DIFF).fill_null(1))
     return frame, worse or fault
 
 
-def _json_table(block: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+def _json_table(block: bytes, types: dict[str, pa.DataType], ignores_others: bool = False) -> pa.Table:
     try:
-        return _json_columns(block, types, False)
+        return _json_columns(block, types, ignores_others)
     except pa.ArrowInvalid:
         if QUOTED.search(block) is None:
             raise
@@ -249,20 +151,24 @@ def _json_columns(block: bytes, types: Mapping[str, pa.DataType], without_others
     )
 
 
-def _first_bad_line(lines: Sequence[bytes], types: dict[str, pa.DataType]) -> int:
+def _first_bad_line(
+    lines: Sequence[bytes], types: dict[str, pa.DataType], ignores_others: bool = False
+) -> int:
     """Return the index of the first refused line, by bisection, at the cost of reading the lines twice."""
     good, bad = 0, len(lines)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            _json_table(b"\n".join(lines[good:middle]), types)
+            _json_table(b"\n".join(lines[good:middle]), types, ignores_others)
             good = middle
         except pa.ArrowInvalid:
             bad = middle
     return good
 
 
-def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -> str:
+def _json_fault(
+    line: bytes, types: dict[str, pa.DataType], schema: pl.Schema, ignores_others: bool = False
+) -> str:
     """Return the reason why a line was refused."""
     if (place := first_odd_byte(line)) is not None:
         return f"byte {place} of the line is not UTF-8 text; save the file as UTF-8"
@@ -273,6 +179,8 @@ def _json_fault(line: bytes, types: dict[str, pa.DataType], schema: pl.Schema) -
     if not isinstance(row, dict):
         return f"the line is not a JSON object ({_short(line.decode())}); write one object per line"
     for name, value in row.items():
+        if name not in schema and ignores_others:
+            continue
         if name not in schema:
             return f"key {name!r} is not a column; remove it or declare the column"
         try:
@@ -393,3 +301,18 @@ def _empty(schema: pl.Schema, names: Sequence[str]) -> pl.DataFrame:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def row_in(block: bytes, index: int, *, quoted: bool) -> tuple[bytes, bytes]:
+    """Return the row of a block with this index, and the bytes after it. Empty lines are not rows."""
+    start = count = 0
+    while start < len(block):
+        end = block.find(b"\n", start) + 1 or len(block)
+        while quoted and block.count(b'"', start, end) % 2 and end < len(block):
+            end = block.find(b"\n", end) + 1 or len(block)
+        if block[start:end].strip():
+            if count == index:
+                return block[start:end], block[end:]
+            count += 1
+        start = end
+    return b"", b""

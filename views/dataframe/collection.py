@@ -14,13 +14,14 @@ from evercurrent.core.operators.join import JoinKind
 
 from ..expressions import column_names, row_expressions
 from ..plan.declared_calls import noting_calls
-from ..plan.nodes import Concat, EventTime, Negate, Operation, PlanId, PlanNode, Unique, Windowing
+from ..plan.nodes import BOUNDS, Concat, EventTime, Negate, Operation, PlanId, PlanNode, Unique, Windowing
 from ..plan.plan import Plan
 from .event_time_methods import EventTimeCalls
 from .grouping import Flags, first_rows, grouped, turned
-from .hints import forbid_choice, forbid_order, forbid_validation, missing_of_collection, missing_of_groups
+from .hints import forbid_order, forbid_validation, missing_of_collection, missing_of_groups, require_choice
 from .joins import join_nodes
 from .row_methods import ColumnNames, RowCalls
+from .short_forms import AggregateForms, unpivoted
 from .windowing import forbid_double_counting, windowed_group
 from .windows import described
 
@@ -79,13 +80,61 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
         self._require_same_columns("minus", other)
         return self._then(Concat(), self.schema, "minus", self._common_time(other), other.negate()._place)
 
-    def unique(
-        self, subset: None = None, *, keep: Literal["any"] = "any", maintain_order: Literal[False] = False
+    def unpivot(
+        self,
+        on: ColumnNames | None = None,
+        *,
+        index: ColumnNames | None = None,
+        variable_name: str = "variable",
+        value_name: str = "value",
     ) -> Collection:
-        """Return each row whose diffs add up to more than zero, once."""
+        """Return a row for each column of ``on`` of each row, with the columns of ``index``, as ``polars.LazyFrame`` does.
+
+        It is ``concat`` of a ``select`` for each column.
+
+        Args:
+            on: the columns whose values become rows; by default all that are not in ``index``.
+            index: the columns that are repeated in each of these rows; by default none.
+            variable_name: the column with the name of the column.
+            value_name: the column with its value, of the type that all of these columns have in common.
+        """
+        first, *others = unpivoted(self, on, index, variable_name, value_name)
+        return first.concat(*others)
+
+    def unique(
+        self,
+        subset: ColumnNames | None = None,
+        *,
+        keep: Literal["any", "first", "last"] = "any",
+        by: ColumnNames = (),
+        maintain_order: Literal[False] = False,
+    ) -> Collection:
+        """Return each row whose diffs add up to more than zero, once; with ``subset`` one row for each value of these columns.
+
+        Args:
+            subset: the columns that differ from row to row of the result; by default all.
+            keep: "any": a row of each, the same whatever the order of input. "first" and "last": by the order ``by``, which
+                is ``group_by(subset).limit(1, by=by)``, and for "last" with ``descending=True, nulls_last=True``.
+            by: the columns of that order, in which nulls are the least.
+            maintain_order: rows have no order.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> prices = engine.source("prices", {"item": pl.String, "at": pl.Int64, "price": pl.Int64})
+        >>> latest = engine.view("latest", prices.unique("item", keep="last", by="at"))
+        >>> engine.push("prices", [("tea", 1, 30), ("tea", 3, 35), ("tea", 2, 32)])
+        1
+        >>> latest.read().rows()
+        [('tea', 3, 35)]
+        """
         where = self._where("unique")
-        forbid_choice(where, subset, keep)
+        require_choice(where, keep, by)
         forbid_order(where, maintain_order)
+        if subset is not None:
+            names = column_names(where, self.schema, subset)
+            groups = self.group_by(*names)
+            last = keep == "last"
+            return groups.limit(1, by=names if keep == "any" else by, descending=last, nulls_last=last)
         return self._then(Unique(), self.schema, "unique", self._event_time)
 
     def group_by(
@@ -209,7 +258,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
 
 @noting_calls
 @tagged("views.collection:GroupedCollection")
-class GroupedCollection:
+class GroupedCollection(AggregateForms["Collection"]):
     """A collection grouped by keys, to be aggregated or limited to the first rows of each group."""
 
     def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
@@ -235,6 +284,11 @@ class GroupedCollection:
             f": {aggregates}" if aggregates else ""
         )
         return of._then(operation, schema, label, None)
+
+    def _values(self) -> list[pl.Expr]:
+        of = self._collection
+        keys = {*(key.name for key in self._keys), *(BOUNDS if of._windowing is not None else ())}
+        return [pl.col(name) for name in of.schema if name not in keys]
 
     def _windowed(
         self, of: Collection, windowing: Windowing, aggs: tuple[Any, ...], named_aggs: Mapping[str, Any]
@@ -281,6 +335,8 @@ class GroupedCollection:
                 f"{where}: it does not apply to rows in windows; aggregate them, as with .agg(pl.col('x').top_k(3).implode()), "
                 f"or aggregate first and then take them by the bounds: .group_by('window_start').{method}(...)"
             )
+        if count == 0 and not isinstance(count, bool):
+            return of.filter(pl.lit(False))
         operation = first_rows(
             where, of.schema, self._keys, count, by, descending=descending, nulls_last=nulls_last
         )

@@ -55,7 +55,7 @@ def first_rows(
     if not names:
         raise PlanError(f"{where}: rows of a collection have no order; say which with by=")
     if not isinstance(count, int) or count < 1:
-        raise PlanError(f"{where}: the number of rows is {count!r}; it must be a whole number from 1")
+        raise PlanError(f"{where}: the number of rows is {count!r}; it must be a whole number from 0")
     if nested := [name for name in names if schema[name].is_nested()]:
         raise PlanError(f"{where}: {listed(nested)} is nested and has no order; order by a plain column")
     flags = zip(_each(where, names, descending), _each(where, names, nulls_last), strict=True)

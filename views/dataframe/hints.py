@@ -8,6 +8,8 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 
+from .spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
+
 _NO_ORDER = "its rows have no order"
 _SORT = f"{_NO_ORDER}; sort what you read, or keep the first rows with .limit(n, by=...)"
 _FIRST = f"{_NO_ORDER}; say which with .limit(n, by=...), .top_k(k, by=...) or .bottom_k(k, by=...)"
@@ -21,6 +23,7 @@ _READ = "it is declared and not computed; what a view of it holds is in view.rea
 _GROUPED = "use .agg(...), .top_k(...), .bottom_k(...) or .limit(...)"
 
 _OF_COLLECTIONS = {
+    **OF_SPARK_COLLECTIONS,
     **dict.fromkeys(("sort", "set_sorted", "reverse", "merge_sorted"), _SORT),
     **dict.fromkeys(("head", "tail", "first", "last", "slice", "gather", "gather_every"), _FIRST),
     **dict.fromkeys(("shift", "interpolate", "with_row_index"), _NEIGHBOUR),
@@ -35,7 +38,6 @@ _OF_COLLECTIONS = {
     "drop_nulls": 'use .filter(pl.col("x").is_not_null())',
     "fill_nan": 'use .with_columns(pl.col("x").fill_nan(...))',
     "fill_null": 'use .with_columns(pl.col("x").fill_null(...))',
-    "groupby": "use .group_by(...)",
     "join_asof": f'{_NO_ORDER}; join on equal keys, then choose with agg, as in pl.col("x").max_by("at")',
     "join_where": 'only equal keys are joined; use .join(other, how="cross").filter(...)',
     "pivot": 'its columns would depend on the rows; write an aggregate for each, with pl.col("x").filter(...)',
@@ -43,14 +45,14 @@ _OF_COLLECTIONS = {
     "sample": 'the same input must give the same result; use .filter(pl.col("id").hash() % 10 == 0)',
     "sql": "there is no SQL yet; use the methods of a collection",
     "select_seq": "use .select(...)",
-    "unpivot": "select a collection for each column and put them together with .concat(...)",
     "with_columns_seq": "use .with_columns(...)",
 }
 
 _OF_GROUPS = {
+    **OF_SPARK_GROUPS,
     **dict.fromkeys(("head", "tail"), _FIRST),
     **dict.fromkeys(("first", "last"), _NEIGHBOUR),
-    **dict.fromkeys(("count", "len"), "use .agg(pl.len())"),
+    "count": "use .len(), or .agg(pl.col(x).count()) for values that are not null",
     "all": "use .agg(pl.all().implode())",
     "having": "use .agg(...).filter(...)",
     "map_groups": "use .agg(...), with evercurrent.aggregate(...) for an aggregate of your own",
@@ -90,16 +92,28 @@ def forbid_order(where: str, maintain_order: object) -> None:
         )
 
 
-def forbid_choice(where: str, subset: object, keep: object) -> None:
-    """Check that the options of ``unique`` do not choose among rows that differ.
+def require_choice(where: str, keep: object, by: object) -> None:
+    """Check that the options of ``unique`` say which of several rows is kept.
 
     Raises:
-        PlanError: they do.
+        PlanError: they do not.
     """
-    if subset is not None or keep != "any":
+    if keep not in ("any", "first", "last"):
         raise PlanError(
-            f"{where}: subset= and keep= choose among rows by their order, and the rows of a collection have none; "
-            "use .group_by(...).limit(1, by=...)"
+            f"{where}: keep={keep!r}; there are 'any', 'first' and 'last'. For rows that are there once, use "
+            ".group_by(...).agg(n=pl.len()).filter(pl.col('n') == 1)"
+        )
+    has_order = by is not None and by != () and by != []
+    if (keep == "any") == has_order:
+        raise PlanError(
+            f"{where}: keep={keep!r} "
+            + ("needs no by=; give keep='first' or keep='last' with it" if has_order else "")
+            + (
+                ""
+                if has_order
+                else "goes by the order of rows, and those of a collection have none; give it with by=, as in "
+                ".unique('k', keep='last', by='at'), which is .group_by('k').limit(1, by='at', descending=True)"
+            )
         )
 
 

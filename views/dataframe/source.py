@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Ints
+from evercurrent.core.columns.kernels import Ints, frame_of
 from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
@@ -18,10 +19,12 @@ from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import IngressTime, Watermark
 
 from ..connectors.input_hints import refusal
-from ..connectors.positions import PositionOrder, Positions
+from ..connectors.positions import Position, PositionOrder, Positions
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
 from ..expressions import declared_schema
+from ..plan.digests import digest_of, is_covered
+from ..plan.node_identities import operation_identity
 from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
 from ..plan.plan import Plan
 from .collection import Collection
@@ -43,6 +46,29 @@ class Source(Collection):
         self._declared = declared
         self.positions = Positions(declared.name, position_order)
         """How positions of its input are compared."""
+        self._take: Callable[..., int] | None = None
+        """The method ``push`` of the engine that has declared it."""
+
+    def push(
+        self,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes: ``engine.push(source.name, data, ...)``, with the same arguments and results.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> words = engine.source("words", {"word": pl.String})
+        >>> counts = engine.view("counts", words.group_by("word").len())
+        >>> words.push({"word": ["a", "b", "a"]})
+        1
+        """
+        if self._take is None:
+            raise PlanError(f"source {self.name!r} belongs to no engine; declare it with engine.source(...)")
+        return self._take(self.name, data, at=at, watermark=watermark, position=position)
 
     @property
     def name(self) -> str:
@@ -68,6 +94,11 @@ class Source(Collection):
     def event_time(self) -> str | None:
         """The column of event time, if one was declared."""
         return None if self._event_time is None else self._event_time.column
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its retractions are not checked."""
+        return self._declared.trusted
 
     @property
     def stamps_rows(self) -> bool:
@@ -133,6 +164,19 @@ def declare(
     return source
 
 
+def is_same(one: Source, other: Source) -> bool:
+    """Return whether two sources, perhaps of two plans, are declared in the same way, their functions included."""
+    first, second = one._plan[one._place], other._plan[other._place]
+    orders = one.positions.order, other.positions.order
+    are_equal = first.operation == second.operation and orders[0] is orders[1]
+    return (
+        operation_identity(first) == operation_identity(second)
+        and one._declared.retained == other._declared.retained
+        and digest_of(orders[0]) == digest_of(orders[1])
+        and (are_equal or is_covered(first.operation, second.operation, *orders))
+    )
+
+
 def with_other_columns(plan: Plan, source: Source, types: pl.Schema) -> Source:
     """Return the same source in another plan, declared with other columns."""
     node = replace(source._plan[source._place], schema=types)
@@ -185,10 +229,33 @@ def accepted(source: Source, data: Any) -> Delta:
     """
     where, schema = f"source {source.name!r}", source.schema
     pushed = pushed_frame(where, schema, data)
-    frame = pushed.frame
+    frame, names, dtypes = pushed.frame, schema.names(), schema.dtypes()
+    if frame.columns == names:
+        diffs = np.ones(frame.height, np.int64)
+    else:
+        frame, diffs = _with_declared_columns(where, source, frame)
+    require_utf8(where, frame)
+    if frame.dtypes != dtypes or frame.columns != names:
+        frame = _as_declared(where, schema, frame, pushed)
+    for key in source.key:
+        if frame.get_column(key).has_nulls():
+            row = int(frame.get_column(key).is_null().arg_max() or 0)
+            raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
+    for name in source.sequence_by:
+        _require_sequence(where, frame.get_column(name))
+    delta = Delta.of_columns(frame.get_columns(), diffs)
+    return delta if diffs.all() else delta.take(np.flatnonzero(diffs))
+
+
+def _with_declared_columns(where: str, source: Source, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+    """Return a frame with all declared columns, of the types that were pushed, and the diffs of its rows.
+
+    Raises:
+        InputError: a column is missing or not declared, or diffs are not what the source takes.
+    """
     if EPOCH in frame.columns:
         raise InputError(f"{where}: column {EPOCH!r} is reserved for the engine; drop it")
-    diffs = _diffs(where, source, frame)
+    schema, diffs = source.schema, _diffs(where, source, frame)
     if source.kind == "upsert":
         frame = _with_deleted_columns(source, frame, diffs)
     if source.stamps_rows and source.event_time not in frame.columns:
@@ -196,17 +263,7 @@ def accepted(source: Source, data: Any) -> Delta:
         dtype = schema[source.event_time]
         frame = frame.with_columns(pl.lit(None, dtype).alias(source.event_time))
     _require_columns(where, schema, frame)
-    require_utf8(where, frame)
-    frame = _as_declared(where, schema, frame, pushed)
-    for key in source.key:
-        if frame.get_column(key).has_nulls():
-            row = int(frame.get_column(key).is_null().arg_max() or 0)
-            raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
-    for name in source.sequence_by:
-        _require_sequence(where, frame.get_column(name))
-    columns = [frame.get_column(name) for name in schema]
-    counted = pl.DataFrame([*columns, pl.Series(DIFF, diffs)])
-    return Delta(counted if diffs.all() else counted.filter(pl.Series(diffs != 0)))
+    return frame, diffs
 
 
 def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
@@ -224,7 +281,10 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
     if column.has_nulls():
         row = int(column.is_null().arg_max() or 0)
         raise InputError(f"{where}: column {DIFF!r} is null in row {row}; use +1 or -1")
-    diffs: Ints = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
+    if column.dtype == pl.Int64:
+        diffs: Ints = column.to_numpy()
+    else:
+        diffs = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
     if len(diffs) and int(np.abs(diffs).max()) >= DIFF_LIMIT:
         raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
     if source.kind == "upsert" and not (np.abs(diffs) == 1).all():
@@ -266,7 +326,7 @@ def _require_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None
 
 
 def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: PushedFrame) -> pl.DataFrame:
-    """Return the frame with columns of exactly the declared types, and every value unchanged."""
+    """Return the declared columns in their order and with exactly their types, and every value unchanged."""
     types = frame.schema
     columns: list[pl.Series] = []
     for name, dtype in schema.items():
@@ -277,4 +337,5 @@ def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: Pus
             except LossyValueError as lossy:
                 what = refusal(pushed.origin, name, pushed.type_of(name), column, dtype, lossy)
                 raise InputError(f"{where}: {what}") from None
-    return frame.with_columns(columns) if columns else frame
+    frame = frame.with_columns(columns) if columns else frame
+    return frame_of([frame.get_column(name) for name in schema])

@@ -13,6 +13,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.instants import instant_of, spelled
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
+from evercurrent.core.eventtime.triggers.delay import AfterProcessingTime
 from evercurrent.core.eventtime.triggers.kinds import (
     AfterCount,
     AfterPercentile,
@@ -37,6 +38,7 @@ __all__ = [
     "after_bytes",
     "after_count",
     "after_percentile",
+    "after_processing_time",
     "after_watermark",
     "all_of",
     "any_of",
@@ -70,8 +72,9 @@ def every_epoch() -> Trigger:
 def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
     """Fire once when the watermark passes the end of the window; ``early`` before that, ``late`` after it.
 
-    ``early`` and ``late`` begin again when they have finished. Without ``late`` the trigger finishes with the on-time
-    pane, so it needs an allowed lateness of zero, or has to be inside ``repeat``. (Dataflow Model, section 2.3.)
+    ``early`` and ``late`` begin again when they have finished. Without ``late``, panes with late rows are emitted at every
+    epoch that brings any, and none after an on-time pane with an allowed lateness of zero. Inside of another trigger it
+    finishes with the on-time pane. (Dataflow Model, section 2.3.)
 
     >>> after_watermark(early=every("1m"), late=each_row())  # doctest: +ELLIPSIS
     AfterWatermark(early=Repeat(...), late=Repeat(...))
@@ -104,6 +107,21 @@ def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
 def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
     """Fire at every multiple of a period of processing time, if rows came since the last one."""
     return Repeat(at_period(period, aligned_to=aligned_to))
+
+
+@tagged("views.triggers:after_processing_time")
+def after_processing_time(delay: Length) -> Trigger:
+    """Fire once, when this length of processing time has passed since the first row that no pane has yet.
+
+    With ``repeat`` each pane waits so long from its own first row on; ``every`` fires at multiples of a period instead.
+
+    Raises:
+        PlanError: the delay is not above zero.
+
+    >>> in_words(repeat(after_processing_time("10 seconds")))
+    'repeat(after_processing_time 10s)'
+    """
+    return AfterProcessingTime(microseconds("after_processing_time: the delay", delay, zero=False))
 
 
 @tagged("views.triggers:after_count")

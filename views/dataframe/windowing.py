@@ -12,6 +12,8 @@ from evercurrent.core.data.schema import listed, require_columns
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Mode
 from evercurrent.core.eventtime.triggers.kinds import (
     AfterSum,
+    AfterWatermark,
+    EveryEpoch,
     Pattern,
     Punctuation,
     Trigger,
@@ -197,6 +199,7 @@ def windowed_group(
     Raises:
         PlanError: the trigger would lose rows or never fire, names are taken, or window bounds are missing.
     """
+    windowing = with_late_part(windowing)
     schema, event_time = plan[place].schema, plan[place].event_time
     keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
     is_global = isinstance(windowing.window, Global)
@@ -275,6 +278,14 @@ def _dated_by(where: str, schema: pl.Schema, event_time: EventTime | None) -> st
 def _zone(schema: pl.Schema, event_time: EventTime | None) -> str | None:
     dtype = schema[event_time.column] if event_time is not None else None
     return dtype.time_zone if isinstance(dtype, pl.Datetime) else None
+
+
+def with_late_part(windowing: Windowing) -> Windowing:
+    """Return the windowing with its default late part: where late rows are accepted, ``after_watermark`` emits them at each epoch."""
+    trigger = windowing.trigger
+    if windowing.lateness == 0 or not isinstance(trigger, AfterWatermark) or trigger.late is not None:
+        return windowing
+    return replace(windowing, trigger=replace(trigger, late=EveryEpoch()))
 
 
 def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import polars as pl
 
 from evercurrent.core.data.calendar_days import calendar_step
-from evercurrent.core.data.durations import microseconds
+from evercurrent.core.data.durations import as_polars_spells, microseconds
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.instants import spelled
 from evercurrent.core.data.tags import tagged
@@ -135,6 +135,7 @@ def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
     ...
     evercurrent.core.data.errors.PlanError: calendar: every is '12h'; give days, weeks, months, quarters or years, as '1d', '2w', '1mo', '1q', '1y'; for windows of hours take fixed(...)
     """
+    every = as_polars_spells(every) if isinstance(every, str) else every
     try:
         calendar_step(every)
     except (ValueError, TypeError):

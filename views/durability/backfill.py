@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 
 from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.columns.kernels import stack
@@ -25,13 +27,38 @@ RowsReader = Callable[[], Delta]
 """Gives all that a node has emitted so far, added up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """How a refusal begins, and the ways out that it names, where a checkpoint is opened or while an engine runs."""
+
+    heading: str
+    rows: str
+    """For a source that does not retain its rows; ``{source}`` is its name."""
+    time: str
+    """For a node that depends on when rows arrived."""
+
+
+AT_OPENING = Remedies(
+    heading="views are new to the checkpoint:",
+    rows="Build it on existing views, or begin a new checkpoint with engine.source({source!r}, ..., retained=True) and push "
+    "all rows into it",
+    time="Leave out its trigger, lateness or order, build it on existing views, or begin a new checkpoint and push all rows into it",
+)
+
+
 def fill(
-    plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
+    plan: Plan,
+    compiled: Compiled,
+    match: PlanMatch,
+    retained: Mapping[str, RetainedRows],
+    given: Mapping[str, RowsReader] = MappingProxyType({}),
+    remedies: Remedies = AT_OPENING,
 ) -> dict[str, Delta]:
     """Fill the new states as if they had always been there, and return the first deltas of the new views.
 
     Missing states of unchanged declarations (``match.lost``) are computed in the same way; if that fails, all fails.
-    ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources.
+    ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources, and
+    ``given`` those of sources that retain none, from elsewhere.
     A node is computed from the nearest kept rows upstream: those of a view or a grouping, or else of sources. They go
     through a separate circuit in one step, from which the new states are taken. Cost: the rows that are read, and the
     results of the new nodes.
@@ -41,12 +68,12 @@ def fill(
 
     Raises:
         CheckpointError: a view or a missing state cannot be filled, since a source does not keep its rows, or the result
-            depends on when rows came. Nothing has changed.
+            depends on when rows came; or rows that are ``given`` are not needed. Nothing has changed.
         InputError: a value cannot be computed. Nothing has changed.
     """
     if not match.to_fill and not match.lost:
         return {}
-    filling = _Filling(plan, compiled, match, retained)
+    filling = _Filling(plan, compiled, match, retained, given, remedies)
     filling.require_fillable()
     fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
     emitted = filling.run(fresh.circuit)
@@ -68,14 +95,23 @@ class _Filling:
     """The nodes that have to be computed for the new views of a circuit, and those whose rows are kept."""
 
     def __init__(
-        self, plan: Plan, compiled: Compiled, match: PlanMatch, retained: Mapping[str, RetainedRows]
+        self,
+        plan: Plan,
+        compiled: Compiled,
+        match: PlanMatch,
+        retained: Mapping[str, RetainedRows],
+        given: Mapping[str, RowsReader],
+        remedies: Remedies,
     ) -> None:
         self._plan = plan
+        self._rows_given = given
+        self._remedies = remedies
         self._compiled = compiled
         self._circuit = compiled.circuit
         self._match = match
         self._names = {id(state): name for name, state in state_ids(compiled).items()}
         self._sources = self._outputs_of_sources()
+        self._kept = {name for name, rows in retained.items() if self._is_unchanged(rows.spine)}
         self._known = dict(self._kept_nodes())
         self._known |= dict(self._kept_sources(retained))
         self.stepped: set[NodeId] = set()
@@ -90,8 +126,10 @@ class _Filling:
         for node, name in self._sources.items():
             if name in self._match.new_sources:
                 yield node, partial(Delta.empty, self._circuit.nodes[node].operator.schema)
-            elif name in retained and self._is_unchanged(retained[name].spine):
+            elif name in self._kept:
                 yield node, retained[name].changes
+            elif name in self._rows_given:
+                yield node, self._rows_given[name]
 
     def _kept_nodes(self) -> Iterator[tuple[NodeId, RowsReader]]:
         """Return the nodes whose rows can be read from kept states."""
@@ -123,7 +161,8 @@ class _Filling:
         if complaints and self._match.evolution is not None:
             raise CheckpointError("\n".join(lost_states("the checkpoint", complaints, self._match)))
         if complaints:
-            raise CheckpointError("\n".join(["views are new to the checkpoint:", *complaints]))
+            raise CheckpointError("\n".join(filter(None, [self._remedies.heading, *complaints])))
+        self._require_needed()
         nodes = {name: NodeId(at) for at in range(len(self._circuit.nodes)) for name in self._states_of(at)}
         missing = [
             line for name, what in self._match.lost.items() for line in self._recompute(nodes[name], what)
@@ -140,7 +179,7 @@ class _Filling:
         if not node.inputs:
             reasons["it depends on rows of earlier epochs, which are not retained"] = None
         elif not node.operator.is_replayable:
-            reasons[_depends_on_time(node.name)] = None
+            reasons[self._depends_on_time(node.name)] = None
         else:
             self.stepped.add(number)
             for source in (*node.inputs, *node.reads):
@@ -173,13 +212,34 @@ class _Filling:
             if number in self._known:
                 self._given.add(number)
             elif number in self._sources:
-                reasons[_not_retained(self._sources[number])] = None
+                reasons[self._not_retained(self._sources[number])] = None
             elif not (self._circuit.nodes[number].operator.is_replayable or is_empty):
-                reasons[_depends_on_time(self._circuit.nodes[number].name)] = None
+                reasons[self._depends_on_time(self._circuit.nodes[number].name)] = None
             else:
                 self.stepped.add(number)
                 node = self._circuit.nodes[number]
                 waiting += (*node.inputs, *node.reads)
+
+    def _require_needed(self) -> None:
+        """Check that all rows that were given are read.
+
+        Raises:
+            CheckpointError: those of a source are not.
+        """
+        read = {self._sources[number] for number in self._given if number in self._sources}
+        for name in self._rows_given:
+            if name not in read or name in self._kept:
+                raise CheckpointError(
+                    f"backfill= has rows of source {name!r}, which are not needed, as what the view is computed from is kept; "
+                    "leave them out"
+                )
+
+    def _not_retained(self, source: str) -> str:
+        way_out = self._remedies.rows.format(source=source)
+        return f"source {source!r} does not retain its rows, so those of earlier epochs are gone. {way_out}"
+
+    def _depends_on_time(self, node: str) -> str:
+        return f"it depends on when rows arrived ({node}), which the rows do not show. {self._remedies.time}"
 
     def run(self, circuit: Circuit) -> dict[NodeId, Delta]:
         """Compute what is needed in an empty circuit, and return the sum of what each node has emitted.
@@ -207,17 +267,3 @@ def _sum(first: Delta, second: Delta) -> Delta:
     if not len(first) or not len(second):
         return first if len(first) else second
     return Delta(stack([first.frame, second.frame]))
-
-
-def _not_retained(source: str) -> str:
-    return (
-        f"source {source!r} does not retain its rows, so those of earlier epochs are gone. Build it on existing views, or "
-        f"begin a new checkpoint with engine.source({source!r}, ..., retained=True) and push all rows into it"
-    )
-
-
-def _depends_on_time(node: str) -> str:
-    return (
-        f"it depends on when rows arrived ({node}), which the rows do not show. Leave out its trigger, lateness or order, "
-        "build it on existing views, or begin a new checkpoint and push all rows into it"
-    )

@@ -13,9 +13,9 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evercurrent.core.columns.key_hash import hashing_by
@@ -37,6 +37,7 @@ from ..checkpoint.saver import Begun
 from ..compiler.builder import Compiled
 from ..concurrency.interrupts import interrupts_deferred
 from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch, RestorePoint
+from ..epochs.run_events import committed
 from ..plan.plan import Plan
 from ..store import Store
 from ..store.protocol import Abandoned
@@ -86,6 +87,8 @@ class _Open:
     """Whether the epoch is durable without a commit, as its input is."""
     is_logging: bool = False
     """Whether its input is being written."""
+    is_due: bool = False
+    """Whether the next epoch is committed in any case."""
     staged: tuple[tuple[EvaluatedEpoch, ...], tuple[Commit, Begun] | None] = field(default=((), None))
     """The epochs that are being written, with their commit and the files that it names, if a commit is due."""
 
@@ -115,6 +118,20 @@ class Durability:
         self._ended: str | None = None
         self._process = os.getpid()
         weakref.finalize(self, _let_go, self._lock)
+
+    def figures(self) -> dict[str, Any]:
+        """Return where the checkpoint is, its last commit, the epochs after it, and the memory that states take."""
+        opened = self._open
+        if opened is None:
+            return {"url": self._checkpoint.store.url}
+        last = opened.log.last
+        return {
+            "url": opened.store.url,
+            "committed_epoch": None if last is None else last.epoch,
+            "epochs_since": len(opened.past.waiting),
+            "resident_bytes": opened.residence.held,
+            "resident_limit": opened.residence.limit,
+        }
 
     @property
     def is_open(self) -> bool:
@@ -215,6 +232,35 @@ class Durability:
             is_computed=bool(match.lost) or match.evolution is not None,
         )
 
+    @contextmanager
+    def redeclared(
+        self, compiled: Compiled, record: Mapping[str, Any], born: Mapping[str, int]
+    ) -> Iterator[None]:
+        """Go on with another circuit of a plan that has changed, whose epoch is run inside of the block and committed at once.
+
+        ``born`` are the first epochs of the views whose deltas begin anew. If the block raises, nothing has changed.
+        """
+        before = self._now()
+        _require_arrow(compiled)
+        born = {name: at for name, at in {**before.past.born, **born}.items() if name in self._plan.views}
+        past, states = before.past.over(record, born), in_bucket_0(compiled)
+        self._open = replace(
+            before,
+            plan=record,
+            states=states,
+            residence=before.residence.over(states),
+            past=past,
+            is_due=True,
+        )
+        try:
+            yield
+        except BaseException:
+            self._open = before
+            raise
+        self._open.is_due = False
+        self._open.saver.keep_only(states.keys())
+        before.readers.record, before.readers.born = record, born
+
     # An epoch
 
     def log(
@@ -248,7 +294,9 @@ class Durability:
         """
         opened = self._now()
         waiting = (*opened.past.waiting, passed)
-        is_due = not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
+        is_due = opened.is_due or (
+            not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
+        )
         opened.staged = waiting, self._commit_of(opened, waiting, standing, elsewhere) if is_due else None
 
     def append(self) -> None:
@@ -271,6 +319,7 @@ class Durability:
             if not self._is_there(opened, commit, error):
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
+        committed(commit.epoch, len(waiting), opened.store.url)
         opened.commits += 1
         opened.committed_at = time.monotonic()
         if opened.inputs is not None:

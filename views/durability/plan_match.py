@@ -17,7 +17,7 @@ from ..compiler.state_forms import is_read, state_forms
 from ..compiler.state_labels import state_labels
 from ..expressions.dtype_text import dtype_text
 from ..plan.digests import digest_of, is_covered, scheme
-from ..plan.function_versions import function_digests, require_one_function
+from ..plan.function_versions import function_digests, have_one_function, require_one_function
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import Input, PlanId, PlanNode
 from ..plan.plan import Plan
@@ -57,7 +57,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         CheckpointError: two functions look the same, but refer to different objects that cannot be inspected.
     """
     identities = plan_identities(plan)
-    _require_distinguishable(plan, identities)
+    require_distinguishable(plan, identities, plan.needed())
     states = state_ids(compiled)
     forms = state_forms(compiled, states)
     named = {id(state): name for name, state in states.items()}
@@ -114,7 +114,7 @@ def check_plan(
     gone_sources = [name for name in record["sources"] if name not in now["sources"]]
     again = [name for name in changed_sources if name in drop]
     match = PlanMatch(
-        *_states(record, now, again),
+        *states_between(record, now, again),
         new_views=_added(record["views"], now["views"]),
         changed_views=tuple(_changed(record["views"], now["views"])),
         gone_views=_added(now["views"], record["views"]),
@@ -217,21 +217,23 @@ def _holds(compiled: Compiled) -> Iterator[str]:
             yield node.identity
 
 
-def _require_distinguishable(plan: Plan, identities: Sequence[str]) -> None:
-    """Check that nodes of one identity compute the same, so that it does not matter which state is whose.
+def require_distinguishable(plan: Plan, identities: Sequence[str], places: Iterable[PlanId]) -> None:
+    """Check that nodes of one identity at these places compute the same, so that it does not matter which state is whose.
 
     Raises:
         CheckpointError: their functions refer to objects that cannot be inspected.
     """
     first_places: dict[str, PlanId] = {}
-    for number, identity in enumerate(identities):
-        first = first_places.setdefault(identity, PlanId(number))
+    for number in places:
+        first = first_places.setdefault(identities[number], number)
         if first != number:
-            require_one_function(plan[first], plan[PlanId(number)])
-        if first != number and not is_covered(plan[PlanId(number)].operation):
+            require_one_function(plan[first], plan[number])
+            operations = plan[first].operation, plan[number].operation
+            if is_covered(operations[1]) or have_one_function(*operations):
+                continue
             raise CheckpointError(
-                f"{plan.name_of(PlanId(number))} and {plan.name_of(first)} differ only by objects that cannot be "
-                "inspected, so that a checkpoint could confuse them; give their functions "
+                f"{plan.name_of(number)} and {plan.name_of(first)} differ only by objects that cannot be "
+                "inspected, so that their states could be confused; give their functions "
                 "different names"
             )
 
@@ -244,8 +246,8 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return [name for name in after if name in before and before[name]["identity"] != after[name]["identity"]]
 
 
-def _states(
-    record: Mapping[str, Any], now: Mapping[str, Any], again: Iterable[str]
+def states_between(
+    record: Mapping[str, Any], now: Mapping[str, Any], again: Iterable[str] = ()
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Return the states that are unchanged, new, and gone. One that begins again or has another form is both new and gone."""
     before, after = set(record["states"]), set(now["states"])

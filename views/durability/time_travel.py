@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,12 @@ class Past:
         self._pieces = pieces
         self._allow_pickle = allow_pickle
 
+    def over(self, record: Mapping[str, Any], born: Mapping[str, int]) -> Past:
+        """Return the same for the plan as it is declared now."""
+        other = Past(self._plan, record, self._log, self._pieces, allow_pickle=self._allow_pickle)
+        other.waiting, other.born = self.waiting, born
+        return other
+
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""
         first = min(self._log.epochs(), default=0) or BEFORE_ALL
@@ -71,7 +77,7 @@ class Past:
         return self._frames(view, written, waiting)
 
     def _frames(
-        self, view: str, written: list[DeltaRef], waiting: list[Mapping[str, pl.DataFrame]]
+        self, view: str, written: list[DeltaRef], waiting: Sequence[Mapping[str, pl.DataFrame]]
     ) -> Iterator[pl.DataFrame]:
         yield from map(self._pieces.read_delta, written)
         yield from (deltas[view] for deltas in waiting if view in deltas)

@@ -24,7 +24,8 @@ class PastReader:
     """Reads what ``Past`` reads, through a log of its own, as another process would.
 
     A reader waits for other readers, but not for a commit. ``waiting`` is passed with each call: the epochs that were in no
-    file yet when the caller's epoch was published. One that has been written since is not returned twice.
+    file yet when the caller's epoch was published. One that has been written since is not returned twice. ``record`` is that
+    of the present plan.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class PastReader:
         self._allow_pickle = allow_pickle
         self.born: Mapping[str, int] = {}
         self._plan = plan
-        self._record = record
+        self.record = record
         self._store = store
         self._pieces = pieces
         self._log: CommitLog | None = None
@@ -79,7 +80,7 @@ class PastReader:
         if self._log is None:
             self._log = CommitLog(self._store)
         last = self._log.refresh()
-        past = Past(self._plan, self._record, self._log, self._pieces, allow_pickle=self._allow_pickle)
+        past = Past(self._plan, self.record, self._log, self._pieces, allow_pickle=self._allow_pickle)
         past.born = self.born
         past.waiting = tuple(passed for passed in waiting if last is None or passed.epoch > last.epoch)
         return past

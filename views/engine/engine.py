@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,36 +15,34 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import polars as pl
 
 from evercurrent.core.data.allocation import expect_large_arrays
-from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.durations import instant
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import listed, require_name
+from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
-from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position, PositionOrder, copied
-from ..dataframe.collection import Collection, require_collection
-from ..dataframe.source import Source, accepted, declare
-from ..dataframe.windowing import forbid_unused_answers
+from ..dataframe.collection import Collection
+from ..dataframe.source import Source, accepted
 from ..durability.durability import Durability
 from ..epochs.history import Retain
-from ..epochs.records import Batch, EpochInput, FireRequest
+from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
-from ..epochs.run_log import RunLog, RunRecorder
-from ..epochs.subscriptions import Readers
+from ..epochs.run_events import Watcher
+from ..epochs.run_log import RunRecorder
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import engine_html, explain_mermaid, explain_text
-from ..inspection.questions import WindowQueries, shown_watermark
-from ..plan.declared_calls import NAMED, DeclaredCall
+from ..inspection.questions import shown_watermark
+from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
+from .declarations import Declarations
 from .epoch_runner import Running
 from .open_epochs import OpenEpoch, gathered, open_epoch
-from .published import Published
+from .served_views import ServedViews
 from .view import View
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ RESIDENT_ALONE = (
 
 
 @tagged("views.engine:Engine")
-class Engine:
+class Engine(ServedViews):
     """Declares sources and views, takes batches of changes, and keeps every view current.
 
     One batch is one epoch: its changes go through every view before any reader sees them, or, if anything fails, nothing
@@ -139,6 +138,8 @@ class Engine:
     ) -> Source:
         """Declare a source, into which changes are pushed, with the columns and polars types of its rows.
 
+        It may be declared at any time. The same declaration again returns the source that is there.
+
         Args:
             name: the name under which rows are pushed.
             schema: columns and their polars types.
@@ -154,8 +155,8 @@ class Engine:
             strict: for "diffs": a retraction of a row that is not there raises ``RetractionError``.
             trusted: for "diffs": retractions are not checked, and no state is kept to check them. Only windows that are
                 made of rows, such as sessions, refuse a batch that takes the count of a row below zero.
-            retained: keep the rows, so that views that are added later to a program with a checkpoint can be filled from
-                them. This costs their bytes; an "upsert" source keeps its rows anyway.
+            retained: keep the rows, so that views that are declared later can be filled from them, and be proved. This
+                costs their bytes; an "upsert" source keeps its rows anyway.
             sequence_by: for "upsert": a column, or several, by which the changes of a key are ordered, deletions
                 included. The greatest wins, in whatever order they come: an older row changes nothing, and is not an error.
                 Among equal ones deletions win, and among rows the first by their columns, so that the same changes give
@@ -178,7 +179,7 @@ class Engine:
                 length and lists of them are compared as they are.
 
         Raises:
-            PlanError: the name is taken, columns are reserved, or options do not go together.
+            PlanError: the name is that of another source, columns are reserved, or options do not go together.
         """
         options = {
             "kind": kind, "key": key, "event_time": event_time, "watermark": watermark, "bounded": bounded,
@@ -186,37 +187,73 @@ class Engine:
             "position_order": position_order,
         }  # fmt: skip
         with self._turn:
-            self._require_free("source", name, self.sources)
-            self.sources[name] = declare(self._plan, name, schema, **options)  # type: ignore[arg-type]
-            return self.sources[name]
+            declared = self._declarations().source(name, schema, options)
+            declared._take = self.push
+            return declared
 
-    def view(self, name: str, collection: Collection) -> View:
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        replace: bool = False,
+        backfill: Mapping[str, Any] | None = None,
+    ) -> View:
         """Declare a named result that is kept current, and can be read, subscribed to and used by other views.
 
         A view equals its definition over all input so far. A view of discarding or accumulating panes is a log of every
         pane that was emitted, none of them retracted; ``collection.latest()`` is the last one of each key and window.
 
+        It may be declared at any time. After the first epoch it is filled from what is kept: other views, groupings and
+        ``retained`` sources, whichever is nearest; its first delta is all of its rows, in an epoch of its own. The same
+        declaration again, as when a notebook's cell is run twice, returns the view that is there.
+
+        Args:
+            name: the name under which it is read.
+            collection: its definition.
+            replace: another view may have the name: it is replaced in one epoch. Its subscriptions go on: they get the
+                difference if the columns are the same, else all rows after a call of ``on_schema``. Views that were
+                declared on the view before stay as they are.
+            backfill: the rows of sources up to now, by their names, where neither rows nor anything that is computed from
+                them is kept: whatever can be pushed, the path of a file or folder, or an iterator of batches. If rows are
+                pushed with positions, ``ec.Backfill(rows, position=...)`` states that they go up to the last one taken.
+
         Raises:
-            PlanError: the name is taken, the collection is of another engine, or the engine has run an epoch already.
+            PlanError: the name is that of another view, the collection is of another engine, or the view cannot be filled,
+                since a source does not retain its rows or the result depends on when rows came. Nothing has changed.
+            InputError: a value of it cannot be computed. Nothing has changed.
         """
         with self._turn:
-            self._require_free("view", name, self.views)
-            require_collection(f"view {name!r}", self._plan, collection)
-            forbid_unused_answers(f"view {name!r}", collection._windowing)
-            place, windowing = collection._place, collection._windowing
-            view = View(self, self._plan, place, name, self._retain, windowing)
-            self._plan.add_view(name, place)
-            self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
-            self.views[name] = view
-            return view
+            return self._declarations().view(name, collection, replace=replace, backfill=backfill)
+
+    def drop_view(self, name: str) -> None:
+        """Drop a view, in an epoch of its own; states that nothing else needs are freed, and their files in time.
+
+        Raises:
+            PlanError: there is no such view, another one was declared on it, or a subscription to it is open.
+        """
+        with self._turn:
+            self._declarations().drop_view(name)
+
+    def drop_source(self, name: str) -> None:
+        """Drop a source with its position, its watermark and its retained rows, in an epoch of its own.
+
+        Raises:
+            PlanError: there is no such source, or a view is computed from it.
+        """
+        with self._turn:
+            self._declarations().drop_source(name)
+
+    def _declarations(self) -> Declarations:
+        return Declarations(self, self._plan, self.sources, self.views, self._running, self._retain)
 
     def push(
         self,
         source: str,
         data: Any,
         *,
-        at: datetime | None = None,
-        watermark: datetime | int | None = None,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
         position: Position | None = None,
     ) -> int:
         """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
@@ -228,8 +265,10 @@ class Engine:
                 afterwards: values in writable memory are copied. A column may be of another type if the declared one
                 holds its values exactly: Int32 for Int64,
                 ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
-            at: processing time of the batch, with time zone; by default the time of the clock, which is read nowhere else.
-            watermark: moves the watermark of the source by hand, after these rows; ``END_OF_TIME`` after the last batch.
+            at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time
+                of the clock, which is read nowhere else.
+            watermark: moves the watermark of the source by hand, after these rows: a datetime, or a text as in a row;
+                ``END_OF_TIME`` after the last batch.
             position: the position of the batch in its source, a whole number that grows. A batch whose position was
                 reached before is skipped, so it can be pushed again after a crash and counts once. It may also be a
                 growing text of fixed length; a list, such as the name of a file and a line; or a map of partitions to
@@ -258,7 +297,9 @@ class Engine:
             moved = None if watermark is None else self._instant(source, watermark)
             return self._take(block, replace(batch, delta=delta, watermark=moved), at)
 
-    def advance(self, source: str, watermark: datetime | int, *, at: datetime | None = None) -> int:
+    def advance(
+        self, source: str, watermark: datetime | str | int, *, at: datetime | str | None = None
+    ) -> int:
         """Move the watermark of a source by hand, in an epoch without rows or in the one that is open.
 
         Raises:
@@ -266,7 +307,7 @@ class Engine:
         """
         return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
 
-    def tick(self, *, at: datetime | None = None) -> int:
+    def tick(self, *, at: datetime | str | None = None) -> int:
         """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
         if open_epoch(self) is not None:
             raise InputError(
@@ -274,14 +315,14 @@ class Engine:
             )
         return self._run(EpochInput(), at)
 
-    def _block(self, at: datetime | None) -> OpenEpoch | None:
+    def _block(self, at: datetime | str | None) -> OpenEpoch | None:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)
         if block is not None and at is not None:
             raise InputError("an epoch is open and has one processing time: give it to engine.epoch(at=...)")
         return block
 
-    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | None) -> int:
+    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | str | None) -> int:
         """Add a batch to the epoch that is open, or run it as an epoch of its own."""
         if block is not None and (taken := block.take(batch, self.positions)) is not None:
             return self.epoch_number + taken
@@ -289,7 +330,7 @@ class Engine:
         offered.take(batch)
         return self._run(offered, at)
 
-    def _run(self, offered: EpochInput, at: datetime | None) -> int:
+    def _run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
             offered = offered.without(self.positions)
@@ -314,7 +355,7 @@ class Engine:
         return {name: shown_watermark(instant) for name, instant in self.published().watermarks.items()}
 
     @contextmanager
-    def epoch(self, *, at: datetime | None = None) -> Iterator[OpenEpoch]:
+    def epoch(self, *, at: datetime | str | None = None) -> Iterator[OpenEpoch]:
         """Collect everything pushed inside the ``with`` block into one epoch, which fails as a whole if anything raises.
 
         If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
@@ -374,7 +415,8 @@ class Engine:
     def close(self) -> None:
         """Commit what is not committed yet, and release the checkpoint for other engines. Closing twice is no error.
 
-        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close.
+        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close but the threads of
+        workers, which start again if anything is pushed.
 
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
@@ -430,6 +472,51 @@ class Engine:
         residence = None if durability is None else durability.residence
         return explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
 
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
+
+        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger`` and
+        ``checkpoint``. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        states now. ``ec.prometheus_text`` writes them for Prometheus.
+
+        >>> engine = Engine()
+        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+        >>> engine.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> engine.stats()["views"]["hits"]["entries"]
+        2
+        """
+        return self._running.steadily(self._figures)
+
+    def _figures(self, compiled: Compiled) -> dict[str, Any]:
+        durability, last = self._running.durability, self._last_instant()
+        checkpoint = None if durability is None else durability.figures()
+        return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
+
+        It is called by the thread that pushes, and must neither push nor raise.
+        """
+        if not callable(watcher):
+            raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
+        self._running.events.watchers = (*self._running.events.watchers, watcher)
+
+    async def apush(
+        self,
+        source: str,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes in a thread, so that the event loop goes on: ``asyncio.to_thread(engine.push, ...)``.
+
+        Cancelling the task does not stop an epoch that has begun.
+        """
+        return await asyncio.to_thread(self.push, source, data, at=at, watermark=watermark, position=position)
+
     @property
     def plan(self) -> nx.DiGraph[int]:
         """Return the declared plan as a graph of networkx, along whose edges deltas flow."""
@@ -459,22 +546,11 @@ class Engine:
             raise InputError(f"there is no source {name!r}; there are {listed(self.sources)}")
         return self.sources[name]
 
-    def _require_free(self, kind: str, name: str, taken: Mapping[str, object]) -> None:
-        """Check that a source or view may still be declared, under this name."""
-        require_name(kind, name)
-        durability = self._running.durability
-        if epoch := self._running.epoch:
-            raise PlanError(
-                f"{kind} {name!r}: the engine is at epoch {epoch}, and earlier epochs cannot be filled "
-                "in; declare all sources and views before the first push, or replay the input into a new engine"
-            )
-        if durability is not None and durability.is_open:
-            raise PlanError(
-                f"{kind} {name!r}: the checkpoint has been opened with the sources and views declared so far; declare "
-                "all of them before anything is pushed or read"
-            )
-        if name in taken:
-            raise PlanError(f"{kind} {name!r} is declared twice; choose another name")
+    def record_rows(self) -> None:
+        """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
+        self._require_one_worker("record_rows()", RECORD_ALONE)
+        with self._turn:
+            self._running.log.records_rows = True
 
     def _require_one_worker(self, option: str, why: str) -> None:
         if self._workers > 1:
@@ -490,7 +566,7 @@ class Engine:
             self.published()
         return self._running.shown()
 
-    def _instant(self, source: str, watermark: datetime | int) -> int:
+    def _instant(self, source: str, watermark: datetime | str | int) -> int:
         """Return a watermark by hand as an instant."""
         event_time = self._source(source).event_time
         if event_time is None:
@@ -498,74 +574,3 @@ class Engine:
                 f"source {source!r} has no event time and so no watermark; declare it with event_time="
             )
         return instant(f"source {source!r}", watermark, self._source(source).schema[event_time])
-
-    # The interface that views use
-
-    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
-        """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""
-        with self._turn:
-            tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)
-            tracker.signal(windows.keys)
-            try:
-                return self._running.run(EpochInput(fires=(FireRequest(view, key, window),)), at)
-            finally:
-                tracker.forget_signals()
-
-    def why(self, view: str, key: object, window: object) -> list[str]:
-        """Explain why windows of a view emit no panes; see ``View.why``."""
-
-        def lines(compiled: Compiled) -> list[str]:
-            return WindowQueries(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
-
-        return self._running.steadily(lines)
-
-    def _last_instant(self) -> int | None:
-        """The processing time of the last epoch."""
-        last = self._running.log.now().last
-        return None if last is None else Now(Epoch(last[0]), last[1]).instant
-
-    def watermark_of(self, view: str) -> datetime | int | None:
-        """Return how far the event time of a view's rows is complete; see ``View.watermark``."""
-        now = self.published()
-        return WindowQueries(self._plan, now.compiled, view).watermark(now.watermarks)
-
-    def published(self) -> Published:
-        """Return what is published of the last epoch, which later epochs do not change."""
-        return self._running.published()
-
-    def reading(self, view: str) -> AbstractContextManager[Published]:
-        """Yield what is published, for a reader of this view inside of the block."""
-        return self._running.reading(view)
-
-    def ready(self) -> None:
-        """Compile the plan or open the checkpoint, so that views hold what they held last, or hold before any input."""
-        self.published()
-
-    def refused(self) -> Iterable[Refused]:
-        """The entries of the ledger."""
-        return self.published().refused
-
-    @property
-    def turn(self) -> Turn:
-        """The lock that a writer holds while all others wait."""
-        return self._turn
-
-    @property
-    def readers(self) -> Readers:
-        """The subscriptions, and the last epochs delivered to those with a name."""
-        return self._running.readers
-
-    @property
-    def run_log(self) -> RunLog:
-        """The times of the last epochs, the watermarks after them, and the recorded rows."""
-        return self.published().log
-
-    def record_rows(self) -> None:
-        """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
-        self._require_one_worker("record_rows()", RECORD_ALONE)
-        with self._turn:
-            self._running.log.records_rows = True
-
-    def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
-        """Return all rows of a view now, or after an epoch; see ``View.read``."""
-        return self._running.contents(view, epoch)

@@ -13,6 +13,7 @@ import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.durations import processing_time
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.state.ledger import Ledger
 
@@ -29,6 +30,7 @@ from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
+from ..epochs.run_events import RunEvents
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
@@ -81,8 +83,12 @@ class Running:
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
         self.giving_way = GivingWay()
+        self.events = RunEvents()
         self._published: Published | None = None
         self._is_opening = False
+        self._is_declaring = False
+        self.untouched: set[str] = set()
+        """The sources that have had no input so far, as far as that is known."""
         self._commits = 0
         """How often a commit has begun or ended: odd while there is one."""
 
@@ -115,13 +121,15 @@ class Running:
         """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
         for _ in range(ATTEMPTS):
             begun, compiled = self._commits, self.published().compiled
-            if begun % 2 == 0:
+            if begun % 2 == 0 and not self._is_declaring:
                 try:
                     answer = read(compiled)
                 except Exception:
                     # What is declared meanwhile is in the plan, and in no circuit yet.
-                    if self._commits == begun and compiled is self._compiled and not self._is_outdated:
+                    is_steady = self._commits == begun and not self._is_declaring
+                    if is_steady and compiled is self._compiled and not self._is_outdated:
                         raise
+                    continue
                 if self._commits == begun:
                     return answer
         with self._turn:
@@ -130,7 +138,7 @@ class Running:
     @property
     def _is_outdated(self) -> bool:
         """Return whether more was declared since the plan was compiled."""
-        size = (len(self._plan.nodes), len(self._plan.views))
+        size = (len(self._plan.nodes), self._plan.edits)
         return self.durability is None and self.epoch == 0 and size != self._compiled_size
 
     def current(self) -> Compiled:
@@ -147,7 +155,7 @@ class Running:
                 self._compiled = compiled
             return self._compiled
         if self._compiled is None or self._is_outdated:
-            size = (len(self._plan.nodes), len(self._plan.views))
+            size = (len(self._plan.nodes), self._plan.edits)
             # States that never leave the memory of this process may be any objects.
             with interruptible():
                 compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
@@ -156,9 +164,10 @@ class Running:
             self.log.clear()
             self._step(compiled, BEFORE_INPUT, EpochInput())
             self._compiled, self._compiled_size = compiled, size
+            self.untouched = set(self._sources)
         return self._compiled
 
-    def run(self, offered: EpochInput, at: datetime | None) -> int:
+    def run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
@@ -166,20 +175,28 @@ class Running:
             CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
-        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-            raise InputError(f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC)")
         with self.giving_way:
-            return self._run(offered, at)
+            return self._run(offered, None if at is None else processing_time(at))
 
     def _run(self, offered: EpochInput, at: datetime | None) -> int:
         compiled = self.current()
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
-        evaluated = self._step(compiled, now, offered)
-        self._choreography.follow_up(now, evaluated)
-        if self.durability is not None and self.durability.maps_states:
-            self._publish(compiled)
+        begun = self.events.begin(compiled.ledger)
+        try:
+            evaluated = self._step(compiled, now, offered)
+        except BaseException as error:
+            self.events.failed(now, error)
+            raise
+        self.events.end(begun, now, offered, evaluated.passed, compiled.ledger)
+        if self.untouched:
+            self.untouched.difference_update(offered.deltas, offered.watermarks)
+        try:
+            self._choreography.follow_up(now, evaluated)
+        finally:
+            if self.durability is not None and self.durability.maps_states:
+                self._publish(compiled)
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
@@ -207,14 +224,74 @@ class Running:
                 self._publish(compiled)
 
     def close(self) -> None:
-        """Write what is not yet on disk, and release the checkpoint.
+        """Write what is not yet on disk, release the checkpoint, and end the threads of workers.
 
         Raises:
             CheckpointError: the last epochs could not be written.
         """
-        if self.durability is not None:
-            with interrupts_deferred():
+        with interrupts_deferred():
+            self._team.close()
+            if self.durability is not None:
                 self.durability.close(self._standing({}, {}))
+
+    def exchange(self, compiled: Compiled, changes: Mapping[str, Delta] | None) -> EpochResult | None:
+        """Go on with another circuit that has the same states, in an epoch in which these deltas of views are published.
+
+        Without ``changes`` there is no epoch, and None is returned. If this fails, nothing has changed. The epoch has the
+        processing time of the last one, as it has no input. ``follow_up`` has to be called after it.
+        """
+        before = self._compiled, self._evaluator
+        evaluator = self._evaluator_of(compiled)
+        self._compiled, self._evaluator = compiled, evaluator
+        try:
+            if changes is None:
+                with self.changing():
+                    self._publish(compiled)
+                return None
+            last = self.log.now().last
+            instant = 0 if last is None else Now(Epoch(last[0]), last[1]).instant
+            now = Now.at(Epoch(self.epoch + 1), instant)
+            marks = {name: clock.before for name, clock in compiled.clocks.items()}
+            return self._choreography.make_real(FilledViews(changes, marks), now, TakenInput())
+        except BaseException:
+            self._compiled, self._evaluator = before
+            raise
+
+    def follow_up(self, evaluated: EpochResult) -> None:
+        """Notify subscribers of an epoch that is real, and tidy.
+
+        Raises:
+            SubscriberError: the epoch is done, and a callback raised.
+        """
+        self._choreography.follow_up(
+            Now.at(Epoch(evaluated.passed.epoch), evaluated.passed.instant), evaluated
+        )
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are states: then sources and views that are declared have to be filled."""
+        return self.epoch > 0 or (self.durability is not None and self._compiled is not None)
+
+    @contextmanager
+    def declaring(self) -> Iterator[None]:
+        """Yield while declarations change: what reads the plan and the states waits for the end.
+
+        Raises:
+            InputError: an epoch is being evaluated, or other declarations change, in this thread.
+        """
+        if self._is_declaring or self._choreography.is_running:
+            raise InputError(
+                "an epoch is being evaluated: a function that a view uses cannot declare anything; declare it from a subscriber"
+            )
+        if self.durability is not None:
+            self.durability.require_open()
+        self._is_declaring = True
+        try:
+            with self.giving_way:
+                yield
+        finally:
+            self._commits += 2
+            self._is_declaring = False
 
     def _resumed(self, durability: Durability) -> Compiled:
         """Return the circuit with the states of the checkpoint; if that fails, nothing has changed."""
@@ -226,6 +303,7 @@ class Running:
                 view._history.go_on(BEFORE_ALL if resumed is None else resumed.epoch, durability.past)
             if resumed is None:
                 self._step(compiled, BEFORE_INPUT, EpochInput())
+                self.untouched = set(self._sources)
                 return compiled
             self.epoch, self.positions = resumed.epoch, dict(resumed.positions)
             self.readers.remember(resumed.readers)
@@ -297,7 +375,7 @@ class Running:
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
-            return CircuitEvaluator(compiled, self._views)
+            return CircuitEvaluator(compiled)
         return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
     # The audience of epochs
@@ -318,8 +396,8 @@ class Running:
         """See ``Audience``."""
         passed = evaluated.passed
         self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
-        for name, frame in passed.deltas.items():
-            self._views[name]._history.append(now.epoch, frame)
+        for name, delta in passed.deltas.unread.items():
+            self._views[name]._history.append(delta)
         if now.epoch:
             self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
         if self._evaluator is not None:
@@ -327,7 +405,7 @@ class Running:
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, dict(evaluated.passed.deltas))
+        self.readers.notify(now.epoch, evaluated.passed.deltas)
 
     def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
         """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""
@@ -371,7 +449,7 @@ class Running:
         _, instant, watermarks = resumed.last
         now = Now.at(Epoch(resumed.epoch + 1), instant)
         durability.bear(resumed.filled, now.epoch)
-        filled = FilledViews(resumed.filled, watermarks, self._views)
+        filled = FilledViews(resumed.filled, watermarks)
         self._choreography.make_real(filled, now, TakenInput())
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.passed)
 

@@ -16,7 +16,7 @@ from evercurrent.core.state.snapshot import Saved
 from ..compiler.builder import Compiled
 from ..connectors.positions import Position
 from ..epochs.records import EpochInput, EvaluatedEpoch
-from .view import View
+from ..epochs.view_deltas import ViewDelta, ViewDeltas
 
 InputLog = Literal["to write", "written", "none"]
 """Whether the input of an epoch is to be logged, is in the log already, or is not logged."""
@@ -51,9 +51,8 @@ class EpochResult:
 class CircuitEvaluator:
     """Evaluates epochs by a circuit whose states are in this process."""
 
-    def __init__(self, compiled: Compiled, views: Mapping[str, View]) -> None:
+    def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled
-        self._views = views
         self._marks: Mapping[str, int] | None = None
         """The watermarks of the sources after the last epoch; None before the first one."""
         self._staged: EpochDeltas | None = None
@@ -66,15 +65,12 @@ class CircuitEvaluator:
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         staged = self._staged = self.compiled.circuit.evaluate(now, taken.arrived)
-        changed: dict[str, pl.DataFrame] = {}
+        changed: dict[str, ViewDelta] = {}
         for name, delta in self.compiled.of_views(staged.deltas):
-            if name in taken.silent:
-                continue
-            delta = delta.consolidate()
-            if len(delta):
-                changed[name] = self._views[name]._published(now.epoch, delta.frame)
+            if name not in taken.silent and (emitted := ViewDelta.of(now.epoch, delta)) is not None:
+                changed[name] = emitted
         return EpochResult(
-            EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), changed),
+            EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), ViewDeltas(changed)),
             taken.offered.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
@@ -102,24 +98,17 @@ class CircuitEvaluator:
 class FilledViews:
     """Evaluates the epoch that publishes the rows of views that are new in the program. The rows are already computed."""
 
-    def __init__(
-        self, filled: Mapping[str, Delta], watermarks: Mapping[str, int], views: Mapping[str, View]
-    ) -> None:
+    def __init__(self, filled: Mapping[str, Delta], watermarks: Mapping[str, int]) -> None:
         self._filled = filled
         self._watermarks = watermarks
-        self._views = views
 
     def promise(self, taken: TakenInput) -> None:
         """See ``Evaluator``: the epoch has no input."""
 
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        changed = {
-            name: self._views[name]._published(now.epoch, delta.frame)
-            for name, delta in self._filled.items()
-            if len(delta)
-        }
-        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, changed)
+        changed = {name: ViewDelta(now.epoch, delta) for name, delta in self._filled.items() if len(delta)}
+        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
         return EpochResult(passed, {}, {}, tuple(self._filled))
 
     def commit(self, evaluated: EpochResult) -> None:

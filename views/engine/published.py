@@ -8,8 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused
+from evercurrent.core.state.narrowing import narrowed
 from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.spine import Version
 
@@ -61,9 +63,24 @@ class PublishedView:
             for spine, version in zip(self.readable.reads, self.versions, strict=True)
         )
 
+    def rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that have these values, given as a frame of one row. Cost: these rows, if it is the key of the state."""
+        readable = self.readable
+        if set(row.columns) != set(readable.key_types):
+            return _with_values(self.rows(), row)
+        words = readable.words(row.select(*readable.key_types))
+        first = narrowed(readable.reads[0], self.versions[0], words)
+        # The words are a hash, and its collisions are other rows.
+        return _with_values(readable.contents((first, *self.versions[1:])), row)
+
     def rows(self) -> pl.DataFrame:
         """All rows, in a frame of the caller's own."""
         return self._rows.of(self.readable, self.versions).clone()
+
+
+def _with_values(rows: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the values of a frame of one row, nulls and NaN being equal to themselves."""
+    return rows.filter(pl.col(column.name).eq_missing(pl.lit(column)) for column in row.get_columns())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +101,7 @@ class Published:
 
     def rows(self, view: str) -> pl.DataFrame:
         """All rows of a view, in a frame of the caller's own."""
-        return self.views[view].rows()
+        return self._view(view).rows()
 
     def require(self, view: str, since: int) -> None:
         """Check that the deltas of a view after this epoch are retained.
@@ -92,7 +109,7 @@ class Published:
         Raises:
             EpochGoneError: they are no longer retained.
         """
-        self.views[view].history.require(since, self.waiting)
+        self._view(view).history.require(since, self.waiting)
 
     def deltas(self, view: str, since: int) -> Iterator[pl.DataFrame]:
         """The deltas of a view after this epoch, in frames of the caller's own.
@@ -100,8 +117,20 @@ class Published:
         Raises:
             EpochGoneError: they are no longer retained.
         """
-        return self.views[view].history.since(since, self.waiting)
+        return self._view(view).history.since(since, self.waiting)
 
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""
-        return self.views[view].history.begins
+        return self._view(view).history.begins
+
+    def _view(self, name: str) -> PublishedView:
+        """Return a view.
+
+        Raises:
+            InputError: it is not published yet, or no longer, as it is declared or dropped in another thread.
+        """
+        if name not in self.views:
+            raise InputError(
+                f"view {name!r} is not there after epoch {self.epoch}; it is being declared, or was dropped"
+            )
+        return self.views[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from html import escape
@@ -20,20 +20,25 @@ from ..concurrency.turns import Turn
 from ..dataframe.collection import Collection
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
+from ..epochs.queued import OnFull, QueuedSubscription, require_queue
 from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
     Callback,
+    OnSchema,
     Readers,
     Subscription,
     reader_key,
     require_free_name,
+    require_plain_function,
     with_another,
 )
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
+from .asynchronous import followed
 from .consumers import Reader, check_reader
 from .published import Published
+from .view_forms import ReadForms
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -70,7 +75,7 @@ class ViewKeeper(Protocol):
         """All rows of a view now, or after an epoch."""
         ...
 
-    def fire(self, view: str, key: object, window: object, at: datetime | None) -> int:
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired."""
         ...
 
@@ -127,7 +132,7 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection):
+class View(Collection, ReadForms):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -144,10 +149,28 @@ class View(Collection):
         windowing: Windowing | None = None,
     ) -> None:
         super().__init__(plan, place, windowing)
-        self._engine = engine
+        self._keeper = engine
+        self._gone = ""
+        """Why it cannot be used any more; empty while it can."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.name = name
+
+    @property
+    def _engine(self) -> ViewKeeper:
+        """The engine.
+
+        Raises:
+            InputError: the view was dropped or replaced.
+        """
+        if self._gone:
+            raise InputError(self._gone)
+        return self._keeper
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """The open subscriptions."""
+        return tuple(each for each in self._subscriptions if not each.is_closed)
 
     @property
     def epoch(self) -> int:
@@ -221,6 +244,9 @@ class View(Collection):
         *,
         reader: Reader = "deltas",
         name: str | None = None,
+        on_schema: OnSchema | None = None,
+        queue: int | None = None,
+        on_full: OnFull = "wait",
     ) -> Subscription:
         """Call back with the delta of every epoch that changes the view.
 
@@ -234,23 +260,41 @@ class View(Collection):
         part of the next commit, so after a crash the last epochs may be delivered once more: a sink that stores the
         ``_epoch`` of what it has written, in the same transaction, has everything exactly once.
 
+        ``on_schema``: called with a ``SchemaChange`` when the view is replaced by one with other columns
+        (``engine.view(..., replace=True)``), before the callback gets all rows of the new view. Without it, such a
+        replacement is refused while the subscription is open. Where the columns stay the same, the callback gets the difference.
+
         The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
         own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.
+
+        ``queue``: call back in a thread of the subscription's own, behind a queue of at most so many deltas, so that a slow
+        callback does not hold up ``push``. If the queue is full, ``on_full`` decides: "wait" until there is room, "drop" the
+        delta, which the subscription counts in ``dropped``, or "fail": the subscription ends, and ``push`` raises. Its
+        ``join()`` waits until all is delivered.
+
+        A coroutine function is refused, as nobody would await it: use ``async for delta in view.follow()``.
 
         Raises:
             EpochGoneError: deltas that are to be delivered are no longer all retained.
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
-        if not callable(callback):
-            raise PlanError(
-                f"subscription to view {self.name!r}: {callback!r} cannot be called; give a function of one frame"
-            )
+        for function, what in ((callback, "one frame"), (on_schema, "one SchemaChange")):
+            if not callable(function) and (function is not None or what == "one frame"):
+                raise PlanError(
+                    f"subscription to view {self.name!r}: {function!r} cannot be called; give a function of {what}"
+                )
+        require_plain_function(f"subscription to view {self.name!r}", callback)
+        require_queue(f"subscription to view {self.name!r}", queue, on_full, name)
         if since is not None:
             require_epoch(self.name, "since", since)
         with self._engine.turn:
+            queued = None
+            if queue is not None:
+                queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
+                callback = queued.put
             if name is not None:
-                return self._subscribe_again(callback, since, name)
+                return self._subscribe_again(callback, since, name, on_schema)
             # Repeated where the callback itself pushes.
             while since is not None and since < self.epoch:
                 missed = self.deltas(since)
@@ -258,15 +302,30 @@ class View(Collection):
                     with interruptible():
                         callback(frame)
                 since = missed.last_epoch
-            subscription = Subscription(self, callback, self.epoch)
+            subscription = queued or Subscription(self, callback, self.epoch)
+            subscription.heard, subscription.on_schema = self.epoch, on_schema
             self._subscriptions = with_another(self, subscription)
             return subscription
 
-    def _subscribe_again(self, callback: Callback, since: int | None, name: str) -> Subscription:
+    def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
+        """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
+
+        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody.
+
+        Raises:
+            EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
+        """
+        if since is not None:
+            require_epoch(self.name, "since", since)
+        return followed(self, self.epoch if since is None else since)
+
+    def _subscribe_again(
+        self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None
+    ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
         delivered = self._engine.readers.heard().get(key, now if since is None else since)
-        subscription = Subscription(self, callback, delivered, name)
+        subscription = Subscription(self, callback, delivered, name, on_schema)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
         self._subscriptions = with_another(self, subscription)
@@ -277,7 +336,7 @@ class View(Collection):
         """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more rows will come."""
         return self._engine.watermark_of(self.name)
 
-    def fire(self, key: object = None, window: object = None, *, at: datetime | None = None) -> int:
+    def fire(self, key: object = None, window: object = None, *, at: datetime | str | None = None) -> int:
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
         Args:
@@ -378,14 +437,11 @@ class View(Collection):
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
 
+    def _now(self) -> AbstractContextManager[Published]:
+        return self._engine.reading(self.name)
+
     def _keys(self) -> tuple[str, ...]:
         return self._plan.keys_of(self._place)
 
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
-
-    def _published(self, epoch: int, frame: pl.DataFrame) -> pl.DataFrame:
-        """The delta of an epoch with its number, columns in the order that readers see."""
-        epochs = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
-        columns = frame.get_columns()
-        return pl.DataFrame([*columns[:-1], epochs, columns[-1]])

@@ -21,6 +21,7 @@ from ..compiler.builder import Compiled
 from ..concurrency.teams import Team
 from ..durability.plan_match import plan_record, state_ids
 from ..epochs.records import EvaluatedEpoch
+from ..epochs.view_deltas import ViewDelta, ViewDeltas
 from ..partitioned.bucket_evaluator import BucketEvaluator, BucketInput, BucketResult
 from ..partitioned.clocks import Clocks
 from ..partitioned.held_states import HeldStates, record_of, saved_in
@@ -109,17 +110,16 @@ class WorkerEvaluator:
         self._staged = None
         self._inner.discard()
 
-    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> dict[str, pl.DataFrame]:
+    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
-        found: dict[str, pl.DataFrame] = {}
+        found: dict[str, ViewDelta] = {}
         for view in self._views:
             frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
             if not frames or view in taken.silent:
                 continue
-            delta = Delta(stack(frames)).consolidate()
-            if len(delta):
-                found[view] = self._views[view]._published(now.epoch, delta.frame)
-        return found
+            if (emitted := ViewDelta.of(now.epoch, Delta(stack(frames)))) is not None:
+                found[view] = emitted
+        return ViewDeltas(found)
 
     def _rows(self, work: BucketResult) -> dict[str, pl.DataFrame]:
         """Return how many rows came from sources with event time, as frames without columns."""

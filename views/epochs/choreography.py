@@ -121,6 +121,11 @@ class Choreography(Generic[Input, Result]):
         self._audience = audience
         self._is_running = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether an epoch is being evaluated or committed."""
+        return self._is_running
+
     def make_real(self, evaluator: Evaluator[Input, Result], now: Now, taken: Input) -> Result:
         """Evaluate an epoch, write it, commit it and publish it; or change nothing."""
         if self._is_running:
@@ -155,5 +160,7 @@ class Choreography(Generic[Input, Result]):
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
-        self._audience.notify(now, evaluated)
-        self._keeper.tidy()
+        try:
+            self._audience.notify(now, evaluated)
+        finally:
+            self._keeper.tidy()

@@ -15,6 +15,7 @@ from evercurrent.core.data.recent import Recent, Stretch
 from evercurrent.core.data.tags import tagged
 
 from .records import EvaluatedEpoch
+from .view_deltas import ViewDelta
 
 BEFORE_ALL = -1
 """The epoch before epoch 0, in which a grouping by nothing gets its row."""
@@ -25,7 +26,8 @@ BEFORE_ALL = -1
 class Retain:
     """How many deltas a view keeps for readers that come later: the newest, up to both limits.
 
-    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas.
+    ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas. A row that
+    several changes of an epoch are about may count as often.
     """
 
     epochs: int = 1000
@@ -64,9 +66,11 @@ class Retained:
     """
 
     view: str
-    frames: Stretch[tuple[int, pl.DataFrame]]
+    frames: Stretch[ViewDelta]
     complete_since: int
     older: Older | None
+    born: int = BEFORE_ALL
+    """The epoch after which the present definition of the view begins, if it was declared while the engine ran."""
 
     @property
     def begins(self) -> int:
@@ -81,8 +85,13 @@ class Retained:
         Raises:
             EpochGoneError: they are no longer retained.
         """
-        if epoch >= self.complete_since:
+        if self._first(epoch) >= self.complete_since:
             return
+        if BEFORE_ALL < epoch < self.born:
+            raise EpochGoneError(
+                f"view {self.view!r}: its present definition begins at epoch {self.born + 1}, so that there are no deltas of it "
+                f"after epoch {epoch}; start from view.snapshot()"
+            )
         if self.older is None:
             raise EpochGoneError(
                 f"view {self.view!r}: the deltas after epoch {epoch} are no longer retained, those after "
@@ -97,11 +106,16 @@ class Retained:
             EpochGoneError: they are no longer retained.
         """
         self.require(epoch, waiting)
-        first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place][0])
-        newer = (frame.clone() for _, frame in self.frames.past(first))
+        epoch = self._first(epoch)
+        first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place].epoch)
+        newer = (delta.frame.clone() for delta in self.frames.past(first))
         if epoch < self.complete_since and self.older is not None:
             return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
         return newer
+
+    def _first(self, epoch: int) -> int:
+        """Return the epoch after which deltas begin, if those after this one are wanted."""
+        return self.born if epoch == BEFORE_ALL else epoch
 
 
 class History:
@@ -110,20 +124,21 @@ class History:
     def __init__(self, view: str, retain: Retain) -> None:
         self._view = view
         self._retain = retain
-        self._frames: Recent[tuple[int, pl.DataFrame]] = Recent()
+        self._frames: Recent[ViewDelta] = Recent()
         self._rows = 0
         self._older: Older | None = None
-        self._complete_since = BEFORE_ALL
+        self._complete_since = self._born = BEFORE_ALL
 
-    def append(self, epoch: int, frame: pl.DataFrame) -> None:
+    def append(self, delta: ViewDelta) -> None:
         """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
-        self._frames.append((epoch, frame))
-        self._rows += frame.height
+        self._frames.append(delta)
+        self._rows += delta.entries
         while len(self._frames) and (
             len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
         ):
-            self._complete_since, dropped = self._frames.popleft()
-            self._rows -= dropped.height
+            dropped = self._frames.popleft()
+            self._complete_since = dropped.epoch
+            self._rows -= dropped.entries
 
     def clear(self) -> None:
         """Drop all deltas, since the plan was compiled again before any input."""
@@ -135,6 +150,12 @@ class History:
         self.clear()
         self._complete_since, self._older = after, older
 
+    def begin(self, after: int, older: Older | None) -> None:
+        """Begin after this epoch with another definition of the view, of which there are no earlier deltas."""
+        self.clear()
+        self._complete_since = self._born = after
+        self._older = older
+
     def now(self) -> Retained:
         """Return the deltas that are retained now."""
-        return Retained(self._view, self._frames.now(), self._complete_since, self._older)
+        return Retained(self._view, self._frames.now(), self._complete_since, self._older, self._born)

@@ -14,6 +14,7 @@ from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import shown
 
 from ..connectors.positions import Position, Positions, joined
+from .view_deltas import ViewDeltas
 
 Noted = tuple[int, int, Mapping[str, int]]
 """A finished epoch: its number, its processing time in microseconds, the watermarks after it."""
@@ -182,7 +183,7 @@ class EvaluatedEpoch:
     epoch: int
     instant: int
     watermarks: Mapping[str, int]
-    deltas: Mapping[str, pl.DataFrame]
+    deltas: ViewDeltas
 
 
 @dataclass(frozen=True, slots=True)

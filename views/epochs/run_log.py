@@ -147,6 +147,10 @@ class RunRecorder:
             counts[source] = counts.get(source, 0) + frame.height
         return counts
 
+    def forget(self, source: str) -> None:
+        """Drop the count of a source that was dropped."""
+        self._unrecorded.pop(source, None)
+
     def clear(self) -> None:
         """Drop all records, since the plan was compiled again before any input."""
         self._epochs.clear()

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SubscriberError
 from evercurrent.core.data.schema import require_characters
+from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
 
 Callback = Callable[[pl.DataFrame], Any]
+
+
+@tagged("views.epochs:SchemaChange")
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """A view was replaced by one with other columns, in this epoch; the delta of that epoch has all of its rows."""
+
+    view: str
+    epoch: int
+    before: pl.Schema
+    after: pl.Schema
+
+
+OnSchema = Callable[[SchemaChange], Any]
 
 
 class Followed(Protocol):
@@ -21,6 +38,11 @@ class Followed(Protocol):
 
     name: str
     _subscriptions: tuple[Subscription, ...]
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
+        ...
 
     @property
     def epoch(self) -> int:
@@ -36,12 +58,22 @@ class Subscription:
     """A callback that gets the delta of every epoch that changes a view, until the subscription is closed.
 
     With a name, a delta at which the callback raised is delivered again before the next one, and the last delivered epoch
-    is part of the engine's next commit. ``heard`` is the epoch up to which everything was delivered.
+    is part of the engine's next commit. ``heard`` is the epoch up to which everything was delivered. ``on_schema`` is called
+    before the first delta with other columns.
     """
 
-    def __init__(self, view: Followed, callback: Callback, heard: int, name: str | None = None) -> None:
+    def __init__(
+        self,
+        view: Followed,
+        callback: Callback,
+        heard: int,
+        name: str | None = None,
+        on_schema: OnSchema | None = None,
+    ) -> None:
         self.name = name
         self.heard = heard
+        self.on_schema = on_schema
+        self._change: SchemaChange | None = None
         self._view = view
         self._callback = callback
         self._is_delivering = False
@@ -59,9 +91,29 @@ class Subscription:
         if self.name is not None:
             self.catch_up()
             return
+        self._announce()
         self.heard = epoch
         with interruptible():
-            self._callback(frame.clone())
+            result = self._callback(frame.clone())
+        if result is not None:
+            _require_no_coroutine(self._callback, result)
+
+    def follow(self, view: Followed, change: SchemaChange | None) -> None:
+        """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
+        self._view = view
+        if change is not None:
+            self._change, self.heard = change, change.epoch - 1
+
+    def forget_change(self) -> None:
+        """Forget a change of columns that did not come to be."""
+        self._change = None
+
+    def _announce(self) -> None:
+        """Call ``on_schema`` if the columns have changed since the last delta."""
+        change, self._change = self._change, None
+        if change is not None and self.on_schema is not None:
+            with interruptible():
+                self.on_schema(change)
 
     def catch_up(self) -> None:
         """Call back with every delta not delivered yet, in order; one at which it raises is delivered again next time."""
@@ -71,9 +123,12 @@ class Subscription:
         try:
             while self.heard < self._view.epoch:
                 until = self._view.epoch
+                self._announce()
                 for frame in self._view.deltas(self.heard):
                     with interruptible():
-                        self._callback(frame)
+                        result = self._callback(frame)
+                    if result is not None:
+                        _require_no_coroutine(self._callback, result)
                     self.heard = int(frame["_epoch"][0])
                 self.heard = max(self.heard, until)
         finally:
@@ -87,6 +142,33 @@ class Subscription:
         """Show the view, the name, and whether it is closed."""
         named = "" if self.name is None else f", name {self.name!r}"
         return f"Subscription(view {self._view.name!r}{named}{'' if self.is_open else ', closed'})"
+
+
+def require_plain_function(where: str, callback: object) -> None:
+    """Check that a callback is not a coroutine function, whose coroutines nobody would await.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
+        raise PlanError(
+            f"{where}: {callback!r} is a coroutine function, which nobody would await; write "
+            "'async for delta in view.follow(): ...' in a task"
+        )
+
+
+def _require_no_coroutine(callback: Callback, result: object) -> None:
+    """Check that a callback has not returned something to await.
+
+    Raises:
+        PlanError: it has; the coroutine is closed.
+    """
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise PlanError(
+            f"{callback!r} returned something to await, which nobody awaits; write 'async for delta in view.follow(): ...'"
+        )
 
 
 def reader_key(view: str, name: str) -> str:
@@ -120,7 +202,7 @@ class Readers:
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._undelivered: deque[tuple[int, dict[str, pl.DataFrame]]] = deque()
+        self._undelivered: deque[tuple[int, Mapping[str, pl.DataFrame]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
@@ -128,6 +210,21 @@ class Readers:
     def remember(self, heard: Mapping[str, int]) -> None:
         """Set the last epochs delivered to named subscriptions when the engine was last open."""
         self._named |= heard
+
+    def forget(self, view: str, *, only_closed: bool = False) -> dict[str, Subscription | int]:
+        """Forget the named subscriptions of a view, or those that are not open; return those that were known."""
+        before = self._named
+        self._named = {
+            key: named
+            for key, named in before.items()
+            if key.rpartition("/")[0] != view
+            or (only_closed and isinstance(named, Subscription) and not named.is_closed)
+        }
+        return before
+
+    def restore(self, named: dict[str, Subscription | int]) -> None:
+        """Set what ``forget`` has returned, as the change of declarations has failed."""
+        self._named = named
 
     def enter(self, subscription: Subscription, key: str) -> None:
         """Register the subscription of a name; an earlier one of the name has been closed."""
@@ -140,7 +237,7 @@ class Readers:
             for key, named in sorted(self._named.items())
         }
 
-    def notify(self, epoch: int, published: dict[str, pl.DataFrame]) -> None:
+    def notify(self, epoch: int, published: Mapping[str, pl.DataFrame]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         Raises:
@@ -173,10 +270,10 @@ class Readers:
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
-        for name, frame in published.items():
+        for name in published:
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.hear(epoch, frame)
+                    subscription.hear(epoch, published[name])
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import empty_frame
 from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import (
     Additive,
@@ -90,7 +91,7 @@ class AggregateCompiler:
         self.keys = keys
         self.default_order = default_order if default_order in schema else None
         self.about = ""
-        self.rows_of_schema = schema.to_frame().lazy()
+        self.rows_of_schema = empty_frame(schema).lazy()
         self.rules = rules
         self.prefix = "__"
         while any(name.startswith(self.prefix) for name in (*schema, *keys)):

@@ -9,7 +9,7 @@ import polars as pl
 import polars.selectors as cs
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import listed, require_columns
+from evercurrent.core.data.schema import empty_frame, listed, require_columns
 
 from .known_schemas import resolved
 from .polars_writer import write
@@ -69,7 +69,7 @@ def _selected(schema: pl.Schema, node: Selector, hidden: set[str]) -> list[str]:
 
 
 def _fields(where: str, schema: pl.Schema, selector: Selector, struct: Node) -> list[Node]:
-    rows = schema.to_frame().lazy()
+    rows = empty_frame(schema).lazy()
     ((_, dtype),) = resolved(f"{where}: {text(struct)}", lambda: rows.select(write(struct))).items()
     if not isinstance(dtype, pl.Struct):
         raise PlanError(f"{where}: {text(struct)}: it is {dtype} and has no fields; give a Struct")

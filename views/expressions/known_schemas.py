@@ -13,6 +13,7 @@ import polars as pl
 
 from evercurrent.core.columns.polars_versions import forgets_elements
 from evercurrent.core.data.errors import PlanError, first_line
+from evercurrent.core.data.schema import empty_frame
 
 from .polars_tree import form_of
 
@@ -60,7 +61,7 @@ def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
         PlanError: as ``resolved`` does.
     """
     return known_schema(
-        "plan", schema, expr, lambda: resolved(about, lambda: schema.to_frame().lazy().select(expr))
+        "plan", schema, expr, lambda: resolved(about, lambda: empty_frame(schema).lazy().select(expr))
     )
 
 
@@ -72,7 +73,7 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
     Raises:
         PlanError: polars refuses it; has the first line of polars' message.
     """
-    empty = schema.to_frame()
+    empty = empty_frame(schema)
     try:
         found: pl.Schema = ask(empty).collect_schema()
         return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found

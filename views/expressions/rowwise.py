@@ -7,6 +7,7 @@ a whole column, are here.
 import polars as pl
 
 from evercurrent.core.columns.polars_versions import UNSTEADY, VERSION, steady_since
+from evercurrent.core.data.schema import empty_frame
 
 from .functions import ONE_VALUE, ROW_BY_ROW
 from .known_schemas import resolved
@@ -253,6 +254,6 @@ def _looks_up_constants(node: Call, schema: pl.Schema) -> bool:
 
 
 def _type_of(node: Node, schema: pl.Schema) -> pl.DataType:
-    rows = schema.to_frame().lazy()
+    rows = empty_frame(schema).lazy()
     ((_, dtype),) = resolved(text(node), lambda: rows.select(write(node))).items()
     return dtype

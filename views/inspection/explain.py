@@ -18,7 +18,7 @@ from ..dataframe.collection import Collection
 from ..dataframe.triggers import in_words
 from ..plan.nodes import Input, PlanId, Windowing
 from ..plan.plan import Plan
-from .tables import aligned, escaped
+from .tables import aligned, escaped, on_one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def explain_text(
             f"states in memory after the last commit: {residence.held:,} bytes, at most {residence.limit:,} (resident_bytes); "
             "the rest is mapped from files"
         )
-    return "\n".join(lines)
+    return "\n".join(map(on_one_line, lines))
 
 
 def _windows_line(place: PlanId, windowing: Windowing) -> str:

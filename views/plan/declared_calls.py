@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
@@ -56,6 +56,24 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return noted
+
+
+def stands_on(calls: list[DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
+    """Return those of the others from which a collection was declared, by any number of calls."""
+    by_made = {id(call.made): call for call in calls}
+    wanted, seen = [collection], set[int]()
+    while wanted:
+        value = wanted.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if (call := by_made.get(id(value))) is not None:
+            wanted += [call.receiver, call.args, call.kwargs]
+        elif isinstance(value, Mapping):
+            wanted += value.values()
+        elif isinstance(value, list | tuple):
+            wanted += value
+    return [other for other in others if other is not collection and id(other) in seen]
 
 
 class Replay:

@@ -76,6 +76,32 @@ def parts_of(value: Any, known: Known) -> tuple[object, ...]:
             return _object(value, home)
 
 
+def are_one_function(one: Any, other: Any) -> bool:
+    """Return whether two functions are the same one, perhaps defined twice: the same code over the same values and globals.
+
+    >>> made = [lambda rows: rows.head(n=1) for _ in range(2)]
+    >>> are_one_function(*made), are_one_function(made[0], lambda rows: rows.head(n=2))
+    (True, False)
+    """
+    if one is other:
+        return True
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(are_one_function, one, other))
+    if not (isinstance(one, FunctionType) and isinstance(other, FunctionType)):
+        return type(one) is type(other) and isinstance(one, str | bytes | int | float) and one == other
+    cells = [tuple(map(_content, function.__closure__ or ())) for function in (one, other)]
+    defaults = [
+        (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()))
+        for function in (one, other)
+    ]
+    return (
+        one.__globals__ is other.__globals__
+        and one.__code__ == other.__code__
+        and are_one_function(*cells)
+        and are_one_function(*defaults)
+    )
+
+
 def _home(known: Known) -> str:
     """Return the package of the first function or object that is not a library's: definitions in that package count."""
     for _, met in known.values():

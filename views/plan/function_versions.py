@@ -16,6 +16,7 @@ from evercurrent.core.data.tags import not_kept, tagged
 from evercurrent.core.group.aggregates import Aggregation, Custom
 
 from .digests import digest_of
+from .function_digests import are_one_function
 from .node_identities import operation_identity
 from .nodes import Group, Mapped, Operation, PlanId, PlanNode, WindowedGroup
 from .plan import Plan
@@ -99,6 +100,15 @@ def require_one_function(one: PlanNode, other: PlanNode) -> None:
             raise PlanError(
                 f"{what}: two functions have the same version in the same place; give each one of its own"
             )
+
+
+def have_one_function(one: Operation, other: Operation) -> bool:
+    """Return whether two operations with the same digest have functions, and these are the same, perhaps defined twice."""
+    pairs = [
+        (unwrapped(first), unwrapped(second))
+        for (_, first), (_, second) in zip(functions_of(one), functions_of(other), strict=True)
+    ]
+    return bool(pairs) and all(are_one_function(*pair) for pair in pairs)
 
 
 def unwrapped(value: Any) -> Any:

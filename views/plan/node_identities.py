@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from .digests import digest_of, kind_of
+from .digests import digest_of, kind_of, scheme
 from .nodes import PlanId, PlanNode
 from .plan import Plan
 
@@ -14,10 +14,14 @@ def operation_identity(node: PlanNode) -> str:
     """Return the identity of a node's operation, apart from its inputs: all of its fields and its output columns.
 
     The name of a source and its event time column count; whether its rows are retained, labels and texts of messages do
-    not.
+    not. It is computed once by each scheme: readers of a checkpoint and runners of stages compile the same plan again.
     """
-    event_time = None if node.inputs else node.event_time
-    return digest_of("operation", node.operation, node.schema, event_time)
+    found = node.identities.get(scheme())
+    if found is None:
+        event_time = None if node.inputs else node.event_time
+        found = digest_of("operation", node.operation, node.schema, event_time)
+        node.identities[scheme()] = found
+    return found
 
 
 def plan_identities(plan: Plan) -> list[str]:

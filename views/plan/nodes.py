@@ -368,6 +368,7 @@ class PlanNode:
     """A collection as it is declared: an operation over earlier nodes.
 
     ``label`` describes it in one line, which the plan cuts; ``event_time`` is its event time, if it still has one.
+    ``identities`` are those of its operation, by scheme, as far as they were computed (``node_identities``).
     """
 
     operation: Operation
@@ -375,3 +376,4 @@ class PlanNode:
     schema: pl.Schema = field(compare=False)
     label: str = field(compare=False)
     event_time: EventTime | None = field(compare=False, default=None)
+    identities: dict[int, str] = field(compare=False, repr=False, init=False, default_factory=dict)

@@ -32,6 +32,8 @@ class Plan:
         """Its sources, by their places."""
         self.windowed: dict[PlanId, WindowedGroup] = {}
         """Its groupings over windows, by their places."""
+        self.edits = 0
+        """How often names of views and sources were given or taken away."""
         self._known: dict[PlanNode, PlanId] = {}
         self._names: dict[PlanId, list[str]] = {}
         self._consequences: list[_Consequences] = []
@@ -54,7 +56,7 @@ class Plan:
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
                 self.nodes.append(replace(node, label=label))
                 if isinstance(node.operation, Input):
-                    self.inputs[place] = node.operation
+                    self.inputs = {**self.inputs, place: node.operation}
                 elif isinstance(node.operation, WindowedGroup):
                     self.windowed[place] = node.operation
                 self._consequences.append(
@@ -66,7 +68,49 @@ class Plan:
         """Give the rows of a node a name."""
         # Other threads may be reading these, so they are replaced and not changed.
         self.views = {**self.views, name: place}
+        self.edits += 1
         self._names.setdefault(place, []).append(name)
+
+    def remove_view(self, name: str) -> None:
+        """Take the name of a view away. Its node stays, since collections may refer to it, and is compiled where it is needed."""
+        place = self.views[name]
+        self.edits += 1
+        self.views = {other: at for other, at in self.views.items() if other != name}
+        self._names[place] = [other for other in self._names[place] if other != name]
+        if not self._names[place]:
+            del self._names[place]
+
+    def remove_source(self, name: str) -> None:
+        """Take a source away. The same one declared again is another node, on which no earlier collection stands."""
+        with _adding.lock:
+            self.edits += 1
+            (place,) = (at for at, declared in self.inputs.items() if declared.name == name)
+            self.inputs = {at: declared for at, declared in self.inputs.items() if at != place}
+            del self._known[self.nodes[place]]
+            del self.sources[name]
+
+    def named(self) -> Named:
+        """Return the names that are given, to which ``return_to`` returns."""
+        return Named(self.views, self.inputs, dict(self.sources), len(self.calls))
+
+    def return_to(self, before: Named) -> None:
+        """Give the names that were given before, as a change of declarations has failed."""
+        with _adding.lock:
+            self.edits += 1
+            for place in before.inputs.keys() - self.inputs.keys():
+                self._known[self.nodes[place]] = place
+            for place in self.inputs.keys() - before.inputs.keys():
+                del self._known[self.nodes[place]]
+            self.views, self.inputs, self.sources = before.views, before.inputs, before.sources
+            del self.calls[before.calls :]
+            self._names = {}
+            for name, place in before.views.items():
+                self._names.setdefault(place, []).append(name)
+
+    def removed_sources(self, place: PlanId) -> list[str]:
+        """Return the names of the sources upstream of a node that were taken away."""
+        found = (self.nodes[at].operation for at in self.behind(place) if at not in self.inputs)
+        return sorted(each.name for each in found if isinstance(each, Input))
 
     def __getitem__(self, node: PlanId) -> PlanNode:
         """Return the node at this place."""
@@ -88,7 +132,9 @@ class Plan:
         if place in self._names:
             return " of ".join([*steps, f"view {self._names[place][0]!r}"])
         origin = self._consequences[place].origin
-        source = f"source {self.inputs[origin].name!r}"
+        declared = self.nodes[origin].operation
+        assert isinstance(declared, Input), "the first input of a node begins with a source"
+        source = f"source {declared.name!r}"
         return " of ".join([*steps, *(["…"] if origin != place else []), source])
 
     def keys_of(self, place: PlanId) -> tuple[str, ...]:
@@ -182,6 +228,16 @@ class Plan:
                 reached.add(place)
                 pending += self.nodes[place].inputs
         return sorted(reached)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Named:
+    """The views and sources of a plan at some time, and how many calls had declared it."""
+
+    views: dict[str, PlanId]
+    inputs: dict[PlanId, Input]
+    sources: dict[str, Any]
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.errors import EvercurrentError, InputError
 from evercurrent.core.data.schema import listed
 
 from ..engine.engine import Engine
+from .declared import declared_engine
 from .play import Play, play
 from .runner import Report, run_transcript
 from .transcripts import ENGINE, Transcript
@@ -19,10 +21,25 @@ _WORDS = ("at", "rows", "watermark", *_EXPECTS, "refused", "note")
 
 
 def run_case(transcript: Transcript) -> Report:
-    """Run a case of any format; one about an engine calls the application that its file names."""
+    """Run a case of any format; one about an engine has the views that it declares, or those of the application it names."""
     if transcript.format != ENGINE:
         return run_transcript(transcript)
-    return run_on_engine(transcript, application(transcript))
+    return run_on_engine(transcript, maker(transcript))
+
+
+def maker(transcript: Transcript) -> Callable[[], Engine]:
+    """Return the function that makes the engine of a transcript.
+
+    Raises:
+        InputError: it names an application and declares views, or does neither.
+    """
+    if transcript.get("views") is None:
+        return application(transcript)
+    if transcript.get("application") is not None:
+        raise InputError(
+            f"transcript {str(transcript)!r}: it has an application and views; leave one of them out"
+        )
+    return partial(declared_engine, transcript)
 
 
 def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
@@ -34,22 +51,24 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
     anything unexpected from then on.
 
     Raises:
-        InputError: a word is unknown, a time is not valid, or the engine raised an error.
+        InputError: a word is unknown, a time is not valid, or the engine raised an error; names the file and the step.
     """
-    where = f"transcript {transcript.id!r}"
+    where = f"transcript {str(transcript)!r}"
     engine = make()
     if not isinstance(engine, Engine):
         raise InputError(f"{where}: the application gave {type(engine).__name__}, not an Engine")
-    script, report = play(engine, start=transcript.get("start", "2024-01-01T00:00Z")), Report(transcript.id)
+    script, report = play(engine, start=transcript.get("start", "2024-01-01T00:00Z")), Report(str(transcript))
     views: set[str] = set()
     for number, step in enumerate(transcript.get("steps", ()), 1):
         if unknown := [word for word in step if word not in _WORDS]:
             raise InputError(
                 f"{where}: step {number} has the unknown word {listed(unknown)}; there are {listed(_WORDS)}"
             )
-        _epoch(script, step)
-        for text in _compared(script, step, views):
-            report.failures.append(f"step {number}: {text}")
+        try:
+            _epoch(script, step)
+            report.failures += [f"step {number}: {text}" for text in _compared(script, step, views)]
+        except EvercurrentError as error:
+            raise InputError(f"{where}: step {number}: {error}") from error
     report.failures += [f"at the end: {text}" for text in _wrong(script.done)]
     for view in sorted(views):
         report.said += [f"{view}: {row}" for row in script.said(view)]
@@ -102,10 +121,12 @@ def application(transcript: Transcript) -> Callable[[], Engine]:
         InputError: the file names none, or it does not exist.
     """
     declared = transcript.get("application")
-    where = f"transcript {transcript.id!r}: application {declared!r}"
+    where = f"transcript {str(transcript)!r}: application {declared!r}"
     module, colon, name = str(declared).partition(":")
     if not isinstance(declared, str) or not colon or not name:
-        raise InputError(f"{where}; name a function that returns a new engine, as 'shop.views:engine'")
+        raise InputError(
+            f"{where}; name a function that returns a new engine, as 'shop.views:engine', or declare sources and views"
+        )
     try:
         made = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -75,8 +75,8 @@ class RowWords:
         return Expectation(tuple(attributes), bool(expected.get("optional", False)))
 
     def expectations(self, expected: Iterable[Mapping[str, Any]]) -> list[Expectation]:
-        """Return the expectations for several rows."""
-        return [self.expectation(each) for each in expected]
+        """Return the expectations for several rows; one with ``_diff`` 3 or -3 is expected so many times."""
+        return [self.expectation(each) for row in expected for each in _one_by_one(row)]
 
     def shown(self, row: Row, *, brief: bool = False) -> str:
         """Show a row in the words of a transcript, without nulls; ``brief``: without pane information."""
@@ -162,3 +162,11 @@ class RowWords:
         if window is None:
             return "global"
         return f"[{self._times.written(window[0])}, {self._times.written(window[1])})"
+
+
+def _one_by_one(expected: Any) -> list[Any]:
+    """Return a row as often as its diff is large, each with a diff of 1 or -1."""
+    diff = expected.get(DIFF, 1) if isinstance(expected, Mapping) else 1
+    if not isinstance(diff, int) or abs(diff) < 2:
+        return [expected]
+    return [{**expected, DIFF: 1 if diff > 0 else -1}] * abs(diff)

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from ...columns.comparisons import differ
 from ...columns.grouping import group
-from ...columns.kernels import Index, Ints, Keys, Mask, gather, key_words, physical, stack
+from ...columns.kernels import Index, Ints, Keys, Mask, at, frame_of, gather, key_words, physical, stack
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
@@ -178,8 +179,7 @@ class Panes(Operator):
         before, after = entry[alone], place[alone]
         for name in self._compared:
             column, now = last.own.payload.get_column(name), rows.get_column(name)
-            differs = column.gather(before).ne_missing(now.gather(after)).to_numpy()
-            emits[alone[differs]] = True
+            emits[alone[differ(at(column, before), at(now, after))]] = True
         return emits
 
     # New panes
@@ -193,7 +193,7 @@ class Panes(Operator):
             counted = self._counted(firing, places, rows)
             if self.spec.info:
                 columns += self._info(now, firing, places, counted)
-        return pl.DataFrame(columns)
+        return frame_of(columns)
 
     def _stamp(self, name: str, rows: pl.DataFrame) -> pl.Series:
         """Return the watermark; if it is not a time, the end of the window less a microsecond."""
@@ -248,7 +248,7 @@ class Panes(Operator):
         names = payload_of(self.counts, self.counts.delta, keys)
         place = np.arange(len(keys))
         place[emitting] = len(keys) + np.arange(len(emitting))
-        fresh = pl.DataFrame([rows.get_column(name) for name in self.spec.keys])
+        fresh = frame_of([rows.get_column(name) for name in self.spec.keys])
         return gather(stack([names, fresh]), place) if names.width else names
 
     def _dated(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.grouping import group
-from ...columns.kernels import Index, Keys, gather, key_words, physical, stack
+from ...columns.kernels import Index, Keys, frame_of, gather, key_words, physical, stack
 from ...data.clock import Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
@@ -35,7 +35,10 @@ class _Windows:
 
 
 class EmittedWindows(StagedValue[_Windows]):
-    """The windows that emitted in the epoch before: their rows are no longer pending."""
+    """The windows that emitted in the epoch before: their rows are no longer pending.
+
+    It is not a spine, as nothing accumulates: each epoch replaces it as a whole.
+    """
 
     def __init__(self, route: Route | None = WORDS) -> None:
         super().__init__(_Windows(NO_KEYS), route)
@@ -148,7 +151,7 @@ class PendingRows(Operator):
         starts = self._starts(delta, new)[owners]
         column = rows.get_column(self._start)
         moved = pl.Series(self._start, starts).cast(column.dtype)
-        after = pl.DataFrame([moved if one.name == self._start else one for one in rows.get_columns()])
+        after = frame_of([moved if one.name == self._start else one for one in rows.get_columns()])
         return Delta.of(stack([rows, after]), np.concatenate([-diffs, diffs]))
 
     def _starts(self, delta: Delta, keys: Keys) -> Index:
@@ -160,7 +163,7 @@ class PendingRows(Operator):
     def _stage(self, parts: Sequence[Delta], closed: Keys) -> None:
         layout = self.spine.layout
         frame = stack([part.frame for part in parts]) if parts else self._nothing.frame
-        payload = pl.DataFrame(frame.get_columns()[:-1])
+        payload = frame_of(frame.get_columns()[:-1])
         words = self._key_columns.words(frame)
         rows = key_words(payload.get_columns(), frame.height)
         run = make_run(layout, words, payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)

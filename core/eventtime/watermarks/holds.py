@@ -24,7 +24,8 @@ FIRST_HOLDS = 16
 class HeldWatermark(OwnClock):
     """The clock after windows: the watermark, held back by panes that have not been emitted yet.
 
-    Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come.
+    Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come. Its state is
+    two instants, and not a spine.
     """
 
     route: Route | None = ONE

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Ints, Mask, keep
+from ...columns.kernels import Ints, Mask, frame_of, keep
 from ...data.clock import START_OF_TIME
 from ...data.errors import PlanError
 from ...data.instants import resolution, shown, spelled
@@ -51,7 +51,7 @@ class Arrived:
     @property
     def rows(self) -> pl.DataFrame:
         """Return the data columns."""
-        rows = pl.DataFrame(self.frame.get_columns()[:-1])
+        rows = frame_of(self.frame.get_columns()[:-1])
         return rows if self.added is None else keep(rows, self.added)
 
     def column(self, name: str) -> pl.Series:

@@ -90,7 +90,7 @@ class _Version:
 class Buffer(StagedValue[_Version]):
     """Rows with diffs by event time: new ones are added, those before an instant are taken out.
 
-    It consists of a few runs, sorted by instant; a row and its retraction cancel when their runs are merged, at the latest
+    It is not a spine, which is sorted by key: what is taken out is a beginning of each run. It consists of a few runs, sorted by instant; a row and its retraction cancel when their runs are merged, at the latest
     when they are taken out, and before they are more than half of the entries. Cost: the entries that are added and taken
     out, each in a logarithmic number of merges; others are not visited. ``touched`` counts the entries that were sorted or
     moved.

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.json_texts import shown_row
-from ...columns.kernels import Ints, Mask, keep
+from ...columns.kernels import Ints, Mask, frame_of, keep
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now, OwnClock
 from ...data.delta import Delta
 from ...data.errors import InputError
@@ -66,7 +66,8 @@ class SourceClock(OwnClock):
 
         W(after) = max(W(before), the specification's watermark after the rows, the watermark by hand)
 
-    It is a state: the changes of an epoch are staged, and dropped if the epoch fails.
+    It is a state: the changes of an epoch are staged, and dropped if the epoch fails. It is not a spine, as it has no keys:
+    a few numbers, and the memory of the specification.
     """
 
     route: Route | None = ONE
@@ -324,7 +325,7 @@ class Arrive(Operator):
             column if name == self._event_time else delta.frame.get_column(name)
             for name in delta.frame.columns
         ]
-        return Delta(pl.DataFrame(columns))
+        return Delta(frame_of(columns))
 
 
 @tagged("core.eventtime.arrival:RefuseUntimed")

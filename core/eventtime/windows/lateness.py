@@ -10,7 +10,7 @@ import polars as pl
 
 from ...columns.grouping import group
 from ...columns.json_texts import shown_row
-from ...columns.kernels import Ints, Mask, gather, keep, key_words, physical
+from ...columns.kernels import Ints, Mask, frame_of, gather, keep, key_words, physical
 from ...data.clock import START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.errors import InputError
@@ -117,7 +117,7 @@ class DropLate(Operator):
             last.get_column(each.name) if each.name in bounds else each for each in first_copies.get_columns()
         ]
         # The rows are in the order in which they came, not in that of their hashes.
-        entries = pl.DataFrame([*columns[:-1], missed.alias(MISSED), columns[-1]])
+        entries = frame_of([*columns[:-1], missed.alias(MISSED), columns[-1]])
         return gather(entries, np.argsort(groups.first_entries))
 
 
@@ -182,7 +182,7 @@ class HoldAt(Operator):
             held = np.where(times >= self._clock.before, times, physical(ends) - 1)
         column = pl.Series(self._name, held).cast(dtype)
         return Delta(
-            pl.DataFrame([*frame.get_columns()[:-1], column, frame.get_column(DIFF)]), delta.is_consolidated
+            frame_of([*frame.get_columns()[:-1], column, frame.get_column(DIFF)]), delta.is_consolidated
         )
 
 

@@ -1,0 +1,136 @@
+"""Large runs are merged a range of keys at a time, over many epochs, so that no epoch pays for all of it.
+
+Until the merge is complete the runs stand as they are, and look-ups visit them. How far it has come is a part of a version:
+it depends on the entries that came, and on nothing else, and a discarded epoch has not advanced it. It is not saved: an
+engine that is restored begins it anew.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ..columns.directory import Deferred
+from ..columns.kernels import Ints, Keys, Words, stack
+from .run import Layout, Run, merge
+
+GRADUAL_FROM = 1 << 18
+"""Merges of more entries than this are gradual, unless an epoch adds a large part of them."""
+
+AT_ONCE = 8
+"""An epoch merges at once up to so many entries for each one that it adds."""
+
+AHEAD = 4
+"""A gradual merge takes so many entries for each one that is added: it ends long before its level is full again."""
+
+STEP = 1 << 14
+"""At least about so many entries are merged in one step."""
+
+WORDS = 1 << 64
+
+NO_WORDS = np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The columns of a merged run, with room for ``capacity`` entries, so that memory is taken part by part.
+
+    A part is written behind those before it. If its epoch is discarded, the next one writes in the same place.
+    """
+
+    capacity: int
+    words: Mapping[str, Words] = field(default_factory=dict)
+    sums: Mapping[str, Ints] = field(default_factory=dict)
+    payloads: tuple[pl.DataFrame, ...] = ()
+
+    def with_part(self, at: int, part: Run) -> _Columns:
+        """Return the columns with another part, the entries of which are written from a place on."""
+        rows = Keys(NO_WORDS) if part.rows is None else part.rows
+        words = {
+            "first": part.keys.first,
+            "second": part.keys.second,
+            "row": rows.first,
+            "row second": rows.second,
+        }
+        found = {name: column for name, column in words.items() if column is not None and len(column)}
+        held = self._room(self.words, found, np.dtype(np.uint64))
+        sums = self._room(self.sums, part.sums, np.dtype(np.int64))
+        for columns, values in ((held, found), (sums, part.sums)):
+            for name, column in columns.items():
+                column[at : at + len(part)] = values.get(name, 0)
+        return _Columns(self.capacity, held, sums, (*self.payloads, part.payload))
+
+    def _room(
+        self, held: Mapping[str, Any], values: Mapping[str, Any], dtype: np.dtype[Any]
+    ) -> dict[str, Any]:
+        return {**{name: np.zeros(self.capacity, dtype) for name in values if name not in held}, **held}
+
+    def run(self, size: int) -> Run:
+        """Return the first entries as a run."""
+        words = {name: column[:size] for name, column in self.words.items()}
+        rows = Keys(words["row"], words.get("row second")) if "row" in words else None
+        payload = stack(self.payloads) if self.payloads[0].width else self.payloads[0]
+        sums = {name: column[:size] for name, column in self.sums.items()}
+        return Run(
+            Keys(words["first"], words.get("second")), payload, sums, rows, Deferred.of(words["first"])
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradualMerge:
+    """A merge under way of some neighbouring runs, whose entries with words below ``done`` are merged.
+
+    These are the first ``size`` entries of ``columns``; what is behind them is of no meaning. ``credit`` counts the entries that
+    may be merged next.
+    """
+
+    runs: tuple[Run, ...]
+    columns: _Columns
+    size: int = 0
+    done: int = 0
+    credit: int = 0
+
+    @staticmethod
+    def of(runs: tuple[Run, ...]) -> GradualMerge:
+        """Return the merge of these runs, of which nothing is done."""
+        return GradualMerge(runs, _Columns(sum(map(len, runs))))
+
+    @property
+    def entries(self) -> int:
+        """Return how many entries are merged altogether."""
+        return sum(map(len, self.runs))
+
+    def place_in(self, runs: tuple[Run, ...]) -> int | None:
+        """Return where the runs begin among these; None if they are not there any more, as a reader has merged them."""
+        place = next((at for at, run in enumerate(runs) if run is self.runs[0]), None)
+        if place is None or not all(map(operator.is_, self.runs, runs[place : place + len(self.runs)])):
+            return None
+        return place
+
+    def advanced(self, layout: Layout, added: int) -> tuple[GradualMerge, int]:
+        """Return the merge after an epoch that adds so many entries, and how many it has merged. Cost: those."""
+        credit = self.credit + AHEAD * added
+        if credit < STEP:
+            return replace(self, credit=credit), 0
+        until = min(WORDS, self.done + max(1, credit * WORDS // max(1, self.entries)))
+        ranges = [run.between(self.done, until - 1) for run in self.runs]
+        ranges = [run for run in ranges if len(run)]
+        columns, size = self.columns, self.size
+        if ranges:
+            part = merge(layout, ranges)
+            columns, size = columns.with_part(size, part), size + len(part)
+        return GradualMerge(self.runs, columns, size, until), sum(map(len, ranges))
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all entries are merged."""
+        return self.done == WORDS
+
+    def result(self) -> tuple[Run, ...]:
+        """Return the merged run, or none if all entries cancel. Cost: a copy of its payload."""
+        return (self.columns.run(self.size),) if self.size else ()

@@ -1,0 +1,77 @@
+"""A version is what a state is as of one commit: parts that add up, and what was made of them since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import ref as weakref
+
+from .gradual import GradualMerge
+from .run import Run
+from .waiting import Chunk, Waiting
+
+Parts = tuple[tuple[Run, ...], Waiting]
+"""The parts that add up to a state: its runs, the oldest first, and rows that wait."""
+
+NO_PARTS: Parts = ((), ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """A version of a spine, as of one commit: its parts, their totals, and the counters for the next full merge.
+
+    Its contents never change. Its waiting rows become a run when somebody first needs them by key (``settle``), whoever it
+    is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
+    ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merging`` are merges
+    of large runs that are under way. ``merged`` has all parts as one run, once a reader has merged them.
+    """
+
+    parts_now: list[Parts]
+    totals: Mapping[str, int] = field(default_factory=dict)
+    attempt_from: int = 0
+    wasted: int = 0
+    retracting: int = 0
+    merging: tuple[GradualMerge, ...] = ()
+    merged: list[Run] = field(default_factory=list)
+
+    @property
+    def parts(self) -> Parts:
+        """Return the runs and the rows that still wait, as of one moment."""
+        return self.parts_now[0]
+
+    def settle(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """Make these runs all that there is, unless another thread was faster, and return what is there now."""
+        self.parts_now.append((runs, ()))
+        self.parts_now[0] = self.parts_now[1]
+        return self.parts_now[1][0]
+
+    def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
+        """Return the same version with other parts, not merged yet."""
+        return replace(self, parts_now=[(runs, waiting)], merged=[], **changed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge:
+    """A merge made outside of an epoch: the first parts of a version, and the runs that they were merged into."""
+
+    runs: tuple[weakref[Run], ...]
+    waiting: tuple[weakref[Chunk], ...]
+    into: tuple[Run, ...]
+    """The only thing that is kept alive: parts that nobody holds any more are not merged again."""
+
+    @staticmethod
+    def of(parts: Parts, into: tuple[Run, ...]) -> Merge:
+        """Return the merge of these parts."""
+        return Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into)
+
+    def applied(self, parts: Parts) -> Parts | None:
+        """Return the parts with those that were merged replaced; None if they are not the first ones."""
+        runs, waiting = parts
+        if not (_begins(runs, self.runs) and _begins(waiting, self.waiting)):
+            return None
+        return (*self.into, *runs[len(self.runs) :]), waiting[len(self.waiting) :]
+
+
+def _begins(parts: Sequence[object], merged: Sequence[weakref[Any]]) -> bool:
+    return len(merged) <= len(parts) and all(ref() is part for ref, part in zip(merged, parts, strict=False))

@@ -1,0 +1,191 @@
+"""Large runs are merged over many epochs: look-ups, readers, discarded epochs and checkpoints see the same rows meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+
+import evercurrent.core.state.gradual as gradual_module
+import evercurrent.core.state.spine as spine_module
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.lookup import all_rows
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
+from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.spine import Spine, Version
+from strategies import of_profile
+
+KEYS = 40
+SPREAD = 2**64 // KEYS
+ROWS = pl.Schema({"k": pl.Int64(), "x": pl.String()})
+
+Held = dict[tuple[Any, ...], int]
+
+
+class Numbers:
+    """States of one entry per key, with words of one part or of two."""
+
+    layout = Layout()
+
+    def run(self, entries: list[tuple[int, str, int]]) -> Run:
+        first = np.array([key * SPREAD for key, _, _ in entries], np.uint64)
+        second = np.array([ord(x) for _, x, _ in entries], np.uint64)
+        diffs = np.array([diff for _, _, diff in entries], np.int64)
+        both = None if {x for _, x, _ in entries} == {"a"} else second - np.uint64(ord("a"))
+        return make_run(self.layout, Keys(first, both), pl.DataFrame(), {DIFF: diffs})
+
+    def held(self, run: Run) -> Held:
+        words = zip((run.keys.first // np.uint64(SPREAD)).tolist(), run.keys.seconds().tolist(), strict=True)
+        diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64)).tolist()
+        return {(key, "ab"[second]): diff for (key, second), diff in zip(words, diffs, strict=True)}
+
+    def found(self, spine: Spine, wanted: list[tuple[int, str]]) -> list[int]:
+        keys = make_run(
+            self.layout,
+            self.run([(*each, 1) for each in wanted]).keys,
+            pl.DataFrame(),
+            {DIFF: np.ones(len(wanted), np.int64)},
+        )
+        totals = spine.totals(keys.keys).get(DIFF, np.zeros(len(keys), np.int64))
+        by_key = dict(zip(self.held(keys), totals.tolist(), strict=True))
+        return [by_key[each] for each in wanted]
+
+
+class Rows:
+    """States of many rows per key."""
+
+    layout = Layout(ROWS, by_row=True)
+
+    def run(self, entries: list[tuple[int, str, int]]) -> Run:
+        frame = pl.DataFrame(entries, {**ROWS, DIFF: pl.Int64()}, orient="row")
+        return run_of_rows(self.layout, KeyColumns.of(["k"]), frame)
+
+    def held(self, run: Run) -> Held:
+        diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64)).tolist()
+        return dict(zip(run.payload.rows(), diffs, strict=True))
+
+    def found(self, spine: Spine, wanted: list[tuple[int, str]]) -> list[int]:
+        keys = make_run(
+            Layout(),
+            self.run([(*each, 1) for each in wanted]).keys,
+            pl.DataFrame(),
+            {DIFF: np.ones(len(wanted), np.int64)},
+        ).keys
+        found = all_rows(spine, keys)
+        rows = dict(zip(found.payload.rows(), found.diffs.tolist(), strict=True))
+        return [rows.get(each, 0) for each in wanted]
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, KEYS - 1), st.sampled_from("aaab"), st.sampled_from([1, 1, 1, 2, -1])),
+    min_size=1,
+    max_size=12,
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), ENTRIES),
+        st.tuples(st.just("commit"), ENTRIES),
+        st.tuples(st.just("discard"), ENTRIES),
+        st.tuples(st.just("read"), st.integers(0, 6)),
+        st.tuples(st.just("move"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("kind", [Numbers(), Rows()], ids=["numbers", "rows"])
+@of_profile(1.0, quick=40)
+@given(
+    steps=STEPS, ahead=st.sampled_from([1, 2, 4]), step=st.sampled_from([1, 5]), limit=st.sampled_from([0, 6])
+)
+def test_the_same_rows_are_there_at_any_time(
+    kind: Numbers | Rows, steps: list[tuple[str, Any]], ahead: int, step: int, limit: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "FLOOR", 1)
+        patches.setattr(spine_module, "GRADUAL_FROM", limit)
+        patches.setattr(spine_module, "AT_ONCE", 0)
+        patches.setattr(gradual_module, "AHEAD", ahead)
+        patches.setattr(gradual_module, "STEP", step)
+        spine, now = Spine(kind.layout), Counter[tuple[int, str]]()
+        commits: list[tuple[Version, Held]] = [(spine.version, {})]
+        for action, given_to_it in steps:
+            if action == "read":
+                version, rows = commits[-1 - given_to_it % len(commits)]
+                assert kind.held(spine.at(version).merged()) == rows
+                continue
+            if action == "move":
+                saved, spine = spine.saved(), Spine(kind.layout)
+                spine.restore(Saved(saved.pieces, saved.facts))
+                continue
+            spine.stage(kind.run(given_to_it))
+            if action == "discard":
+                before = spine.version
+                spine.discard()
+                assert spine.version is before
+                continue
+            spine.commit()
+            for key, x, diff in given_to_it:
+                now[key, x] += diff
+            rows = {row: diff for row, diff in now.items() if diff}
+            commits.append((spine.version, rows))
+            wanted = list(dict.fromkeys((key, x) for key, x, _ in given_to_it))
+            expected = [max(now[each], 0) if isinstance(kind, Rows) else now[each] for each in wanted]
+            assert kind.found(spine, wanted) == expected
+            assert spine.total(DIFF) == sum(rows.values())
+        for version, rows in commits:
+            assert kind.held(spine.at(version).merged()) == rows
+
+
+def test_no_epoch_merges_much_and_few_runs_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spine_module, "FLOOR", 16)
+    monkeypatch.setattr(spine_module, "GRADUAL_FROM", 1000)
+    monkeypatch.setattr(gradual_module, "STEP", 64)
+    draw = np.random.default_rng(5)
+    spine, work, counts = Spine(Layout()), [], []
+    for _ in range(3000):
+        keys = Keys(draw.integers(0, 2**63, 10).astype(np.uint64) * np.uint64(2))
+        before = spine.touched
+        spine.stage(make_run(Layout(), keys, pl.DataFrame(), {DIFF: np.ones(10, np.int64)}))
+        spine.commit()
+        work.append(spine.touched - before)
+        counts.append(len(spine.runs))
+    assert spine.entries == len(spine.merged()) == 30_000
+    assert max(work) <= 2000, "30,000 entries are merged, and no epoch merges a tenth of them"
+    assert sum(work) <= 8 * 30_000
+    assert max(counts) <= 2 * 4 * 6
+
+
+def test_what_is_merged_does_not_depend_on_discarded_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spine_module, "FLOOR", 16)
+    monkeypatch.setattr(spine_module, "GRADUAL_FROM", 100)
+    monkeypatch.setattr(gradual_module, "STEP", 32)
+    spines = [Spine(Layout()), Spine(Layout())]
+    draw = np.random.default_rng(6)
+    for number in range(400):
+        runs = [
+            make_run(
+                Layout(),
+                Keys(draw.integers(0, 2**63, size).astype(np.uint64)),
+                pl.DataFrame(),
+                {DIFF: np.ones(size, np.int64)},
+            )
+            for size in (5, 17)
+        ]
+        if number % 3 == 0:
+            spines[0].stage(runs[1])
+            spines[0].discard()
+        for spine in spines:
+            spine.stage(runs[0])
+            spine.commit()
+        sizes = [[*map(len, spine.runs)] for spine in spines]
+        assert sizes[0] == sizes[1]
+        for ours, theirs in zip(*(spine.runs for spine in spines), strict=True):
+            assert ours.keys.first.tolist() == theirs.keys.first.tolist()

@@ -1,0 +1,379 @@
+"""Rows wait unsorted until somebody needs them by key: nobody can see, by any bit, when they were sorted."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import assume, given
+
+import evercurrent as ec
+import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.waiting as waiting_module
+from evercurrent.core.columns.directory import entries_among
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.spine import Spine, Version
+from faults import FaultError, raising_node
+from harness import Running, circuit_of, contents
+from oracle import TooLargeError
+from strategies import Case, cases, of_profile
+
+SCHEMA = pl.Schema({"k": pl.Int64(), "x": pl.String()})
+
+
+def rows_of(entries: list[tuple[int, str, int]]) -> pl.DataFrame:
+    return pl.DataFrame(entries, {**SCHEMA, DIFF: pl.Int64()}, orient="row")
+
+
+def by_key() -> Spine:
+    return Spine(Layout(SCHEMA, by_row=True), keys=KeyColumns.of(["k"]))
+
+
+def by_row() -> Spine:
+    return Spine(Layout(SCHEMA), route=None)
+
+
+def bits_of(run: Run) -> tuple[Any, ...]:
+    words = [run.keys.first, run.keys.seconds()]
+    words += [] if run.rows is None else [run.rows.first, run.rows.seconds()]
+    sums = {name: column.tolist() for name, column in sorted(run.sums.items())}
+    return [column.tolist() for column in words], sums, run.payload.rows() if run.payload.width else []
+
+
+class Twins:
+    """Two states with the same rows: in one they may wait, in the other they are sorted at once."""
+
+    def __init__(self, make: Callable[[], Spine]) -> None:
+        self.make = make
+        self.lazy, self.eager = make(), make()
+        self.versions: list[tuple[Version, Version]] = [(self.lazy.version, self.eager.version)]
+
+    def stage(self, frame: pl.DataFrame, early: str) -> None:
+        """Stage rows in both; some look at the state or at the change before the commit, in either order."""
+        if "before" in early:
+            assert self.lazy.runs is not None
+        self.lazy.stage_rows(frame)
+        if frame.height:
+            self.eager.stage(self.eager._sorted(frame))
+        if "runs" in early:
+            assert self.lazy.runs is not None
+        if "delta" in early:
+            assert bits_of(self.lazy.delta) == bits_of(self.eager.delta)
+        if "late" in early:
+            assert self.lazy.runs is not None
+        if "saved" in early:
+            assert sum(len(run) for run in self.lazy.saved().pieces) >= 0
+
+    def commit(self) -> None:
+        self.lazy.commit()
+        self.eager.commit()
+        self.versions.append((self.lazy.version, self.eager.version))
+
+    def discard(self) -> None:
+        before = self.lazy.version
+        self.lazy.discard()
+        self.eager.discard()
+        assert self.lazy.version is before
+
+    def move(self) -> None:
+        """Go on from what was saved."""
+        for name in ("lazy", "eager"):
+            old, new = getattr(self, name), self.make()
+            pieces = tuple(new.piece_of(old.columns_of(piece)) for piece in old.saved().pieces)
+            new.restore(Saved(pieces, old.saved().facts))
+            setattr(self, name, new)
+
+    def check(self, number: int) -> None:
+        """Read an earlier version of both, as readers in other threads do."""
+        lazy, eager = self.versions[number % len(self.versions)]
+        assert bits_of(self.lazy.at(lazy).merged()) == bits_of(self.eager.at(eager).merged())
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.sampled_from([1, 1, 1, 2, -1])), max_size=5
+)
+ADDED = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(1, 2)), max_size=5)
+EARLY = st.sampled_from(
+    ["", "", "", "before", "runs", "delta", "runs delta", "delta late", "saved", "runs saved"]
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), st.one_of(ADDED, ADDED, ENTRIES), EARLY),
+        st.tuples(st.just("discard"), ENTRIES, EARLY),
+        st.tuples(st.just("read"), st.integers(0, 9), st.just("")),
+        st.tuples(st.just("undo"), st.just(0), st.just("")),
+        st.tuples(st.just("move"), st.just(0), st.just("")),
+    ),
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("make", [by_key, by_row])
+@of_profile(1.0, quick=40)
+@given(steps=STEPS, keeps_runs=st.booleans(), most=st.sampled_from([None, 2]))
+def test_rows_that_wait_are_the_rows_that_were_sorted(
+    make: Callable[[], Spine], steps: list[tuple[str, Any, str]], keeps_runs: bool, most: int | None
+) -> None:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "FLOOR", 1)
+        patches.setattr(waiting_module, "APART_FROM", 4)
+        patches.setattr(Spine, "keeps_runs", keeps_runs)
+        patches.setattr(Spine, "most_merged", most)
+        twins = Twins(make)
+        for step, given_to_it, early in steps:
+            match step:
+                case "commit":
+                    twins.stage(rows_of(given_to_it), early)
+                    twins.commit()
+                case "discard":
+                    twins.stage(rows_of(given_to_it), early)
+                    twins.discard()
+                case "read":
+                    twins.check(given_to_it)
+                case "undo":
+                    run = twins.eager.merged()
+                    if len(run):
+                        twins.stage(run.payload.with_columns(pl.Series(DIFF, -run.sums[DIFF])), "")
+                        twins.commit()
+                    assert twins.lazy.entries == twins.eager.entries == 0
+                case "move":
+                    twins.move()
+            assert twins.lazy.total(DIFF) == twins.eager.total(DIFF)
+        for number in range(len(twins.versions)):
+            twins.check(number)
+
+
+def test_small_chunks_are_put_together_and_large_ones_stay() -> None:
+    spine = by_row()
+    for number in range(1000):
+        spine.stage_rows(rows_of([(number, "a", 1)]))
+        spine.commit()
+    runs, waiting = spine.version.parts
+    assert not runs
+    assert len(waiting) < 10
+    assert spine.entries == len(spine.merged()) == 1000
+
+
+def test_rows_that_were_retracted_are_not_kept_for_long() -> None:
+    spine, size = by_row(), 1000
+    spine.stage_rows(rows_of([(number, "a", 1) for number in range(size)]))
+    spine.commit()
+    for start in range(0, size - 100, 100):
+        spine.stage_rows(rows_of([(number, "a", -1) for number in range(start, start + 100)]))
+        spine.commit()
+        assert spine.entries <= 3 * (size - start - 100) + 600
+    assert len(spine.merged()) == 100
+
+
+# Whole programs
+
+
+def sorted_at_once(spine: Spine, frame: pl.DataFrame) -> None:
+    """What ``stage_rows`` does where no rows may wait."""
+    if frame.height:
+        spine.stage(spine._sorted(frame))
+
+
+@of_profile(0.5, quick=30)
+@given(case=cases(max_epochs=4, trusted=False), reads=st.sets(st.integers(0, 3)))
+def test_any_program_gives_the_same_whenever_rows_are_sorted(case: Case, reads: set[int]) -> None:
+    try:
+        case.expected()
+    except TooLargeError:
+        assume(False)
+    lazy = Running(case)
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(Spine, "stage_rows", sorted_at_once)
+        eager = Running(case)
+        for epoch in case.epochs:
+            eager.push(epoch)
+    for number, epoch in enumerate(case.epochs):
+        lazy.push(epoch)
+        if number in reads:
+            lazy.contents()
+    assert lazy.contents() == eager.contents()
+    for name, view in lazy.views.items():
+        assert view.read().equals(eager.views[name].read()), name
+        ours, theirs = (running.views[name].deltas().frame() for running in (lazy, eager))
+        assert Counter(ours.rows()) == Counter(theirs.rows()), name
+
+
+KINDS = ["inner", "left", "right", "full", "semi", "anti"]
+
+
+def joined(how: str, **options: Any) -> ec.Engine:
+    engine = ec.Engine(**options)
+    a = engine.source("a", {"k": pl.Int64, "x": pl.String}, kind="diffs")
+    b = engine.source("b", {"k": pl.Int64, "y": pl.Int64}, kind="diffs")
+    engine.view("joined", a.join(b, on="k", how=how))  # type: ignore[arg-type]
+    engine.view("rows", a.filter(pl.col("x") != "none"))
+    return engine
+
+
+def random_pushes(seed: int, count: int) -> list[tuple[str, pl.DataFrame]]:
+    """Mostly additions to one side, now and then a change of the other, or a retraction."""
+    draw = np.random.default_rng(seed)
+    pushes, held = [], {"a": [], "b": []}  # type: ignore[var-annotated]
+    for number in range(count):
+        side = "b" if number % 7 in (0, 5) else "a"
+        rows = [
+            (int(draw.integers(6)), str(draw.integers(3)) if side == "a" else int(draw.integers(3)))
+            for _ in range(9)
+        ]
+        entries = [(*row, 1) for row in rows]
+        if number % 5 == 4 and held[side]:
+            entries += [(*held[side].pop(), -1) for _ in range(4)]
+        held[side] += rows
+        names = ["k", "x" if side == "a" else "y", DIFF]
+        pushes.append((side, pl.DataFrame(entries, names, orient="row")))
+    return pushes
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_a_failed_epoch_leaves_waiting_rows_as_they_were(how: str) -> None:
+    engine, twin = joined(how), joined(how)
+    for number, (side, rows) in enumerate(random_pushes(1, 30)):
+        circuit = circuit_of(engine)
+        before = [(state.entries, state.nbytes) for state in circuit.states]
+        for node in (circuit.nodes[-1], circuit.nodes[number % len(circuit.nodes)]):
+            circuit.visits_all = True
+            with raising_node(node, after=True), pytest.raises(FaultError):
+                engine.push(side, rows)
+            assert [(state.entries, state.nbytes) for state in circuit.states] == before
+        circuit.visits_all = False
+        engine.push(side, rows)
+        twin.push(side, rows)
+    for name, view in engine.views.items():
+        assert view.read().equals(twin.views[name].read())
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_a_checkpoint_in_the_middle_changes_nothing(tmp_path: Path, how: str) -> None:
+    twin = joined(how)
+    pushes = random_pushes(2, 24)
+    for start in range(0, 24, 6):
+        engine = joined(how, checkpoint=ec.Checkpoint(tmp_path, every=1 + start % 5))
+        for side, rows in pushes[start : start + 6]:
+            engine.push(side, rows)
+            twin.push(side, rows)
+        for name, view in engine.views.items():
+            assert view.read().equals(twin.views[name].read())
+        engine.close()
+
+
+def test_threads_read_while_rows_wait() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64, "n": pl.Int64}, kind="append")
+    names = engine.source("names", {"k": pl.Int64, "y": pl.Int64})
+    even = engine.view("even", rows.filter(pl.col("n") % 2 == 0))
+    left = engine.view("left", rows.join(names, on="k", how="left"))
+    engine.push("names", {"k": [0, 1], "y": [10, 11]})
+    failed: list[BaseException] = []
+    is_over = threading.Event()
+
+    def read() -> None:
+        try:
+            while not is_over.is_set():
+                now = engine.published()
+                epochs = now.epoch - 1
+                assert now.rows("left").sort("n")["n"].to_list() == list(range(100 * epochs))
+                assert now.rows("even").height == 50 * epochs
+                assert sum(delta.height for delta in left.deltas(since=now.epoch)) >= 0
+        except BaseException as error:
+            failed.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(60):
+        column = range(100 * number, 100 * number + 100)
+        engine.push("rows", {"k": [n % 3 for n in column], "n": column})
+    is_over.set()
+    for reader in readers:
+        reader.join()
+    assert not failed, failed
+    assert sum(delta.height for delta in even.deltas()) == even.read().height == 3000
+
+
+def test_a_view_of_rows_holds_little_more_than_its_rows() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64, "x": pl.Float64, "text": pl.String}, kind="append")
+    engine.view("kept", rows.filter(pl.col("k") >= 0))
+    frame = pl.DataFrame({"k": range(20_000)}).with_columns(
+        x=pl.col("k") / 3, text=pl.col("k").cast(pl.String) + " is a row"
+    )
+    for _ in range(5):
+        engine.push("rows", frame)
+    (state,) = [state for state in circuit_of(engine).states if isinstance(state, Spine)]
+    assert state.nbytes <= 1.5 * 5 * frame.estimated_size()
+
+
+# Retractions
+
+
+@pytest.mark.parametrize("looks", [0, 1, 10**9])
+@pytest.mark.parametrize("schema", [{"k": pl.Int64}, {"k": pl.Int64, "x": pl.String}])
+@of_profile(0.5, quick=20)
+@given(data=st.data())
+def test_a_retraction_is_accepted_as_often_as_the_row_is_there(
+    looks: int, schema: dict[str, Any], data: st.DataObject
+) -> None:
+    row = st.tuples(st.integers(0, 3) | st.none(), *[st.sampled_from("ab")] * (len(schema) - 1))
+    entry = st.tuples(row, st.sampled_from([1, 1, 2, -1, -2]))
+    epochs = data.draw(st.lists(st.lists(entry, min_size=1, max_size=6), max_size=6))
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "LOOKS", looks)
+        patches.setattr(spine_module, "MOST_ENTRIES", 8 if looks else 2**22)
+        engine = ec.Engine()
+        view = engine.view("kept", engine.source("a", schema, kind="diffs", strict=False).select(*schema))
+        held, refused = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+        for entries in epochs:
+            engine.push(
+                "a",
+                pl.DataFrame(
+                    [(*each, diff) for each, diff in entries], {**schema, DIFF: pl.Int64}, orient="row"
+                ),
+            )
+            added = Counter[tuple[Any, ...]]()
+            for each, diff in entries:
+                added[each] += diff
+            for each, diff in added.items():
+                accepted = max(diff, -held[each])
+                held[each] += accepted
+                refused[each] += accepted - diff
+            assert contents(view).counts == {row: count for row, count in held.items() if count}
+        ledger = engine.ledger()
+        assert ledger.height == sum(map(bool, refused.values())) or len(epochs) > 1
+
+
+@of_profile(0.5, quick=60)
+@given(
+    entries=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=30),
+    keys=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=12),
+    spread=st.sampled_from([1, 2**60, 3 * 2**61]),
+)
+def test_entries_are_found_among_keys_whose_first_words_collide(
+    entries: list[tuple[int, int]], keys: set[tuple[int, int]], spread: int
+) -> None:
+    def words(pairs: list[tuple[int, int]]) -> Keys:
+        first = np.array([pair[0] * spread % 2**64 for pair in pairs], np.uint64)
+        return Keys(first, np.array([pair[1] for pair in pairs], np.uint64))
+
+    run = make_run(Layout(), words(sorted(keys)), pl.DataFrame(), {DIFF: np.ones(len(keys), np.int64)})
+    ordered = list(zip(run.keys.first.tolist(), run.keys.seconds().tolist(), strict=True))
+    given_words = words(entries)
+    pairs = list(zip(given_words.first.tolist(), given_words.seconds().tolist(), strict=True))
+    places, owners = entries_among(given_words, run.keys)
+    expected = [(place, ordered.index(pair)) for place, pair in enumerate(pairs) if pair in ordered]
+    assert list(zip(places.tolist(), owners.tolist(), strict=True)) == expected

@@ -1,0 +1,22 @@
+"""A query of views has the members by which users of Spark look at a query."""
+
+import polars as pl
+
+import evercurrent as ec
+from evercurrent.spark_bridge import run
+from spark.test_query import ONCE
+
+
+def test_a_query_has_the_names_of_spark(feed, checkpoint):
+    engine = ec.Engine()
+    engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+    stream = feed([pl.DataFrame({"ip": ["a", "b", "a"]})])
+    query = run(engine, {"log": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE, name="traffic")
+    assert query.awaitTermination() is True
+    query.processAllAvailable()
+    assert (query.isActive, query.name, query.exception()) == (False, "traffic", None)
+    assert query.id == query.streaming_query.id
+    assert query.runId == query.streaming_query.runId
+    assert query.status["isDataAvailable"] is False
+    assert query.lastProgress["numInputRows"] == query.recentProgress[-1]["numInputRows"]
+    assert repr(query) == "Query 'traffic', ended, at epoch 1; views: hits"

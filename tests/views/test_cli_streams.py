@@ -1,0 +1,273 @@
+"""The command among others: pipes, compressed and replaced files, other formats, rows that are bad, narrow terminals."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from evercurrent.views.cli import app
+from evercurrent.views.cli.tables import FittingTable
+
+WORDS = """
+import evercurrent as ec
+import polars as pl
+
+engine = ec.Engine()
+words = engine.source("words", {"word": pl.String, "n": pl.Int64}, kind="upsert", key="word")
+engine.view("counts", words.group_by("word").agg(pl.col("n").sum()))
+order = {"counts": ["word"]}
+"""
+ROWS = "word,n\na,1\nb,2\nc,3\n"
+JSON = '{"word": "a", "n": 1}\n{"word": "b", "n": 2}\n{"word": "c", "n": 3}\n'
+CONTENTS = [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("words.py").write_text(WORDS)
+
+
+def run(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["run", "words.py", *arguments], input=text)
+
+
+def contents(suffix: str = "parquet") -> list[tuple[Any, ...]]:
+    return pl.read_parquet("out/counts.parquet").sort("word").rows()
+
+
+def command(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    whole = [sys.executable, "-m", "evercurrent", "run", "words.py", *arguments]
+    return subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+# Pipes
+
+
+@pytest.mark.parametrize("text", [ROWS, JSON], ids=["CSV", "JSON lines"])
+@pytest.mark.parametrize("path", ["-", "/dev/stdin"])
+def test_rows_come_from_the_standard_input(text: str, path: str) -> None:
+    done = run("--input", f"words={path}", "--output", "out", text=text)
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
+def test_deltas_go_to_the_standard_output_and_all_else_elsewhere() -> None:
+    process = command("--input", "words=-", "--deltas", "counts=-", stdin=subprocess.PIPE)
+    out, err = process.communicate(ROWS.encode(), 60)
+    assert process.returncode == 0, err
+    assert pl.read_ndjson(out).sort("word").rows() == [(word, n, 1, 1) for word, n in CONTENTS]
+    assert b"rows read" in err
+
+
+def test_an_input_that_ends_without_rows_is_an_error() -> None:
+    done = run("--input", "words=-", text="")
+    assert done.exit_code == 1
+    assert "the standard input is empty" in done.output
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="no pipes")
+def test_a_broken_pipe_ends_the_command_silently() -> None:
+    Path("many.csv").write_text("word,n\n" + "".join(f"w{n},{n}\n" for n in range(20_000)))
+    process = command("--input", "words=many.csv", "--batch-rows", "100", "--deltas", "counts=-")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert b"Error" not in (said := process.stderr.read()), said
+    assert b"error" not in said, said
+    assert process.wait(60) in (1, 141)
+    process.stderr.close()
+
+
+# Formats
+
+
+def test_compressed_files_are_read() -> None:
+    with gzip.open("words.csv.gz", "wb") as file:
+        file.write(ROWS.encode())
+    with pa.output_stream("more.jsonl.zst", compression="zstd") as stream:
+        stream.write(b'{"word": "d", "n": 4}\n')
+    done = run("--input", "words=words.csv.gz", "--input", "words=more.jsonl.zst", "--output", "out")
+    assert done.exit_code == 0, done.output
+    assert contents() == [*CONTENTS, ("d", 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("w.csv.gz", gzip.compress(ROWS.encode() * 500)[:-20], "incomplete or damaged"),
+        ("w.csv.zst", b"word,n\n", "not compressed by zstd"),
+        ("w.parquet.gz", b"", "compress their columns themselves"),
+        ("w.gz", b"", ".csv.gz"),
+    ],
+)
+def test_compressed_files_that_cannot_be_read(name: str, data: bytes, said: str) -> None:
+    Path(name).write_bytes(data)
+    done = run("--input", f"words={name}")
+    assert done.exit_code == 1
+    assert said in " ".join(done.output.split()), done.output
+
+
+@pytest.mark.parametrize(("separator", "character"), [(";", ";"), ("tab", "\t"), ("|", "|")])
+def test_csv_with_another_separator(separator: str, character: str) -> None:
+    Path("w.csv").write_text(ROWS.replace(",", character))
+    done = run("--input", "words=w.csv", "--separator", separator, "--output", "out")
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
+def test_a_separator_is_one_character() -> None:
+    Path("w.csv").write_text(ROWS)
+    assert run("--input", "words=w.csv", "--separator", ",,").exit_code == 2
+
+
+@pytest.mark.parametrize("suffix", ["csv", "arrow", "arrows", "parquet", "jsonl"])
+def test_deltas_in_each_format(suffix: str) -> None:
+    Path("w.csv").write_text('word,n\na,1\nb,2\nc,3\n"",\n')
+    done = run("--input", "words=w.csv", "--batch-rows", "2", "--deltas", f"counts=d.{suffix}")
+    assert done.exit_code == 0, done.output
+    read: dict[str, Any] = {
+        "csv": lambda path: pl.read_csv(path).fill_null(""),
+        "arrow": pl.read_ipc_stream,
+        "arrows": pl.read_ipc_stream,
+        "parquet": pl.read_parquet,
+        "jsonl": pl.read_ndjson,
+    }
+    rows = read[suffix](f"d.{suffix}").rows()
+    assert sorted(rows) == [("", 0, 2, 1), ("a", 1, 1, 1), ("b", 2, 1, 1), ("c", 3, 2, 1)]
+    again = run("--input", f"words=d.{suffix}", "--output", "out")
+    assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "arrow"])
+def test_contents_in_each_format(form: str) -> None:
+    Path("w.csv").write_text(ROWS)
+    done = run("--input", "words=w.csv", "--output", "out", "--output-format", form)
+    assert done.exit_code == 0, done.output
+    read: dict[str, Any] = {
+        "csv": pl.read_csv, "arrow": pl.read_ipc, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson,
+    }  # fmt: skip
+    assert read[form](f"out/counts.{form}").sort("word").rows() == CONTENTS
+
+
+# Odd rows
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_columns_that_are_not_declared_are_ignored_when_asked(suffix: str) -> None:
+    frame = pl.DataFrame({"word": ["a", "b", "c"], "colour": ["x", "y", "z"], "n": [1, 2, 3]})
+    (frame.write_csv if suffix == ".csv" else frame.write_ndjson)(f"w{suffix}")
+    done = run("--input", f"words=w{suffix}")
+    assert done.exit_code == 1
+    assert "colour" in done.output
+    done = run("--input", f"words=w{suffix}", "--ignore-extra", "--output", "out")
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
+BAD = {
+    ".csv": 'word,n\na,1\nx,"not\na number"\nb,2\ny\n,7\nc,3\n',
+    ".jsonl": '{"word": "a", "n": 1}\n{"word": "x", "n": "?"}\n\nno json\n{"word": "b", "n": 2}\n'
+    '{"word": null, "n": 7}\n{"word": "c", "n": 3}\n',
+}
+
+
+@pytest.mark.parametrize("suffix", BAD)
+def test_bad_rows_are_left_out_and_listed(suffix: str) -> None:
+    Path(f"w{suffix}").write_text(BAD[suffix])
+    assert run("--input", f"words=w{suffix}").exit_code == 1
+    done = run(
+        "--input", f"words=w{suffix}", "--on-error", "ledger", "--output", "out", "--deltas", "counts=d.jsonl"
+    )
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+    assert sorted(pl.read_ndjson("d.jsonl")["word"]) == ["a", "b", "c"]
+    assert "2 of the lines of w" in done.output
+    assert "primary key 'word' is null" in done.output
+
+
+def test_a_checkpoint_goes_on_after_bad_rows() -> None:
+    Path("w.csv").write_text(BAD[".csv"])
+    options = ["--input", "words=w.csv", "--on-error", "ledger", "--checkpoint", "c", "--output", "out"]
+    assert run(*options).exit_code == 0
+    with Path("w.csv").open("a") as file:
+        file.write("d,4\n")
+    done = run(*options)
+    assert done.exit_code == 0, done.output
+    assert contents() == [*CONTENTS, ("d", 4)]
+
+
+# Files that are replaced
+
+
+def test_a_replaced_file_is_followed() -> None:
+    path = Path("w.csv")
+    path.write_text("word,n\na,1\n")
+    process = command("--input", "words=w.csv", "--follow", "--deltas", "counts=d.jsonl")
+    try:
+        wait_for(1)
+        with path.open("a") as file:
+            file.write("b,2\n")
+            file.flush()
+            path.rename("w.csv.1")
+        path.write_text("word,n\nc,3\n\n\n")
+        wait_for(3)
+        path.write_text("n,word\n4,d\n")  # Cut, and written again.
+        wait_for(4)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+def wait_for(rows: int) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if Path("d.jsonl").exists() and Path("d.jsonl").read_bytes().count(b"\n") == rows:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{Path('d.jsonl').read_text()} and no {rows} rows")
+
+
+# Screens
+
+
+def test_a_quiet_run_prints_nothing_but_errors() -> None:
+    Path("w.csv").write_text(ROWS)
+    done = run("--input", "words=w.csv", "--quiet")
+    assert (done.exit_code, done.output) == (0, "")
+    done = run("--input", "words=none.csv", "--quiet")
+    assert done.exit_code == 1
+    assert "no such file" in done.output
+
+
+def test_a_narrow_terminal_shows_fewer_columns() -> None:
+    frame = pl.DataFrame({"word": ["a" * 30], "number": [1234567], "other": ["b"], "last": [7]})
+    for width, columns in ((120, 4), (26, 3), (18, 2), (5, 1)):
+        console = Console(width=width, file=(out := StringIO()))
+        console.print(FittingTable(frame, 10, "table"))
+        lines = out.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        left_out = 4 - columns
+        assert ("more" in out.getvalue()) == bool(left_out) or width < 10
+
+
+def test_shells_get_completions() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "evercurrent", "--show-completion", "bash"],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "_EVERCURRENT_COMPLETE" in done.stdout

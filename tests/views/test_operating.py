@@ -1,0 +1,283 @@
+"""Operating an engine: figures, events for logs and traces, views followed by tasks, and slow subscribers."""
+
+import asyncio
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.epochs.queued import QueuedSubscription
+
+
+def shop(**options: Any) -> tuple[ec.Engine, ec.View]:
+    engine = ec.Engine(**options)
+    sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, kind="diffs")
+    return engine, engine.view("takings", sales.group_by("shop").sum())
+
+
+def row(price: int = 1, diff: int = 1) -> list[tuple[Any, ...]]:
+    return [("north", price, diff)]
+
+
+# Figures
+
+
+def test_stats_are_the_figures_of_explain(tmp_path: Path) -> None:
+    engine, _ = shop(checkpoint=tmp_path / "c")
+    engine.push("sales", row(), position=7)
+    engine.push("sales", row(99, -1))
+    stats = engine.stats()
+    assert stats["epoch"] == 2
+    assert stats["sources"]["sales"]["position"] == 7
+    assert stats["views"]["takings"]["entries"] == 1
+    assert stats["ledger"] == {"rows": 1, "forgotten": 0}
+    assert stats["checkpoint"]["committed_epoch"] + stats["checkpoint"]["epochs_since"] == 2
+    explained = engine.explain()
+    for node in stats["nodes"]:
+        line = next(line for line in explained.splitlines() if line.split()[:1] == [str(node["node"])])
+        assert node["label"] in line
+        assert f"{node['bytes']:,}" in line
+    engine.close()
+
+
+def test_stats_of_an_engine_without_rows() -> None:
+    assert shop()[0].stats()["processing_time"] is None
+
+
+def test_prometheus_reads_the_figures() -> None:
+    engine = ec.Engine()
+    name = 'a "b"\\\n'
+    source = engine.source("s", {"x": pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+    engine.view(name, source.group_by("x").len())
+    engine.push("s", {"x": [1], "at": ["2026-01-01"]}, watermark="2026-01-01", at="2026-01-01T00:00:05Z")
+    lines = ec.prometheus_text(engine.stats()).splitlines()
+    assert "evercurrent_epoch 1" in lines
+    assert 'evercurrent_source_behind_seconds{source="s"} 5.0' in lines
+    assert r'evercurrent_view_entries{view="a \"b\"\\\n"} 1' in lines
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
+# Events
+
+
+def test_events_have_fields(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    with caplog.at_level(logging.DEBUG, "evercurrent"):
+        engine, _ = shop(checkpoint=tmp_path / "c")
+        engine.push("sales", row(5))
+        engine.push("sales", row(6, -1))
+        with pytest.raises(ec.InputError):
+            engine.push("sales", {"shop": ["north"], "price": [2**62], "_diff": [2**30]})
+        engine.close()
+    events = [(record.event, record) for record in caplog.records]  # type: ignore[attr-defined]
+    kinds = [kind for kind, _ in events]
+    assert kinds.count("epoch") == 2
+    assert {"commit", "refused", "failed"} <= set(kinds)
+    fields = vars(dict(events)["epoch"])
+    assert (fields["epoch"], fields["rows"], fields["refused"]) == (2, {"sales": 1}, 1)
+    assert (dict(events)["refused"].levelname, dict(events)["refused"].rows) == ("WARNING", 1)  # type: ignore[attr-defined]
+    assert "retract" in caplog.text or "not there" in caplog.text
+
+
+def test_late_rows_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"at": pl.Datetime("us")}, event_time="at")
+    engine.view("v", source.window(ec.fixed("1m")).lateness("0s").group_by().len())
+    source.push({"at": ["2026-01-01"]}, watermark="2026-02-01")
+    source.push({"at": ["2026-01-01"]})
+    assert [(record.levelname, record.event) for record in caplog.records] == [("WARNING", "late")]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_written_unless_the_program_wants_it(capfd: pytest.CaptureFixture[str]) -> None:
+    engine, _ = shop()
+    engine.push("sales", row(6, -1))
+    assert engine.ledger().height == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_watcher_gets_each_epoch() -> None:
+    engine, _ = shop()
+    seen: list[ec.EpochEvent] = []
+    engine.watch(seen.append)
+    engine.push("sales", row() + row(2))
+    engine.push("sales", row(9, -1))
+    assert [(event.epoch, event.rows, event.changes, event.refused) for event in seen] == [
+        (1, {"sales": 2}, {"takings": 1}, 0),
+        (2, {"sales": 1}, {}, 1),
+    ]
+    assert all(0 < event.seconds < 60 and event.begun <= time.time() for event in seen)
+    with pytest.raises(ec.PlanError, match="cannot be called"):
+        engine.watch(3)  # type: ignore[arg-type]
+
+
+# Tasks
+
+
+def test_a_task_follows_a_view_while_another_pushes() -> None:
+    engine, view = shop()
+    engine.push("sales", row())
+
+    async def follow(since: int | None, count: int) -> list[int]:
+        epochs = []
+        async for delta in view.follow(since):
+            epochs.append(int(delta["_epoch"][0]))
+            if len(epochs) == count:
+                break
+        return epochs
+
+    async def main() -> list[list[int]]:
+        tasks = [asyncio.create_task(follow(0, 4)), asyncio.create_task(follow(None, 3))]
+        while len(view._subscriptions) < 2:
+            await asyncio.sleep(0.01)
+        for price in (2, 3, 4):
+            assert await engine.apush("sales", row(price)) == price
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [[1, 2, 3, 4], [2, 3, 4]]
+    engine.push("sales", row())  # The loops are closed, and nobody follows.
+
+
+def test_coroutines_are_refused_and_not_dropped() -> None:
+    engine, view = shop()
+
+    async def callback(delta: pl.DataFrame) -> None: ...
+
+    class Called:
+        async def __call__(self, delta: pl.DataFrame) -> None: ...
+
+    for function in (callback, Called()):
+        with pytest.raises(ec.PlanError, match=r"view\.follow\(\)"):
+            view.subscribe(function)
+    view.subscribe(lambda delta: callback(delta))
+    with pytest.raises(ec.SubscriberError, match=r"view\.follow\(\)"):
+        engine.push("sales", row())
+
+
+# Slow subscribers
+
+
+class Slow:
+    """A callback that goes on when it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.got: list[int] = []
+
+    def __call__(self, delta: pl.DataFrame) -> None:
+        assert self.may.wait(60)
+        self.got.append(int(delta["_epoch"][0]))
+
+
+def push_often(engine: ec.Engine) -> None:
+    for _ in range(4):
+        engine.push("sales", row())
+
+
+def queued(view: ec.View, callback: Any, **options: Any) -> QueuedSubscription:
+    subscription = view.subscribe(callback, **options)
+    assert isinstance(subscription, QueuedSubscription)
+    return subscription
+
+
+def test_a_slow_subscriber_does_not_hold_up_push() -> None:
+    engine, view = shop()
+    slow = Slow()
+    engine.push("sales", row())
+    subscription = queued(view, slow, since=0, queue=10)
+    for _ in range(4):
+        engine.push("sales", row())
+    assert slow.got == []
+    assert not subscription.join(0.01)
+    slow.may.set()
+    assert subscription.join(60)
+    assert slow.got == [1, 2, 3, 4, 5]
+    subscription.close()
+    engine.push("sales", row())
+    assert slow.got == [1, 2, 3, 4, 5]
+
+
+def test_a_full_queue_drops() -> None:
+    engine, view = shop()
+    slow = Slow()
+    subscription = queued(view, slow, queue=2, on_full="drop")
+    engine.push("sales", row())
+    while subscription.waiting:  # The first is with the callback, and the queue is empty.
+        time.sleep(0.001)
+    for _ in range(4):
+        engine.push("sales", row())
+    slow.may.set()
+    assert subscription.join(60)
+    assert (slow.got, subscription.dropped) == ([1, 2, 3], 2)
+
+
+def test_a_full_queue_fails() -> None:
+    engine, view = shop()
+    slow = Slow()
+    subscription = queued(view, slow, queue=1, on_full="fail")
+    with pytest.raises(ec.SubscriberError, match="queue of 1 deltas is full"):
+        push_often(engine)
+    assert not subscription.is_open
+    slow.may.set()
+    engine.push("sales", row())
+
+
+def test_a_full_queue_waits() -> None:
+    engine, view = shop()
+    slow = Slow()
+    subscription = queued(view, slow, queue=1)
+    threading.Timer(0.3, slow.may.set).start()
+    for _ in range(6):
+        engine.push("sales", row())
+    assert subscription.join(60)
+    assert slow.got == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_error_in_a_queued_callback_is_raised_at_the_next_delta() -> None:
+    engine, view = shop()
+
+    def broken(delta: pl.DataFrame) -> None:
+        raise ValueError("no disk")
+
+    subscription = queued(view, broken, queue=3)
+    engine.push("sales", row())
+    assert subscription.join(60)
+    with pytest.raises(ec.SubscriberError, match="ValueError: no disk"):
+        engine.push("sales", row())
+
+
+def test_a_queued_callback_that_pushes_into_a_full_queue_is_an_error_and_no_deadlock() -> None:
+    engine, view = shop()
+    other = engine.source("other", {"x": pl.Int64})
+    engine.view("others", other)
+    begun = threading.Event()
+
+    def pushes(delta: pl.DataFrame) -> None:
+        begun.wait(60)
+        time.sleep(0.2)
+        other.push({"x": [1]})
+
+    queued(view, pushes, queue=1)
+    engine.push("sales", row())
+    begun.set()
+    with pytest.raises(ec.SubscriberError, match="waits for its turn to push"):
+        push_often(engine)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"queue": 0}, "queue=0"),
+        ({"queue": True}, "queue=True"),
+        ({"queue": 3, "on_full": "block"}, "'wait', 'drop' and 'fail'"),
+        ({"on_full": "drop"}, "goes with queue="),
+        ({"queue": 3, "name": "mail"}, "goes without queue="),
+    ],
+)
+def test_options_of_a_queue_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ec.PlanError, match=said):
+        shop()[1].subscribe(print, **options)

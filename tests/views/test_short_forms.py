@@ -1,0 +1,255 @@
+"""Names that users of polars, Spark and Beam bring: each gives what its long form gives."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.dataframe.spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
+
+COLUMNS = {"k": pl.String, "x": pl.Int64, "y": pl.Float64}
+X, Y = pl.col("x"), pl.col("y")
+ROWS = [("a", 1, 0.5, 1), ("a", 5, 1.5, 1), ("b", 4, None, 1), ("b", 9, 2.0, 1), ("c", 7, 1.0, 1)]
+LATER = [("a", 5, 1.5, -1), ("c", 7, 1.0, -1), ("b", 2, 8.0, 1)]
+
+FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "len": (lambda s: s.group_by("k").len(), lambda s: s.group_by("k").agg(pl.len())),
+    "len by name": (lambda s: s.group_by("k").len("n"), lambda s: s.group_by("k").agg(n=pl.len())),
+    "sum": (lambda s: s.group_by("k").sum(), lambda s: s.group_by("k").agg(X.sum(), Y.sum())),
+    "mean": (lambda s: s.group_by("k").mean(), lambda s: s.group_by("k").agg(X.mean(), Y.mean())),
+    "min": (lambda s: s.group_by("k").min(), lambda s: s.group_by("k").agg(X.min(), Y.min())),
+    "max": (lambda s: s.group_by("k").max(), lambda s: s.group_by("k").agg(X.max(), Y.max())),
+    "median": (lambda s: s.group_by("k").median(), lambda s: s.group_by("k").agg(X.median(), Y.median())),
+    "n_unique": (
+        lambda s: s.group_by("k").n_unique(),
+        lambda s: s.group_by("k").agg(X.n_unique(), Y.n_unique()),
+    ),
+    "quantile": (
+        lambda s: s.group_by("k").quantile(0.5, "lower"),
+        lambda s: s.group_by("k").agg(X.quantile(0.5, "lower"), Y.quantile(0.5, "lower")),
+    ),
+    "a computed key": (
+        lambda s: s.group_by(x=X % 2).sum() if False else s.select("x").group_by(odd=X % 2).sum(),
+        lambda s: s.select("x").group_by(odd=X % 2).agg(X.sum()),
+    ),
+    "unique of some": (lambda s: s.unique("k"), lambda s: s.group_by("k").limit(1, by="k")),
+    "unique, first": (
+        lambda s: s.unique(["k"], keep="first", by=["y", "x"]),
+        lambda s: s.group_by("k").limit(1, by=["y", "x"]),
+    ),
+    "unique, last": (
+        lambda s: s.unique(pl.col("k"), keep="last", by="x"),
+        lambda s: s.group_by("k").limit(1, by="x", descending=True, nulls_last=True),
+    ),
+    "limit of none": (lambda s: s.limit(0), lambda s: s.filter(pl.lit(False))),
+    "top of none": (lambda s: s.group_by("k").top_k(0, by="x"), lambda s: s.filter(pl.lit(False))),
+    "unpivot": (
+        lambda s: s.unpivot(["x", "y"], index="k"),
+        lambda s: s.select("k", variable=pl.lit("x"), value=X.cast(pl.Float64)).concat(
+            s.select("k", variable=pl.lit("y"), value=Y)
+        ),
+    ),
+    "unpivot by other names": (
+        lambda s: s.drop("k").unpivot(index="x", variable_name="what", value_name="of"),
+        lambda s: s.select("x", what=pl.lit("y"), of=Y),
+    ),
+}
+
+
+def rows(view: ec.View) -> list[tuple[Any, ...]]:
+    return sorted(view.read().rows(), key=repr)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_short_form_is_the_long_one(form: str) -> None:
+    short, long = FORMS[form]
+    engine = ec.Engine()
+    source = engine.source("s", COLUMNS, kind="diffs")
+    one, other = engine.view("short", short(source)), engine.view("long", long(source))
+    assert one.schema == other.schema
+    for batch in (ROWS, LATER):
+        source.push(batch)
+        assert rows(one) == rows(other)
+
+
+def test_short_forms_over_windows_leave_out_their_bounds() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.String, "x": pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+    view = engine.view("v", source.window(ec.fixed("10 minutes")).group_by("k").max())
+    source.push({"k": ["a"], "x": [3], "at": [datetime(2026, 1, 1, 12, 5)]})
+    assert view.read().columns == ["k", "window_start", "window_end", "x", "at"]
+
+
+def test_names_of_spark_that_are_hinted_are_not_there() -> None:
+    source = ec.Engine().source("s", COLUMNS)
+    for name in OF_SPARK_COLLECTIONS:
+        with pytest.raises(AttributeError, match=f"a collection has no '{name}': "):
+            getattr(source, name)
+    for name in OF_SPARK_GROUPS:
+        with pytest.raises(AttributeError, match=f"a grouped collection has no '{name}': "):
+            getattr(source.group_by("k"), name)
+
+
+# Reading
+
+
+def test_a_view_is_read_as_other_tables() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", COLUMNS, kind="diffs")
+    view = engine.view("v", source.group_by("k").len())
+    assert len(view) == 0
+    assert view, "a view is there, with rows or without"
+    source.push(ROWS)
+    assert len(view) == 3
+    assert view.head(2).height == 2
+    assert view.to_arrow().to_pydict() == view.read().to_dict(as_series=False)
+    assert view.to_pandas().shape == (3, 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_row_is_looked_up_by_its_key(workers: int) -> None:
+    engine = ec.Engine(workers=workers)
+    source = engine.source("s", {"k": pl.String, "i": pl.Int64, "x": pl.Int64}, kind="diffs")
+    aggs = [pl.len(), X.max().alias("most"), X.n_unique().alias("different"), X.median().alias("middle")]
+    by_two = engine.view("two", source.group_by("k", "i").agg(*aggs))
+    by_one = engine.view("one", source.group_by("i").agg(*aggs))
+    plain = engine.view("plain", source)
+    for at in range(7):
+        source.push([(f"k{n % 5}", None if n % 7 == 0 else n % 11, n * at, 1) for n in range(50)])
+        source.push([(f"k{n % 5}", None if n % 7 == 0 else n % 11, n * at, -1) for n in range(0, 50, 3)])
+    for view, keys in ((by_two, ["k", "i"]), (by_one, ["i"])):
+        for row in view.read().iter_rows(named=True):
+            key = [row[name] for name in keys]
+            assert view.lookup(*key).rows(named=True) == [row]
+            assert view.lookup(**dict(zip(keys, key, strict=True))).rows(named=True) == [row]
+    assert by_two.lookup("k1", 99).is_empty()
+    assert sorted(plain.lookup(k="k1").rows()) == sorted(plain.read().filter(pl.col("k") == "k1").rows())
+
+
+def test_a_look_up_costs_its_key() -> None:
+    """Entries of the state that are read follow the key, and not the number of keys."""
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.Int64})
+    view = engine.view("v", source.group_by("k").len())
+    source.push({"k": list(range(100_000))})
+    published = engine.published().views["v"]
+    assert view.lookup(7).rows() == [(7, 1)]
+    assert published._rows.made is None, "all rows were made"
+    assert not published.versions[0].merged, "all runs were merged"
+
+
+@pytest.mark.parametrize(
+    ("look", "kind", "said"),
+    [
+        (lambda v: v.lookup(), ec.InputError, "give the values"),
+        (lambda v: v.lookup("a", k="a"), ec.InputError, "give the values"),
+        (lambda v: v.lookup("a", "b"), ec.InputError, "2 values for the key 'k'"),
+        (lambda v: v.lookup(1), ec.InputError, "column 'k' holds 1"),
+        (lambda v: v.lookup(q=1), ec.PlanError, "unknown column 'q'"),
+        (lambda v: v._engine.views["plain"].lookup("a"), ec.InputError, "have no key"),
+    ],
+)
+def test_a_look_up_that_makes_no_sense_is_refused(look: Any, kind: type[Exception], said: str) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", COLUMNS)
+    view = engine.view("v", source.group_by("k").len())
+    engine.view("plain", source)
+    with pytest.raises(kind, match=said):
+        look(view)
+
+
+# Time
+
+
+TIMES = {"k": pl.String, "at": pl.Datetime("us")}
+
+
+def test_after_watermark_alone_emits_late_rows_as_they_come() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", TIMES, event_time="at")
+    windows = source.window(ec.fixed("1 minute")).trigger(ec.after_watermark()).lateness("1 hour")
+    view = engine.view("v", windows.group_by("k").len())
+    row = {"k": ["a"], "at": ["2026-01-01 12:00:30"]}
+    source.push(row)
+    assert view.read().is_empty()
+    source.push(row, watermark="2026-01-01 12:02:00")
+    assert view.read()["len"].to_list() == [2]
+    source.push(row)
+    assert view.read()["len"].to_list() == [3], "a late row"
+    assert "late=every epoch" in engine.explain()
+
+
+def test_after_processing_time_counts_from_the_first_row_of_a_pane() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", TIMES, event_time="at")
+    trigger = ec.repeat(ec.after_processing_time("10 seconds"))
+    view = engine.view("v", source.window(ec.fixed("1h")).trigger(trigger).group_by("k").len())
+    begin = datetime(2026, 1, 1, 12, 0, 3, tzinfo=UTC)
+    emitted = []
+    for seconds, comes in [
+        (0, True),
+        (7, True),
+        (10, False),
+        (12, False),
+        (14, True),
+        (20, False),
+        (24, False),
+    ]:
+        at = begin + timedelta(seconds=seconds)
+        _ = source.push({"k": ["a"] * comes, "at": ["2026-01-01 12:00:00"] * comes}, at=at)
+        emitted.append(view.read()["len"].sum())
+    assert emitted == [0, 0, 2, 2, 2, 2, 3]
+    assert "waits" in view.why() or view.why()
+
+
+@pytest.mark.parametrize(
+    ("written", "means"),
+    [("10 minutes", "10m"), ("1 hour 30 minutes", "1h30m"), ("90 seconds", "1m30s"), ("INTERVAL 2 DAYS", "2d"), ("1 week", "7d")],
+)  # fmt: skip
+def test_lengths_of_time_in_words(written: str, means: str) -> None:
+    assert ec.fixed(written) == ec.fixed(means)
+    assert ec.bounded_delay(written) == ec.bounded_delay(means)
+
+
+def test_months_in_words_are_of_the_calendar() -> None:
+    assert ec.calendar("1 month") == ec.calendar("1mo")
+    with pytest.raises(ec.PlanError, match="no fixed length"):
+        ec.fixed("1 month")
+    with pytest.raises(ec.PlanError, match="not a length of time"):
+        ec.fixed("2 fortnights")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("written", ["2026-01-31 12:00:00", "2026-01-31T12:00:00"])
+def test_a_text_is_the_same_instant_in_a_row_and_as_a_watermark(zone: str | None, written: str) -> None:
+    engine = ec.Engine()
+    dtype = pl.Datetime("us", zone)
+    source = engine.source("s", {"at": dtype}, event_time="at", watermark=ec.ascending())
+    by_hand = engine.source("t", {"at": dtype}, event_time="at")
+    engine.view("v", source.concat(by_hand))
+    source.push({"at": [written]})
+    by_hand.push({"at": [written]}, watermark=written)
+    marks = engine.watermarks
+    assert marks["t"] in (marks["s"], marks["s"] + timedelta(microseconds=1))  # type: ignore[operator]
+
+
+def test_processing_time_as_text() -> None:
+    engine = ec.Engine()
+    engine.view("v", engine.source("s", {"x": pl.Int64}))
+    assert engine.tick(at="2026-01-31T12:00:00+01:00") == 1
+    for wrong in ("2026-01-31T12:00:00", "noon", datetime(2026, 1, 1)):
+        with pytest.raises(ec.InputError, match="with its zone"):
+            engine.tick(at=wrong)
+
+
+def test_a_local_time_that_is_twice_needs_its_offset() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"at": pl.Datetime("us", "Europe/Berlin")}, event_time="at")
+    engine.view("v", source)
+    with pytest.raises(ec.InputError, match="no single instant in Europe/Berlin; give its offset"):
+        engine.advance("s", "2026-10-25 02:30:00")
+    engine.advance("s", "2026-10-25T02:30:00+02:00")
+    assert engine.watermarks["s"] == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)

@@ -1,0 +1,119 @@
+"""Files of CSV and JSON lines: plain, compressed, the standard input, and files that are replaced while they are followed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from evercurrent.core.data.errors import FileError
+
+from .file_columns import Target, check_names, fitted
+from .lines import STANDARD_INPUT, CompressedLines, FollowedLines, Lines, StandardLines
+from .log_files import KEPT_LINES, REFUSED
+from .text_files import Parsed, csv_rows, header_names, json_rows, row_in, without_text
+
+CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+"""The compressions of text files, by the last suffix."""
+
+UNREADABLE = "cannot be read"
+"""The reason for which rows of text files are refused."""
+
+
+class TextFile:
+    """A file of CSV or JSON lines.
+
+    If its target ``skips`` rows, one that cannot be read is refused and kept beside, and the rows after it are read.
+    """
+
+    def __init__(self, path: Path, target: Target, *, json_lines: bool) -> None:
+        self.path = path
+        self.rows = 0
+        self.refused_for: Counter[str] = Counter()
+        """How many rows were refused."""
+        self._refused: list[tuple[int, str]] = []
+        self._target = target
+        self._json_lines = json_lines
+        self._lines = self._opened()
+        self._names: list[str] | None = None
+        self._rows_before = 0
+        """The rows of the files that had this name before."""
+        if (name := without_text(target.schema, json_lines=json_lines)) is not None:
+            raise FileError(
+                f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, which "
+                f"{'JSON lines' if json_lines else 'CSV'} cannot represent; use Parquet or Arrow IPC"
+            )
+
+    @property
+    def done_bytes(self) -> float:
+        """Return the number of bytes from which the returned rows were read."""
+        return self._lines.bytes_of(self.rows - self._rows_before)
+
+    @property
+    def refused(self) -> pl.DataFrame:
+        """Return the refused rows: file, row, reason, and what is wrong with them."""
+        rows = [(str(self.path), number, UNREADABLE, text) for number, text in self._refused]
+        return pl.DataFrame(rows, schema=REFUSED, orient="row")
+
+    def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
+        """Yield the rows that were not read before, a block of lines at a time.
+
+        Raises:
+            FileError: a row cannot be read, or the file became shorter and is not followed.
+        """
+        if isinstance(self._lines, FollowedLines) and self._lines.is_replaced:
+            yield from self._frames(final=True)
+            self._rows_before += self._lines.rows
+            self._lines, self._names = self._opened(), None
+        yield from self._frames(final=final)
+
+    def _opened(self) -> Lines:
+        quoted = not self._json_lines
+        if self.path == STANDARD_INPUT:
+            return StandardLines(quoted=quoted)
+        if (codec := CODECS.get(self.path.suffix.lower())) is not None:
+            return CompressedLines(self.path, quoted=quoted, codec=codec)
+        if self._target.reading.follows_replaced:
+            return FollowedLines(self.path, quoted=quoted)
+        return Lines(self.path, quoted=quoted)
+
+    def _frames(self, *, final: bool) -> Iterator[pl.DataFrame]:
+        self._lines.require_grown()
+        if not self._json_lines and self._names is None and not self._read_header(final):
+            return
+        for block in self._lines.blocks(final=final):
+            rest = block
+            while rest:
+                rows, fault = self._rows(rest)
+                self._lines.rows += rows.height
+                if rows.height:
+                    yield fitted(rows, self._target, self.path, self._lines.rows - rows.height)
+                if fault is None:
+                    break
+                if not self._target.reading.skips:
+                    raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
+                bad, rest = row_in(rest, fault.row, quoted=not self._json_lines)
+                self._refuse(bad, fault.message)
+
+    def _refuse(self, row: bytes, message: str) -> None:
+        number = self._rows_before + self._lines.rows + self.refused_for.total() + 1
+        self.refused_for[UNREADABLE] += 1
+        if len(self._refused) < KEPT_LINES:
+            self._refused.append((number, f"{message}: {row.decode(errors='backslashreplace').rstrip()}"))
+
+    def _rows(self, block: bytes) -> Parsed:
+        reading = self._target.reading
+        if self._names is None:
+            return json_rows(block, self._target.wide, ignores_others=reading.ignores_others)
+        return csv_rows(block, self._names, self._target.wide, reading.separator)
+
+    def _read_header(self, final: bool) -> bool:
+        line = self._lines.header(final=final)
+        if line is None:
+            return False
+        names = header_names(line, self._target.reading.separator)
+        if names is None:
+            raise FileError(f"{self.path}: the header is not UTF-8 text; save the file as UTF-8")
+        check_names(self.path, names, self._target)
+        self._names = names
+        return True

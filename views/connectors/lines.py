@@ -1,0 +1,296 @@
+"""The complete lines of files: of plain ones that may grow, of compressed ones, and of the standard input."""
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from evercurrent.core.data.errors import FileError
+
+BLOCK_BYTES = 4 << 20
+"""The bytes of a text file that are in memory at once, unless one line is longer."""
+
+LONGEST_LINE = 64 << 20
+"""A line with more bytes than this is refused: it is a quote that was never closed, or no text file."""
+
+
+class Lines:
+    """The complete lines of a file that may still grow, each returned once.
+
+    A line is complete with its newline. In CSV (``quoted``) a newline between quotes belongs to the value.
+    """
+
+    def __init__(self, path: Path, *, quoted: bool) -> None:
+        self.path = path
+        self.offset = 0
+        """Bytes returned so far."""
+        self.rows = 0
+        """Rows in these bytes, counted by the parser."""
+        self._quoted = quoted
+
+    def header(self, *, final: bool) -> bytes | None:
+        """Return the first line, without its newline; None where it is not complete and may still become so.
+
+        Raises:
+            FileError: the file is empty and final.
+        """
+        with self._opened() as file:
+            line = file.readline(LONGEST_LINE)
+        if not line and final:
+            raise FileError(f"{self.path}: the file is empty; a CSV file starts with a line of column names")
+        if not line.endswith(b"\n") and not final:
+            return None
+        self.offset = len(line)
+        return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+
+    def blocks(self, *, final: bool) -> Iterator[bytes]:
+        """Yield the bytes that were not returned before, in blocks of complete lines.
+
+        With ``final`` the last line needs no newline; else it is left until it has one.
+
+        Raises:
+            FileError: a line does not end, or at the end of a final file a quoted value does not.
+        """
+        kept = b""
+        with self._opened() as file:
+            file.seek(self.offset)
+            while chunk := file.read(BLOCK_BYTES):
+                kept += chunk
+                if end := self._end_of_lines(kept):
+                    self.offset += end
+                    yield kept[:end]
+                    kept = kept[end:]
+                elif len(kept) > LONGEST_LINE:
+                    raise FileError(self._endless("is longer than 64 MiB"))
+        if kept and final:
+            if self._quoted and kept.count(b'"') % 2:
+                raise FileError(self._endless("is not closed before the end of the file"))
+            self.offset += len(kept)
+            yield kept
+
+    def require_grown(self) -> None:
+        """Check that the bytes returned are still in the file.
+
+        Raises:
+            FileError: the file is shorter than that.
+        """
+        if self.path.stat().st_size < self.offset:
+            raise FileError(
+                f"{self.path}: the file is shorter than what was read of it ({self.rows} rows); "
+                "lines may be appended, not removed: write new lines to a new file"
+            )
+
+    def bytes_of(self, rows: int) -> float:
+        """Estimate the bytes of the first ``rows`` rows, as a block is parsed at once and has many rows."""
+        return self.offset * (rows / self.rows if self.rows else 1)
+
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise FileError(
+                f"{self.path}: cannot be opened ({error.strerror}); check its permissions"
+            ) from error
+
+    def _end_of_lines(self, data: bytes) -> int:
+        """Return the length of the longest part that ends with a line."""
+        end = data.rfind(b"\n") + 1
+        quotes = data.count(b'"', 0, end) if self._quoted else 0
+        while quotes % 2:
+            before = data.rfind(b"\n", 0, end - 1) + 1
+            quotes -= data.count(b'"', before, end)
+            end = before
+        return end
+
+    def _endless(self, what: str) -> str:
+        return (
+            f"{self.path}: row {self.rows + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
+            "file is cut off there, or a quote inside a value is not doubled; repair it and run again"
+        )
+
+
+class FollowedLines(Lines):
+    """The lines of a file that is kept open, so that it is read to its end after another one has got its name."""
+
+    def __init__(self, path: Path, *, quoted: bool) -> None:
+        super().__init__(path, quoted=quoted)
+        self._file = super()._opened()
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the path is another file now, or this one has become shorter."""
+        here = os.fstat(self._file.fileno())
+        try:
+            now = self.path.stat()
+        except OSError:  # Between the removal of the old file and the creation of the new one.
+            return False
+        return (now.st_dev, now.st_ino) != (here.st_dev, here.st_ino) or now.st_size < self.offset
+
+    def require_grown(self) -> None:
+        """Do nothing: a file that has become shorter is another one."""
+
+    def _opened(self) -> BinaryIO:
+        """Return a second handle of the open file, whatever has its name now."""
+        copy = os.fdopen(os.dup(self._file.fileno()), "rb")
+        copy.seek(0)
+        return copy
+
+
+class CompressedLines(Lines):
+    """The lines of a file that is compressed as a whole, and does not grow."""
+
+    def __init__(self, path: Path, *, quoted: bool, codec: str) -> None:
+        super().__init__(path, quoted=quoted)
+        self._codec = codec
+        self._read_as: tuple[int, int] | None = None
+        """Size and time of the file when all of it was read."""
+
+    def blocks(self, *, final: bool) -> Iterator[bytes]:
+        """Yield the bytes in blocks of complete lines, once; the last line needs no newline.
+
+        Raises:
+            FileError: the file is damaged.
+        """
+        now = self._status()
+        if now == self._read_as:
+            return
+        try:
+            yield from super().blocks(final=True)
+        except (OSError, EOFError) as error:
+            raise FileError(
+                f"{self.path}: row {self.rows + 1}: the file is incomplete or damaged from here on; write it again ({error})"
+            ) from error
+        self._read_as = now
+
+    def header(self, *, final: bool) -> bytes | None:
+        """Return the first line, without its newline.
+
+        Raises:
+            FileError: the file is empty or damaged.
+        """
+        try:
+            return super().header(final=True)
+        except (OSError, EOFError) as error:
+            raise FileError(
+                f"{self.path}: the file is incomplete or damaged, or not compressed by {self._codec}; write it again ({error})"
+            ) from error
+
+    def require_grown(self) -> None:
+        """Check that the file is the one that was read.
+
+        Raises:
+            FileError: it was changed.
+        """
+        if self._read_as not in (None, self._status()):
+            raise FileError(
+                f"{self.path}: the file was changed after its {self.rows} rows were read; write new rows to a new file"
+            )
+
+    def bytes_of(self, rows: int) -> float:
+        """Return the size of the file when all of it was read; until then it is not known."""
+        return self._read_as[0] if self._read_as is not None and rows == self.rows else 0
+
+    def _status(self) -> tuple[int, int]:
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns
+
+    def _opened(self) -> BinaryIO:
+        super()._opened().close()
+        return cast(BinaryIO, _Skipping(pa.input_stream(str(self.path), compression=self._codec)))
+
+
+class _Skipping:
+    """A stream that is positioned by reading what comes before."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self._line = b""
+
+    def seek(self, offset: int) -> None:
+        while offset:
+            skipped = len(self._stream.read(min(offset, BLOCK_BYTES)))
+            offset = offset - skipped if skipped else 0
+
+    def read(self, size: int) -> bytes:
+        return bytes(self._stream.read(size))
+
+    def readline(self, size: int) -> bytes:
+        """Return the first line; only at the begin of the stream."""
+        data = b""
+        while b"\n" not in data and len(data) < size and (more := self.read(1 << 16)):
+            data += more
+        return data[: data.find(b"\n") + 1 or len(data)]
+
+    def __enter__(self) -> "_Skipping":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+
+STANDARD_INPUT = Path("/dev/stdin")
+"""The path that stands for the standard input."""
+
+
+class StandardLines(Lines):
+    """The lines of the standard input, each read once as it comes."""
+
+    def __init__(self, *, quoted: bool) -> None:
+        super().__init__(STANDARD_INPUT, quoted=quoted)
+        self._data = _standard_input()
+        self._has_ended = False
+
+    def header(self, *, final: bool) -> bytes | None:
+        """Return the first line, without its newline.
+
+        Raises:
+            FileError: there is none.
+        """
+        line = self._data.readline(LONGEST_LINE)
+        if not line:
+            raise FileError("the standard input is empty; CSV starts with a line of column names")
+        return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+
+    def blocks(self, *, final: bool) -> Iterator[bytes]:
+        """Yield blocks of complete lines as they come, to the end of the input."""
+        kept = b""
+        while not self._has_ended:
+            chunk = self._data.read1(BLOCK_BYTES)
+            self._has_ended = not chunk
+            kept += chunk
+            end = self._end_of_lines(kept) if chunk else len(kept)
+            if not chunk and self._quoted and kept.count(b'"') % 2:
+                raise FileError(self._endless("is not closed before the end of the input"))
+            if end:
+                self.offset += end
+                yield kept[:end]
+                kept = kept[end:]
+            elif len(kept) > LONGEST_LINE:
+                raise FileError(self._endless("is longer than 64 MiB"))
+
+    def require_grown(self) -> None:
+        """Do nothing: what was read of a stream is gone."""
+
+    def bytes_of(self, rows: int) -> float:
+        """Return 0, as the size of the input is not known."""
+        return 0.0
+
+
+def starts_with_json() -> bool:
+    """Return whether the standard input begins with an object of JSON, and so is not CSV. Waits for its first bytes."""
+    return _standard_input().peek(1)[:1] == b"{"
+
+
+def _standard_input() -> BufferedReader:
+    return _buffered(sys.stdin.buffer)
+
+
+@lru_cache(maxsize=1)
+def _buffered(data: BinaryIO) -> BufferedReader:
+    """Return a stream into which one can look without taking anything, the same one each time."""
+    return data if isinstance(data, BufferedReader) else BufferedReader(cast(RawIOBase, data))

@@ -1,0 +1,115 @@
+"""Short forms that polars has for common calls, each defined by the long form that it stands for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Literal, TypeVar
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import forbid_reserved, listed
+
+from ..expressions import column_names
+from ..expressions.known_schemas import resolved
+from ..plan.nodes import BOUNDS
+from .row_methods import ColumnNames, RowCalls
+
+C = TypeVar("C", bound=RowCalls[Any])
+
+Interpolation = Literal["nearest", "higher", "lower", "midpoint", "linear"]
+
+
+class AggregateForms(ABC, Generic[C]):
+    """The aggregates of a grouped collection that apply to all columns that are not keys."""
+
+    @abstractmethod
+    def agg(self, *aggs: Any, **named_aggs: Any) -> C:
+        """Return one row per group, with its keys and these aggregates."""
+
+    @abstractmethod
+    def _values(self) -> list[pl.Expr]:
+        """Return the columns that are neither keys nor bounds of windows."""
+
+    def len(self, name: str = "len") -> C:
+        """Return the number of rows of each group: ``agg(pl.len().alias(name))``.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+        >>> engine.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> sorted(hits.read().rows())
+        [('a', 2), ('b', 1)]
+        """
+        return self.agg(pl.len().alias(name))
+
+    def sum(self) -> C:
+        """Return the sum of each column that is not a key: ``agg(pl.col(x).sum())``."""
+        return self.agg(*(column.sum() for column in self._values()))
+
+    def mean(self) -> C:
+        """Return the mean of each column that is not a key: ``agg(pl.col(x).mean())``."""
+        return self.agg(*(column.mean() for column in self._values()))
+
+    def median(self) -> C:
+        """Return the median of each column that is not a key: ``agg(pl.col(x).median())``."""
+        return self.agg(*(column.median() for column in self._values()))
+
+    def min(self) -> C:
+        """Return the least value of each column that is not a key: ``agg(pl.col(x).min())``."""
+        return self.agg(*(column.min() for column in self._values()))
+
+    def max(self) -> C:
+        """Return the greatest value of each column that is not a key: ``agg(pl.col(x).max())``."""
+        return self.agg(*(column.max() for column in self._values()))
+
+    def n_unique(self) -> C:
+        """Return the number of different values of each column that is not a key: ``agg(pl.col(x).n_unique())``."""
+        return self.agg(*(column.n_unique() for column in self._values()))
+
+    def quantile(self, quantile: float, interpolation: Interpolation = "nearest") -> C:
+        """Return a quantile of each column that is not a key: ``agg(pl.col(x).quantile(quantile, interpolation))``."""
+        return self.agg(*(column.quantile(quantile, interpolation) for column in self._values()))
+
+
+def unpivoted(
+    of: C, on: ColumnNames | None, index: ColumnNames | None, variable_name: str, value_name: str
+) -> list[C]:
+    """Return a ``select`` for each of the columns ``on``, which together have a row for each of them of each row.
+
+    Raises:
+        PlanError: columns are not there, in both lists, or of types that have none in common; or a name is taken.
+    """
+    where = of._where("unpivot")
+    kept = [] if index is None else column_names(where, of.schema, index)
+    fixed = (*kept, *(BOUNDS if of._windowing is not None else ()))
+    names = (
+        [name for name in of.schema if name not in fixed]
+        if on is None
+        else column_names(where, of.schema, on)
+    )
+    if both := [name for name in names if name in fixed]:
+        raise PlanError(f"{where}: {listed(both)} is in on= and in index=; name it once")
+    if not names:
+        raise PlanError(f"{where}: there is no column to make rows of; name them with on=")
+    if variable_name == value_name or {variable_name, value_name} & set(kept):
+        raise PlanError(
+            f"{where}: {variable_name!r} and {value_name!r} would appear twice; choose other names with variable_name= "
+            "and value_name="
+        )
+    forbid_reserved(where, (variable_name, value_name))
+    schema = resolved(
+        where,
+        lambda: of.schema.to_frame().unpivot(
+            names, index=kept, variable_name=variable_name, value_name=value_name
+        ),
+    )
+    return [
+        of.select(
+            *kept,
+            pl.lit(name).alias(variable_name),
+            pl.col(name).cast(schema[value_name]).alias(value_name),
+        )
+        for name in names
+    ]

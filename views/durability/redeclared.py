@@ -1,0 +1,154 @@
+"""The circuit of a plan that has changed while an engine runs: it takes over states, and fills those of new views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evercurrent.core.columns.kernels import stack
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError, PlanError
+from evercurrent.core.state.ledger import Ledger
+
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..plan.node_identities import plan_identities
+from ..plan.nodes import PlanId
+from ..plan.plan import Plan
+from .backfill import Remedies, fill
+from .plan_diff import PlanMatch
+from .plan_match import plan_record, require_distinguishable, state_ids, states_between
+
+WHILE_RUNNING = Remedies(
+    heading="",
+    rows="Declare a source with retained=True before its first rows come, build the view on existing views, or give the rows that "
+    "were pushed: engine.view(..., backfill={{{source!r}: ROWS}})",
+    time="Leave out its trigger, lateness or order, build it on existing views, or declare it in a new engine and push all rows "
+    "into that",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A plan and its circuit before a change of declarations: what a checkpoint would record, and the nodes in use."""
+
+    compiled: Compiled
+    record: Mapping[str, Any]
+    needed: tuple[PlanId, ...]
+
+    @staticmethod
+    def of(plan: Plan, compiled: Compiled) -> Before:
+        """Return the present state of a plan.
+
+        Raises:
+            CheckpointError: two functions look the same, but refer to different objects that cannot be inspected.
+        """
+        return Before(compiled, plan_record(plan, compiled), tuple(plan.needed()))
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The declarations that have changed: views to be filled, and sources that have had no input so far.
+
+    ``backfill`` gives the rows of sources that do not retain them.
+    """
+
+    views: tuple[str, ...] = ()
+    untouched: Iterable[str] = ()
+    backfill: Mapping[str, Callable[[], Delta]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recompiled:
+    """The circuit of a changed plan with its states, its record, and all rows of each view that was filled."""
+
+    compiled: Compiled
+    record: Mapping[str, Any]
+    filled: Mapping[str, Delta]
+
+
+def recompiled(plan: Plan, before: Before, changed: Changed) -> Recompiled:
+    """Return the circuit of a plan that has changed, with the states of all that computes the same. Nothing is changed.
+
+    Cost: compiling, a few pointers for each state that is taken over, and what ``fill`` reads and computes.
+
+    Raises:
+        PlanError: a view cannot be filled; names it, and what would fill it.
+        InputError: a value cannot be computed.
+    """
+    was = before.compiled
+    require_distinguishable(plan, plan_identities(plan), sorted({*before.needed, *plan.needed()}))
+    compiled = compile_plan(plan, Ledger(was.ledger.limit), allow_pickle=was.allow_pickle)
+    compiled.circuit.key_hash = was.circuit.key_hash
+    record = plan_record(plan, compiled)
+    unchanged, new, gone = states_between(before.record, record)
+    _require_tracked(before.record, record, changed.views)
+    match = PlanMatch(
+        unchanged,
+        new,
+        gone,
+        new_views=changed.views,
+        new_sources=tuple(changed.untouched),
+        lost=_lost(before.record, record, new, changed.views),
+    )
+    take_over(compiled, was, unchanged)
+    with hashing_by(compiled.circuit.key_hash):
+        filled = fill(plan, compiled, match, compiled.retained, changed.backfill, WHILE_RUNNING)
+    return Recompiled(compiled, record, filled)
+
+
+def take_over(compiled: Compiled, was: Compiled, names: Iterable[str]) -> None:
+    """Give a circuit the states of another one that have these names; pieces are shared and not copied."""
+    ours, theirs = state_ids(compiled), state_ids(was)
+    for name in names:
+        ours[name].restore(theirs[name].saved())
+    measured = {node.identity: node for node in was.circuit.nodes}
+    for node in compiled.circuit.nodes:
+        if (then := measured.get(node.identity)) is not None:
+            node.seconds, node.rows_in, node.rows_out = then.seconds, then.rows_in, then.rows_out
+
+
+def difference(now: Delta, before: Delta) -> Delta:
+    """Return the change from some rows to others."""
+    frames = [delta.frame for delta in (now, before.negate()) if len(delta)]
+    return Delta(stack(frames)).consolidate() if frames else now
+
+
+def _lost(
+    record: Mapping[str, Any], now: Mapping[str, Any], new: frozenset[str], filled: Iterable[str]
+) -> dict[str, str]:
+    """Return the new states that also serve declarations that are as before, which need them with all rows that came."""
+    lost: dict[str, str] = {}
+    for name in sorted(new):
+        what, views, sources = now["labels"].get(name, ("state", (), ()))
+        served = [f"view {view!r}" for view in views if view in record["views"] and view not in filled]
+        served += [f"source {source!r}" for source in sources if source in record["sources"]]
+        if served:
+            lost[name] = f"{what!r} of {', '.join(served)}"
+    return lost
+
+
+def _require_tracked(record: Mapping[str, Any], now: Mapping[str, Any], views: Iterable[str]) -> None:
+    """Check that no existing window has to hold back a watermark that was not tracked so far: for open ones it is unknown.
+
+    Raises:
+        PlanError: one has to; names the views that need it.
+    """
+    owners = {name.partition(":")[0] for name in record["states"]}
+    if (set(now["holds"]) - set(record["holds"])) & owners:
+        names = ", ".join(repr(view) for view in views)
+        raise PlanError(
+            f"view {names} has windows over the panes of existing views, whose watermark was not tracked so far, so that it "
+            "is unknown for windows that are open. Leave out the windows, or declare all of it in a new engine and push all "
+            "rows into that"
+        )
+
+
+def as_refusal(where: str, error: CheckpointError) -> PlanError:
+    """Return the refusal of a declaration that was found with the means of a checkpoint, by the name of the declaration."""
+    lines = [line.removeprefix("- ") for line in str(error).splitlines()]
+    return PlanError(
+        "\n".join([line if where in line else f"{where}: {line}" for line in lines[:1]] + lines[1:])
+    )

@@ -1,0 +1,93 @@
+"""The side of an engine that its views, drivers and drawings use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from datetime import datetime
+
+import polars as pl
+
+from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.state.ledger import Refused
+
+from ..compiler.builder import Compiled
+from ..concurrency.turns import Turn
+from ..epochs.records import EpochInput, FireRequest
+from ..epochs.run_log import RunLog
+from ..epochs.subscriptions import Readers
+from ..inspection.questions import WindowQueries
+from ..plan.plan import Plan
+from .epoch_runner import Running
+from .published import Published
+
+
+class ServedViews:
+    """What views read of their engine and let it do; see the methods of ``View``."""
+
+    _plan: Plan
+    _running: Running
+    _turn: Turn
+
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
+        """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""
+        with self._turn:
+            tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)
+            tracker.signal(windows.keys)
+            try:
+                return self._running.run(EpochInput(fires=(FireRequest(view, key, window),)), at)
+            finally:
+                tracker.forget_signals()
+
+    def why(self, view: str, key: object, window: object) -> list[str]:
+        """Explain why windows of a view emit no panes; see ``View.why``."""
+
+        def lines(compiled: Compiled) -> list[str]:
+            return WindowQueries(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
+
+        return self._running.steadily(lines)
+
+    def _last_instant(self) -> int | None:
+        """The processing time of the last epoch."""
+        last = self._running.log.now().last
+        return None if last is None else Now(Epoch(last[0]), last[1]).instant
+
+    def watermark_of(self, view: str) -> datetime | int | None:
+        """Return how far the event time of a view's rows is complete; see ``View.watermark``."""
+        now = self.published()
+        return WindowQueries(self._plan, now.compiled, view).watermark(now.watermarks)
+
+    def published(self) -> Published:
+        """Return what is published of the last epoch, which later epochs do not change."""
+        return self._running.published()
+
+    def reading(self, view: str) -> AbstractContextManager[Published]:
+        """Yield what is published, for a reader of this view inside of the block."""
+        return self._running.reading(view)
+
+    def ready(self) -> None:
+        """Compile the plan or open the checkpoint, so that views hold what they held last, or hold before any input."""
+        self.published()
+
+    def refused(self) -> Iterable[Refused]:
+        """The entries of the ledger."""
+        return self.published().refused
+
+    @property
+    def turn(self) -> Turn:
+        """The lock that a writer holds while all others wait."""
+        return self._turn
+
+    @property
+    def readers(self) -> Readers:
+        """The subscriptions, and the last epochs delivered to those with a name."""
+        return self._running.readers
+
+    @property
+    def run_log(self) -> RunLog:
+        """The times of the last epochs, the watermarks after them, and the recorded rows."""
+        return self.published().log
+
+    def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
+        """Return all rows of a view now, or after an epoch; see ``View.read``."""
+        return self._running.contents(view, epoch)

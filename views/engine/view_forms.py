@@ -1,0 +1,124 @@
+"""Further ways to read a view: as tables of other libraries, by key, and the first rows. Each stands for ``view.read()``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.schema import listed, require_columns
+
+from ..connectors.pushed_frames import pushed_frame
+from .published import Published
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+
+
+class ReadForms(ABC):
+    """The methods of a view that stand for ``read()`` and something done with its frame."""
+
+    name: str
+
+    @abstractmethod
+    def read(self, epoch: int | None = None) -> pl.DataFrame:
+        """Return the contents."""
+
+    @abstractmethod
+    def _keys(self) -> tuple[str, ...]:
+        """Return the key columns; none if its rows have no key."""
+
+    @abstractmethod
+    def _now(self) -> AbstractContextManager[Published]:
+        """Yield what is published, for a reader inside of the block."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
+
+    def to_arrow(self, epoch: int | None = None) -> pa.Table:
+        """Return the contents as a table of pyarrow: ``read(epoch).to_arrow()``."""
+        return self.read(epoch).to_arrow()
+
+    def to_pandas(self, epoch: int | None = None) -> Any:  # pandas has no types of its own
+        """Return the contents as a frame of pandas: ``read(epoch).to_pandas()``.
+
+        Raises:
+            PlanError: pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise PlanError(
+                f"view {self.name!r}: to_pandas() needs pandas, which is not installed; install it, or use "
+                "to_arrow() or read()"
+            )
+        return self.read(epoch).to_pandas()
+
+    def head(self, n: int = 5) -> pl.DataFrame:
+        """Return some rows, to look at: ``read().head(n)``. Rows have no order; say which with ``.limit(n, by=...)``."""
+        return self.read().head(n)
+
+    def __len__(self) -> int:
+        """Return the number of rows, a row with diff n being n rows: ``read().height``."""
+        return self.read().height
+
+    def __bool__(self) -> bool:
+        """Return that a view is there, with rows or without; ``len(view) == 0`` tells whether it is empty."""
+        return True
+
+    def lookup(self, *key: Any, **columns: Any) -> pl.DataFrame:
+        """Return the rows with this key, as of the last epoch: by the columns of the key in their order, or by name.
+
+        A grouping is looked up by its key at the cost of that key, however many keys there are. Other columns, and views
+        that keep their rows otherwise, are filtered: ``read().filter(...)``.
+
+        Args:
+            key: the value of each key column of a grouping, or of an upsert source.
+            columns: values of any columns by name.
+
+        Raises:
+            InputError: the view has no key, the number of values differs from that of its columns, or a value does not fit.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+        >>> engine.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> hits.lookup("a").rows(), hits.lookup(ip="c").rows(), hits.lookup(len=1).rows()
+        ([('a', 2)], [], [('b', 1)])
+        """
+        where = f"view {self.name!r}: lookup"
+        wanted = self._wanted(where, key, columns)
+        names = list(wanted)
+        require_columns(where, self.schema, names)
+        types = pl.Schema({name: self.schema[name] for name in names})
+        frame = pushed_frame(where, types, {name: [value] for name, value in wanted.items()}).frame
+        try:
+            row = pl.DataFrame([exactly(frame.get_column(name), dtype) for name, dtype in types.items()])
+        except LossyValueError as error:
+            raise InputError(
+                f"{where}: the key {wanted!r} does not fit the columns {dict(types)}: {error}"
+            ) from error
+        with self._now() as now:
+            return now.views[self.name].rows_of(row)
+
+    def _wanted(self, where: str, key: tuple[Any, ...], columns: dict[str, Any]) -> dict[str, Any]:
+        """Return the values to look up, by column."""
+        if bool(key) == bool(columns):
+            raise InputError(f"{where}: give the values of the key, or values of columns by name")
+        if columns:
+            return columns
+        keys = self._keys()
+        if not keys:
+            raise InputError(f"{where}: its rows have no key; give columns by name, as in lookup(x=1)")
+        if len(key) != len(keys):
+            raise InputError(
+                f"{where}: {len(key)} values for the key {listed(keys)}; give one for each column, or columns by name"
+            )
+        return dict(zip(keys, key, strict=True))

@@ -1,0 +1,129 @@
+"""What an engine does is reported to ``logging.getLogger("evercurrent")``, and to functions that watch epochs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from evercurrent.core.data.clock import Now
+from evercurrent.core.data.instants import shown
+from evercurrent.core.state.ledger import Ledger
+
+from .records import EpochInput, EvaluatedEpoch
+
+LOG = logging.getLogger("evercurrent")
+"""All events: ``event`` of a record names its kind, its other fields are attributes beside it.
+
+debug: "epoch". info: "commit", "failed", an epoch that was refused as a whole, and "merge". warning: "late" and "refused", rows
+that are in the ledger now.
+"""
+LOG.addHandler(
+    logging.NullHandler()
+)  # Without it Python writes warnings to the standard error of any program.
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEvent:
+    """An epoch that is done: when it was begun by the clock of the machine, how long it took, and the rows in and out.
+
+    ``rows`` are those pushed by source, ``changes`` the rows of the delta by view, ``refused`` the rows new in the ledger.
+    """
+
+    epoch: int
+    processing_time: datetime
+    begun: float
+    seconds: float
+    rows: Mapping[str, int]
+    changes: Mapping[str, int]
+    refused: int
+
+
+Watcher = Callable[[EpochEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The begin of an epoch by the clock of the machine, and the rows that the ledger had refused by then."""
+
+    at: float
+    refused: int
+
+
+class RunEvents:
+    """Reports the epochs of an engine. Without watchers and with logging off, an epoch costs two readings of a clock."""
+
+    def __init__(self) -> None:
+        self.watchers: tuple[Watcher, ...] = ()
+
+    def begin(self, ledger: Ledger) -> Begun:
+        """Note the begin of an epoch."""
+        return Begun(time.perf_counter(), ledger.entries + ledger.forgotten)
+
+    def end(
+        self, begun: Begun, now: Now, offered: EpochInput, evaluated: EvaluatedEpoch, ledger: Ledger
+    ) -> None:
+        """Report an epoch that is done."""
+        refused = ledger.entries + ledger.forgotten - begun.refused
+        if refused and LOG.isEnabledFor(logging.WARNING):
+            _warn_of(ledger, now.epoch)
+        is_logged = LOG.isEnabledFor(logging.DEBUG)
+        if not (is_logged or self.watchers):
+            return
+        seconds = time.perf_counter() - begun.at
+        event = EpochEvent(
+            now.epoch,
+            now.processing_time,
+            time.time() - seconds,
+            seconds,
+            {name: sum(map(len, deltas)) for name, deltas in offered.deltas.items()},
+            {name: frame.height for name, frame in evaluated.deltas.items()},
+            refused,
+        )
+        if is_logged:
+            LOG.debug(
+                "epoch %d: %d rows in, %d rows out, %.6f s",
+                event.epoch, sum(event.rows.values()), sum(event.changes.values()), seconds,
+                extra={
+                    "event": "epoch", "epoch": event.epoch, "seconds": seconds, "rows": event.rows, "changes": event.changes,
+                    "refused": refused, "watermarks": {name: shown(at) for name, at in evaluated.watermarks.items()},
+                },
+            )  # fmt: skip
+        for watcher in self.watchers:
+            watcher(event)
+
+    def failed(self, now: Now, error: BaseException) -> None:
+        """Report an epoch that was refused as a whole; the error is raised to whoever pushed."""
+        if LOG.isEnabledFor(logging.INFO):
+            LOG.info(
+                "epoch %d was not run: %s", now.epoch, error,
+                extra={"event": "failed", "epoch": int(now.epoch), "error": type(error).__name__},
+            )  # fmt: skip
+
+
+def _warn_of(ledger: Ledger, epoch: int) -> None:
+    """Report the rows that an epoch has refused, an event for each reason."""
+    place = len(ledger.refused)
+    while place and ledger.refused[place - 1].epoch == epoch:
+        place -= 1
+    for refused in ledger.refused.now().past(place):
+        kind = "refused" if refused.watermark is None else "late"
+        LOG.warning(
+            "epoch %d: %d rows of source %r are in the ledger: %s",
+            epoch, refused.frame.height, refused.source, refused.reason,
+            extra={
+                "event": kind, "epoch": int(epoch), "source": refused.source, "rows": refused.frame.height,
+                "reason": refused.reason,
+            },
+        )  # fmt: skip
+
+
+def committed(epoch: int, epochs: int, url: str) -> None:
+    """Report a commit, with the number of epochs that it has made durable as states."""
+    if LOG.isEnabledFor(logging.INFO):
+        LOG.info(
+            "epoch %d is committed to %s, with %d epochs since the last commit", epoch, url, epochs,
+            extra={"event": "commit", "epoch": epoch, "epochs": epochs, "checkpoint": url},
+        )  # fmt: skip

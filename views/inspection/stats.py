@@ -1,0 +1,122 @@
+"""The figures of an engine as a plain dictionary, and in the text form of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.instants import time_of
+
+from ..compiler.builder import Compiled
+from ..plan.plan import Plan
+from .explain import Measured, measured
+
+Stats = dict[str, Any]
+
+
+def stats_of(
+    plan: Plan,
+    compiled: Compiled,
+    epoch: int,
+    instant: int | None,
+    positions: Mapping[str, Any],
+    checkpoint: Mapping[str, Any] | None,
+) -> Stats:
+    """Return what ``explain`` shows as numbers. Cost: the nodes of the plan and the runs of their states, not their rows."""
+    places = plan.needed()
+    figures = {place: measured(compiled, place) for place in places}
+    sources = {}
+    for place in places:
+        if (source := plan.inputs.get(place)) is None:
+            continue
+        clock = compiled.clocks.get(source.name)
+        sources[source.name] = {
+            **_figures(figures[place]),
+            "position": positions.get(source.name),
+            "watermark": None if clock is None else _moment(clock.before),
+            "behind_seconds": None if clock is None or instant is None else _seconds(clock.skew(instant)),
+        }
+    return {
+        "epoch": epoch,
+        "processing_time": None if instant is None else _moment(instant),
+        "sources": sources,
+        "views": {name: _figures(figures[place]) for name, place in plan.views.items()},
+        "nodes": [
+            {"node": int(place), "label": plan[place].label, "views": plan.views_at(place), **_figures(figures[place])}
+            for place in places
+        ],
+        "ledger": {"rows": compiled.ledger.entries, "forgotten": compiled.ledger.forgotten},
+        "checkpoint": None if checkpoint is None else dict(checkpoint),
+    }  # fmt: skip
+
+
+def _figures(figures: Measured) -> dict[str, int | float]:
+    return {
+        "rows_out": figures.rows_out,
+        "entries": figures.entries,
+        "bytes": figures.nbytes,
+        "seconds": figures.seconds,
+    }
+
+
+def _moment(instant: int) -> datetime | int | None:
+    if instant >= END_OF_TIME:
+        return END_OF_TIME
+    return None if instant <= START_OF_TIME else time_of(instant)
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / 1e6
+
+
+_KINDS = {
+    "rows_out": ("counter", "Rows with diffs that came out."),
+    "entries": ("gauge", "Entries of the states."),
+    "bytes": ("gauge", "Bytes of the states."),
+    "seconds": ("counter", "Seconds of work."),
+    "behind_seconds": ("gauge", "Seconds from the watermark to processing time."),
+}
+
+
+def prometheus_text(stats: Stats) -> str:
+    """Return figures as ``engine.stats()`` gives them in the text form that Prometheus reads.
+
+    >>> import evercurrent as ec, polars as pl
+    >>> engine = ec.Engine()
+    >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
+    >>> engine.push("log", {"ip": ["a", "b", "a"]})
+    1
+    >>> print(ec.prometheus_text(engine.stats()).splitlines()[2])
+    evercurrent_epoch 1
+    """
+    lines = [*_family("epoch", "counter", "The last epoch.", [("", stats["epoch"])])]
+    ledger = stats["ledger"]
+    lines += _family("ledger_rows", "gauge", "Refused rows that are kept.", [("", ledger["rows"])])
+    lines += _family(
+        "ledger_forgotten", "counter", "Refused rows that are no longer kept.", [("", ledger["forgotten"])]
+    )
+    for kind in ("source", "view"):
+        of_kind = stats[f"{kind}s"]
+        for field, (metric, text) in _KINDS.items():
+            values = [
+                (f'{{{kind}="{_escaped(name)}"}}', figures[field])
+                for name, figures in of_kind.items()
+                if figures.get(field) is not None
+            ]
+            lines += _family(f"{kind}_{field}", metric, text, values)
+    return "\n".join(lines) + "\n"
+
+
+def _family(name: str, kind: str, text: str, values: list[tuple[str, float]]) -> Iterator[str]:
+    """Yield a metric with all of its values; nothing without any."""
+    if values:
+        full = f"evercurrent_{name}{'_total' if kind == 'counter' and name != 'epoch' else ''}"
+        yield f"# HELP {full} {text}"
+        yield f"# TYPE {full} {kind}"
+        yield from (f"{full}{labels} {value}" for labels, value in values)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
