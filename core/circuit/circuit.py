@@ -35,7 +35,8 @@ class Node:
     ``looks`` are all channels and states that its operator ``looks_at``, and ``reads`` the nodes that it thereby reads:
     those that give them and, for a look-up, those that the look-up reads. ``findings`` are its own findings. ``timed_by`` are the nodes that move the clocks that it reads.
     ``identity``
-    identifies what it computes, from the sources on; empty if not given. A node without inputs takes the rows that arrive
+    identifies what it computes, from the sources on; empty if not given. If its states hold less than they did in earlier
+    versions, ``identity_before`` is the one that it had in these, by which nodes downstream are still identified. A node without inputs takes the rows that arrive
     under its name. ``only`` is a column and a value: the node, which has one input, would emit and stage nothing for a
     change in which no row has that value in that column. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
@@ -55,6 +56,7 @@ class Node:
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
+    identity_before: str = ""
 
 
 MOST_LOOKED_UP = 4_096

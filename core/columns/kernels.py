@@ -12,10 +12,8 @@ import numpy.typing as npt
 import polars as pl
 
 from .comparisons import FEW_VALUES as FEW_VALUES
-from .comparisons import OrderWords, order_words
 from .key_hash import hashed
 from .nulls import nulls_in
-from .polars_versions import arg_sort
 from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
 from .value_words import Ints as Ints
@@ -205,35 +203,6 @@ def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     for frame in frames[1:]:
         stacked = stacked.vstack(frame)
     return stacked
-
-
-def sorted_by(
-    columns: Sequence[pl.Series | Words], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
-) -> Index:
-    """Return the order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` sorts.
-
-    A few rows of plain columns are sorted as words, without the fixed cost of a query.
-    """
-    flags = descending or [False] * len(columns), nulls_last or [False] * len(columns)
-    if len(columns[0]) <= MANY_ROWS:
-        words = _all_order_words(columns, *flags)
-        if words is not None:
-            return np.lexsort(words[::-1])
-    frame = pl.DataFrame([pl.Series(str(number), column) for number, column in enumerate(columns)])
-    return arg_sort(frame, *flags).to_numpy().astype(np.intp)
-
-
-def _all_order_words(
-    columns: Sequence[pl.Series | Words], descending: Sequence[bool], nulls_last: Sequence[bool]
-) -> list[OrderWords] | None:
-    """Return the words of all columns; None if any has none."""
-    words: list[OrderWords] = []
-    for column, falls, last in zip(columns, descending, nulls_last, strict=True):
-        more = order_words(column, descending=falls, nulls_last=last)
-        if more is None:
-            return None
-        words += more
-    return words
 
 
 def with_plain_zeros(column: pl.Series) -> pl.Series:

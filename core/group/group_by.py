@@ -228,9 +228,7 @@ class GroupBy(Operator):
             return None
         sums, groups = self._contributions(delta), self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
-        firsts = [
-            head.order.columns_of(head.first(delta.frame, numbers, len(groups))) for head in self._heads
-        ]
+        firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
         return added_up(
             delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part]
         )
@@ -333,7 +331,7 @@ class GroupBy(Operator):
         then: dict[str, Ints] = {}
         numbers = groups.numbers[: len(delta)] if self._heads else NO_NUMBERS
         for head in self._heads:
-            moved, kept = head.moved(head.first(delta.frame, numbers, len(groups)), groups.keys, before)
+            moved, kept = head.moved(delta.frame, numbers, groups.keys, before)
             added |= moved
             then |= kept
         after = dict(before)

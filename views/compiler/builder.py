@@ -12,6 +12,7 @@ from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
+from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.columns.whole_columns import AnyColumn, Whole
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
@@ -59,7 +60,7 @@ from evercurrent.core.state.spine import Spine
 from ..expressions import Expression
 from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
-from ..expressions.order_insensitive import computes
+from ..expressions.order_insensitive import computes, is_median
 from ..plan.node_identities import CircuitIdentities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
@@ -147,13 +148,17 @@ class Builder:
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
+        purpose_before: str = "",
     ) -> NodeId:
+        """Add a node. ``purpose_before``: the one it had in earlier versions, if its states held more in these."""
         made = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan, self.place)
-        behind = [nodes[source].identity for source in inputs]
+        behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
+        if purpose_before:
+            nodes[made].identity_before = self._identities.unnumbered(purpose_before, type(operator), behind)
         nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
         self._note_asked(made)
@@ -232,8 +237,12 @@ class Builder:
         expired: Finding[Keys] | None = None,
         by: tuple[str, ...] | None = None,
         holds_rows: bool = True,
+        first: int | None = None,
     ) -> tuple[NodeId, Spine]:
-        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them."""
+        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them.
+
+        With ``first``, of a node that never retracts, only this many of each key: the first in the order of the layout.
+        """
 
         def make() -> tuple[NodeId, Arrange]:
             arrange = Arrange(
@@ -245,14 +254,19 @@ class Builder:
                 expired=expired,
                 by=by,
                 holds_rows=holds_rows,
+                first=first,
             )
             order = "".join(f", order {part.column}" for part in layout.order)
-            name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
+            what_is_kept = "arrange" if first is None else f"first {first} rows"
+            name = f"{what_is_kept} by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
-            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange
+            before = "" if first is None else self._identities.shared("arrange", what)
+            states = [arrange.spine]
+            added = self.add(name, arrange, source, states=states, placement=placement, purpose_before=before)
+            return added, arrange
 
         what = (KeyColumns.of(keys, by), layout, where, skip_null_keys)
-        node, arrange = self.once("arrange", source, what, make)
+        node, arrange = self.once("arrange", source, what if first is None else (*what, first), make)
         arrange.holds_rows |= holds_rows
         return node, arrange.spine
 
@@ -284,10 +298,12 @@ class Builder:
         of_nothing: bool = False,
         by: tuple[str, ...] | None = None,
         retracts: bool = True,
+        may_go_below_zero: bool = True,
     ) -> tuple[NodeId, AggregateState]:
         """Return the state of one aggregate, and the last node that was made for it.
 
-        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted. If keys expire, all state has
+        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted; ``may_go_below_zero``: also
+        those that are not there. If keys expire, all state has
         to be by key: values are then counted among the rows of the group, and a user's aggregate is computed from them.
         """
         if expired is not None and isinstance(aggregate, Distinct):
@@ -308,7 +324,7 @@ class Builder:
                 schema = self.schema_of(projected)
                 return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
             case FirstBy(input=name, order=order):
-                head = None if retracts else HeadOrder.of(aggregate, types)
+                head = None if retracts and may_go_below_zero else HeadOrder.of(aggregate, types)
                 node, spine = self._ordered(
                     prepared,
                     types,
@@ -318,14 +334,20 @@ class Builder:
                     aggregate.where,
                     expired,
                     by,
-                    holds_rows=head is None,
+                    holds_rows=head is None or retracts,
                 )
-                return node, FirstByState(aggregate, spine) if head is None else HeadState(head, spine)
+                if head is None:
+                    return node, FirstByState(aggregate, spine)
+                return node, HeadState(head, spine, retracts=retracts)
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
+                in_middle = not order and len(names) == 1 and is_median(aggregate.expr)
+                in_middle = in_middle and has_order_word(types[names[0]]) and types[names[0]].is_numeric()
                 aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
-                return node, RecomputedState(aggregate, spine, keyless=keyless, twice=twice)
+                return node, RecomputedState(
+                    aggregate, spine, keyless=keyless, twice=twice, is_median=in_middle
+                )
             case Custom(input=name, remove=None):
                 node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expired, by)
                 return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)

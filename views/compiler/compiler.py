@@ -153,7 +153,8 @@ class Compiler(Builder):
                 return windows_over_time(self, where, node, inputs[0])
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)
-                arranged, spine = self.arranged(inputs[0], node.schema, keys, layout)
+                first = None if self.plan.may_retract(node.inputs[0]) else count
+                arranged, spine = self.arranged(inputs[0], node.schema, keys, layout, first=first)
                 placement = Placement(passes=frozenset(node.schema))
                 return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
             case _:
@@ -236,9 +237,12 @@ class Compiler(Builder):
         types = self.schema_of(prepared)
         key_types = pl.Schema({key: types[key] for key in keys})
         inputs, parts = [prepared], []
-        retracts = self.plan.may_retract(node.inputs[0])
+        (upstream,) = node.inputs
+        retracts, below_zero = self.plan.may_retract(upstream), bool(self.plan.below_zero_by(upstream))
         for aggregate in aggregation.aggregates:
-            before, part = self.part(aggregate, prepared, types, keys, where, retracts=retracts)
+            before, part = self.part(
+                aggregate, prepared, types, keys, where, retracts=retracts, may_go_below_zero=below_zero
+            )
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(before)
