@@ -8,6 +8,7 @@ RUNS := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
 RUN_LOCK := requirements-run.lock
 LOCK := requirements.lock
+DOCS_LOCK := requirements-docs.lock
 WORKERS ?= 2
 APP ?= retail
 # The seed of a run: make test-long SEED=... repeats it.
@@ -61,9 +62,11 @@ format: $(READY) ## format the code, and fix what ruff can fix
 bench: $(READY) ## run the benchmarks; ARGS="..." for bench/run.py
 	@$(PY) bench/run.py $(ARGS)
 
-docs: $(READY) ## draw docs/figures from runs, and write docs/features.md
+docs: $(READY) ## draw docs/figures from runs, write docs/features.md, and build the site of the documentation in site/
 	@$(PY) docs/make_figures.py
 	@$(PY) docs/make_features.py
+	@$(PY) -m pip install --quiet --require-hashes --requirement $(DOCS_LOCK)
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 wheel: $(READY) ## build dist/*.tar.gz and, from it, dist/*.whl
 	@rm -rf dist build
@@ -73,11 +76,12 @@ lock: $(PY) ## update both lock files from pyproject.toml; ARGS="--upgrade" for 
 	@$(PY) -m pip install --quiet uv
 	@$(COMPILE) --group dev $(EXTRAS) --output-file $(LOCK) $(ARGS) pyproject.toml
 	@$(COMPILE) --group install --extra cli --constraint $(LOCK) --no-annotate --output-file $(RUN_LOCK) pyproject.toml
+	@$(COMPILE) --group docs --constraint $(LOCK) --no-annotate --output-file $(DOCS_LOCK)
 
 setup: $(READY) ## set up the virtual environment, and nothing else
 
 clean: ## remove all generated files, and the virtual environment
-	rm -rf $(VENV) .versions build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .versions build dist site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each candidate is run: a name on the PATH may stand for a Python that is missing, too old, or has no ensurepip.

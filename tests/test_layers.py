@@ -68,7 +68,7 @@ STAND_ALONE = {"core.operators"}
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
-    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec"},
+    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec", "opentelemetry"},
     "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark", "deltalake"},
 }
 """What a layer may import that is neither ours nor Python's."""
@@ -267,7 +267,7 @@ def test_links_point_home(layer):
 
 def test_only_links_and_a_few_files_in_the_package_folder():
     inside = {path.name for path in (ROOT / "src" / PACKAGE).iterdir()} - {"__pycache__"}
-    assert inside <= {*LAYERS, "__init__.py", "__main__.py", "testing.py", "py.typed"}
+    assert inside <= {*LAYERS, "__init__.py", "__main__.py", "telemetry.py", "testing.py", "py.typed"}
 
 
 def test_names_of_files():

@@ -15,6 +15,7 @@ from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.view_forms import TableForms
 from evercurrent.views.epochs.refused_rows import ledger_frame, source_ledger_frame
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.inspection.questions import shown_watermark
@@ -125,7 +126,7 @@ class SparkViews:
         return clocks
 
 
-class SparkView:
+class SparkView(TableForms):
     """A named result in a checkpoint, as of its last epoch or an older one that is retained."""
 
     def __init__(

@@ -1,5 +1,8 @@
 """Views that are always current: chained aggregations kept up to date by +1/-1 deltas."""
 
+import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import (
     ArithmeticRefusedError,
@@ -26,6 +29,7 @@ from evercurrent.views.dataframe import triggers as _triggers
 from evercurrent.views.dataframe import windows as _windows
 from evercurrent.views.dataframe.aggregation import aggregate
 from evercurrent.views.dataframe.collection import Collection, GroupedCollection, concat
+from evercurrent.views.dataframe.package_hints import missing_of_package as _missing_of_package
 from evercurrent.views.dataframe.source import Source
 from evercurrent.views.dataframe.triggers import *  # noqa: F403
 from evercurrent.views.dataframe.watermarks import (
@@ -94,6 +98,13 @@ __all__ = [
     "prometheus_text",
     "punctuated",
 ]
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Raise, with the name that is used here where other systems have one of this name."""
+        raise _missing_of_package(_sys.modules[__name__], name)
+
+
 # What they name is public: a new window or trigger is named in its own file only.
 __all__ += _triggers.__all__
 __all__ += _windows.__all__

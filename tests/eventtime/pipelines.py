@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import hypothesis.strategies as st
 import polars as pl
@@ -118,7 +118,7 @@ class Setup:
     trigger: str | None = None
     mode: sim.Mode = "retracting"
     lateness: int | None = None
-    always: bool = False
+    always: Literal[True, False, "on_time"] = False
     aggregates: tuple[str, ...] = ("sum",)
     keys: tuple[str, ...] = ("k",)
     info: bool = False
@@ -363,7 +363,7 @@ def setups(draw: Draw, /, **given: Any) -> Setup:
         trigger=trigger,
         mode=mode,
         lateness=lateness,
-        always=choose("always", st.sampled_from([False, False, True])),
+        always=choose("always", st.sampled_from([False, False, True, "on_time"])),
         aggregates=choose(
             "aggregates", st.lists(st.sampled_from(few), min_size=1, max_size=3, unique=True).map(tuple)
         ),
@@ -442,7 +442,7 @@ def runs(draw: Draw, /, *, max_epochs: int = 7, ends: bool | None = None, **fixe
         histories(
             appends=setup.appends,
             by_hand=setup.delay is None,
-            counting=is_counting or setup.always,
+            counting=is_counting or bool(setup.always),
             signals=signals,
             max_epochs=max_epochs,
             ends=ends,

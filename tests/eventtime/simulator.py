@@ -62,7 +62,7 @@ class Pipeline:
     trigger: Trigger = field(default_factory=EveryEpoch)
     mode: Mode = "retracting"
     lateness: int | None = None
-    always: bool = False
+    always: bool | str = False
     pane_info: bool = False
     time: str = "at"
 
@@ -212,7 +212,11 @@ class Simulator:
         for window in [window for windows in self.open.values() for window in windows.values()]:
             signalled = signals(window.key, window.bounds)
             seen = window.seen(
-                before, self.watermark, processing_time, always=self.pipeline.always, signalled=signalled
+                before,
+                self.watermark,
+                processing_time,
+                always=self.pipeline.always is True,
+                signalled=signalled,
             )
             self._ask(window, seen, told)
         for output, diff in list(told.delta.items()):
@@ -313,7 +317,7 @@ class Simulator:
 
     def _ask(self, window: Open, seen: Seen, told: Told) -> None:
         """What a window does at the end of an epoch: speak, close, or wait."""
-        always = self.pipeline.always
+        always = self.pipeline.always is True
         closes = self._is_closed(window.end, self.watermark)
         window.trigger.observe(seen)
         ready = window.trigger.ready(seen)
@@ -334,9 +338,10 @@ class Simulator:
             del self.open[window.key][self._known_by(window.bounds)]
 
     def _speak(self, window: Open, timing: str, seen: Seen, told: Told, *, is_last: bool) -> None:
-        said = self._values(window)
+        again = self.pipeline.always is True or (self.pipeline.always == "on_time" and timing == "ON_TIME")
+        said = self._values(window, again)
         equal = [pane for pane in window.spoken if (pane.bounds, pane.values) == (window.bounds, said)]
-        stands = equal[:1] if self.pipeline.mode != "discarding" and not self.pipeline.always else []
+        stands = equal[:1] if self.pipeline.mode != "discarding" and not again else []
         if self.pipeline.mode == "retracting":
             for pane in window.spoken:
                 if pane not in stands:
@@ -355,7 +360,7 @@ class Simulator:
             held.is_said = True
         window.gone = []
 
-    def _values(self, window: Open) -> Output | None:
+    def _values(self, window: Open, again: bool) -> Output | None:
         """The values to be said; None where there is nothing."""
         if self.pipeline.mode != "discarding":
             return self._computed([held.row for held in window.rows]) if window.rows else None
@@ -364,12 +369,12 @@ class Simulator:
             if row in gone:
                 came.remove(row)
                 gone.remove(row)
-        if not (came or gone or (self.pipeline.always and window.rows)):
+        if not (came or gone or (again and window.rows)):
             return None
         if not gone:
             return self._computed(came)
         differences = tuple(map(_minus, self._computed(came), self._computed(gone)))
-        says = any(differences) or len(came) != len(gone) or self.pipeline.always
+        says = any(differences) or len(came) != len(gone) or again
         return differences if says else None
 
     def _computed(self, rows: list[Row]) -> Output:

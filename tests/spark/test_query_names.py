@@ -19,4 +19,11 @@ def test_a_query_has_the_names_of_spark(feed, checkpoint):
     assert query.runId == query.streaming_query.runId
     assert query.status["isDataAvailable"] is False
     assert query.lastProgress["numInputRows"] == query.recentProgress[-1]["numInputRows"]
+    view = query.view("hits")
+    assert (len(view), view.head(1).height, view.to_arrow().num_rows, view.to_pandas().shape) == (
+        2,
+        1,
+        2,
+        (2, 2),
+    )
     assert repr(query) == "Query 'traffic', ended, at epoch 1; views: hits"

@@ -1,4 +1,4 @@
-"""What the README says of Spark is true: its example runs and prints what it shows."""
+"""What the page on Spark says is true: its example runs and prints what it shows."""
 
 import contextlib
 import io
@@ -6,24 +6,21 @@ import re
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-import evercurrent as ec
-
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 SHOWN = re.compile(
     r"^```python\n((?:(?!^```).)*?spark_bridge.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 
 
-def test_spark_of_the_readme_prints_what_it_shows(
+def test_spark_of_the_page_prints_what_it_shows(
     spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ((code, shown),) = SHOWN.findall(README.read_text("utf-8"))
+    ((code, shown),) = SHOWN.findall(PAGE.read_text("utf-8"))
     # Spark resolves relative paths by the folder that its Java was started in.
     code = code.replace('parquet("hits")', f'parquet("{tmp_path}/hits")')
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(compile(code, "README.md", "exec"), {"ec": ec, "pl": pl})
+        exec(compile(code, PAGE.name, "exec"), {})
     assert out.getvalue() == shown

@@ -104,6 +104,37 @@ def kept(folder: str) -> list[str]:
     return received
 
 
+def operated(engine: ec.Engine, view: ec.View) -> str:
+    """Figures, events, and names that users of other systems bring."""
+    events: list[ec.EpochEvent] = []
+    engine.watch(events.append)
+    subscription = view.subscribe(print, queue=10, on_full="drop")
+    subscription.close()
+    found: pl.DataFrame = view.lookup("red", team="red") if len(view) > 3 else view.head()
+    engine.sources["scores"].push({"team": ["red"]}, at="2026-01-31T12:00:00Z")
+    totals: ec.Collection = (
+        view.group_by("team").len("n").unique("n", keep="last", by="team").unpivot(index="team")
+    )
+    return ec.prometheus_text(engine.stats()) + str((events, found, totals, view.to_arrow().num_rows))
+
+
+def declared_later(engine: ec.Engine, orders: ec.Source) -> ec.View:
+    """A view that is declared while the engine runs, and follows its columns."""
+    changes: list[ec.SchemaChange] = []
+    rows = {"orders": ec.Backfill([{"amount": 3}], position=7)}
+    view = engine.view("late", orders.group_by("city").len(), replace=True, backfill=rows)
+    view.subscribe(print, on_schema=changes.append)
+    return view
+
+
+async def followed(engine: ec.Engine, view: ec.View) -> int:
+    """A task that pushes and follows."""
+    epoch: int = await engine.apush("scores", {"team": ["red"]}, watermark="2026-01-31")
+    async for delta in view.follow(since=epoch):
+        return delta.height
+    return 0
+
+
 def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     """The same views inside Spark."""
     spark = spark_bridge.local_session()
@@ -149,6 +180,7 @@ def every_trigger(column: str) -> list[ec.Trigger]:
         ec.at_period("1h", aligned_to=datetime(2026, 1, 1)),
         ec.all_of(ec.after_bytes(100, column), ec.punctuation(column)),
         ec.sequence(ec.pattern(column, column), ec.until(ec.after_percentile(0.9), ec.signal())),
+        ec.repeat(ec.after_processing_time("10 seconds")),
     ]
 
 

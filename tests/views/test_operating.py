@@ -115,6 +115,20 @@ def test_a_watcher_gets_each_epoch() -> None:
         engine.watch(3)  # type: ignore[arg-type]
 
 
+def test_a_watcher_that_raises_or_pushes_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    engine, view = shop()
+    got: list[pl.DataFrame] = []
+    view.subscribe(got.append)
+    engine.watch(lambda event: print(1 / 0))
+    engine.watch(lambda event: engine.push("sales", row()))
+    assert engine.push("sales", row()) == 1
+    assert len(got) == 1
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert ["ZeroDivisionError" in str(record.exc_info) for record in errors] == [True, False]
+    assert "a watcher of epochs cannot push" in caplog.text
+    assert engine.push("sales", row()) == 2
+
+
 # Tasks
 
 
@@ -276,6 +290,7 @@ def test_a_queued_callback_that_pushes_into_a_full_queue_is_an_error_and_no_dead
         ({"queue": 3, "on_full": "block"}, "'wait', 'drop' and 'fail'"),
         ({"on_full": "drop"}, "goes with queue="),
         ({"queue": 3, "name": "mail"}, "goes without queue="),
+        ({"queue": 3, "on_schema": print}, "goes without queue="),
     ],
 )
 def test_options_of_a_queue_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:

@@ -1,5 +1,6 @@
 """Names that users of polars, Spark and Beam bring: each gives what its long form gives."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.dataframe.package_hints import NAMES
 from evercurrent.views.dataframe.spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
 
 COLUMNS = {"k": pl.String, "x": pl.Int64, "y": pl.Float64}
@@ -253,3 +255,38 @@ def test_a_local_time_that_is_twice_needs_its_offset() -> None:
         engine.advance("s", "2026-10-25 02:30:00")
     engine.advance("s", "2026-10-25T02:30:00+02:00")
     assert engine.watermarks["s"] == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("mode", ["discarding", "accumulating"])
+@pytest.mark.parametrize("always", [False, True, "on_time"])
+def test_a_pane_on_time_may_be_emitted_though_nothing_has_changed(mode: Any, always: Any) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", TIMES, event_time="at")
+    windows = source.window(ec.fixed("1m")).trigger(early=ec.each_row(), late=ec.every("1m"), always=always)
+    view = engine.view("v", windows.accumulate(mode).with_pane_info().group_by("k").len())
+    source.push({"k": ["a"], "at": ["2026-01-01 12:00:30"]}, at="2026-01-01T12:01:00Z")
+    engine.advance("s", "2026-01-01 12:02", at="2026-01-01T12:01:10Z")
+    engine.tick(at="2026-01-01T12:03:10Z")
+    panes = view.read().sort("pane_index").select("timing", "len").rows()
+    same = 0 if mode == "discarding" else 1
+    assert (
+        panes
+        == [("EARLY", 1), ("ON_TIME", same), ("LATE", same)][: {False: 1, "on_time": 2, True: 3}[always]]
+    )
+    assert ("on time also if nothing" in engine.explain()) == (always == "on_time")
+
+
+def test_what_is_no_always_is_refused() -> None:
+    source = ec.Engine().source("s", TIMES, event_time="at")
+    with pytest.raises(ec.PlanError, match="'late'; there are True, False and 'on_time'"):
+        source.window(ec.fixed("1m")).trigger(ec.each_row(), always="late")  # type: ignore[arg-type]
+
+
+def test_names_of_other_packages_are_hinted() -> None:
+    for name, instead in NAMES.items():
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*") as caught:
+            getattr(ec, name)
+        for used in re.findall(r"\bec\.(\w+)", instead):
+            assert used in ec.__all__
+        assert caught.value.name == name
+    assert not hasattr(ec, "nothing_of_this_name")

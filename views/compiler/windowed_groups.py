@@ -252,7 +252,7 @@ class _WindowedGroup:
             is_global=self._is_global,
             trigger=known.trigger,
             lateness=known.lateness,
-            always=known.always,
+            always=known.always is True,
             discards=known.mode == "discarding" and not self._are_sessions,
             window_start=(
                 BOUNDS[0] if known.stamp in ("start", "earliest", "latest") and not self._is_global else None
@@ -312,7 +312,7 @@ class _WindowedGroup:
         for aggregate in aggregates:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
-                of_nothing=known.always and known.mode == "discarding", by=self._meets_by,
+                of_nothing=bool(known.always) and known.mode == "discarding", by=self._meets_by,
                 retracts=self._are_sessions or depends_on_key(known.window) or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)

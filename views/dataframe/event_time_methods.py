@@ -12,6 +12,7 @@ import polars as pl
 from evercurrent.core.data.durations import microseconds
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import require_columns
+from evercurrent.core.eventtime.panes.panes import Always
 from evercurrent.core.eventtime.triggers.kinds import Trigger
 from evercurrent.core.eventtime.windows.kinds import Custom, Given, Global, Window, windowed_schema
 
@@ -88,7 +89,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         *,
         early: Trigger | None = None,
         late: Trigger | None = None,
-        always: bool = False,
+        always: Always = False,
     ) -> C:
         """Set when in processing time panes are emitted: whenever the trigger fires. Without a trigger: at every epoch.
 
@@ -96,7 +97,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             trigger: such as ``every("1m")``, ``repeat(after_count(100))``, ``after_watermark(...)``.
             early: the trigger until the watermark passes the end of the window, which emits the on-time pane.
             late: the trigger after that. Both begin again whenever they finish.
-            always: emit a pane also if nothing has changed since the last one.
+            always: emit a pane also if nothing has changed since the last one; "on_time": only when the watermark passes the
+                end of the window, so that readers see that it has.
 
         Raises:
             PlanError: no trigger is given, or columns that it needs are missing.

@@ -108,7 +108,7 @@ def triggered(
     trigger: object,
     early: object,
     late: object,
-    always: bool,
+    always: object,
 ) -> Windowing:
     """Return the windowing with the trigger of ``collection.trigger(...)``.
 
@@ -126,7 +126,9 @@ def triggered(
             f"{where}: {trigger!r} is not a trigger; there are every, after_watermark, after_count and others"
         )
     trigger_inputs(where, schema, trigger)
-    return replace(declared, trigger=trigger, always=bool(always))
+    if not isinstance(always, bool) and always != "on_time":
+        raise PlanError(f"{where}: always={always!r}; there are True, False and 'on_time'")
+    return replace(declared, trigger=trigger, always="on_time" if always == "on_time" else bool(always))
 
 
 def trigger_inputs(where: str, schema: pl.Schema, trigger: Trigger) -> tuple[Column, ...]:

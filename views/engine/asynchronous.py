@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
@@ -36,6 +35,8 @@ class Followable(Protocol):
 
 async def followed(view: Followable, since: int) -> AsyncIterator[pl.DataFrame]:
     """Yield the deltas after an epoch, and then each that comes, until the iteration is ended."""
+    import asyncio  # Imported here, as only tasks need it.
+
     loop, more = asyncio.get_running_loop(), asyncio.Event()
 
     def wake(_: pl.DataFrame) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -496,7 +495,7 @@ class Engine(ServedViews):
     def watch(self, watcher: Watcher) -> None:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
 
-        It is called by the thread that pushes, and must neither push nor raise.
+        It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
@@ -515,6 +514,8 @@ class Engine(ServedViews):
 
         Cancelling the task does not stop an epoch that has begun.
         """
+        import asyncio  # Imported here, as it takes longer than most of the package.
+
         return await asyncio.to_thread(self.push, source, data, at=at, watermark=watermark, position=position)
 
     @property

@@ -285,7 +285,7 @@ class View(Collection, ReadForms):
                     f"subscription to view {self.name!r}: {function!r} cannot be called; give a function of {what}"
                 )
         require_plain_function(f"subscription to view {self.name!r}", callback)
-        require_queue(f"subscription to view {self.name!r}", queue, on_full, name)
+        require_queue(f"subscription to view {self.name!r}", queue, on_full, name, on_schema)
         if since is not None:
             require_epoch(self.name, "since", since)
         with self._engine.turn:

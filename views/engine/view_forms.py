@@ -18,10 +18,8 @@ from .published import Published
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    import pyarrow as pa
 
-
-class ReadForms(ABC):
+class TableForms(ABC):
     """The methods of a view that stand for ``read()`` and something done with its frame."""
 
     name: str
@@ -30,20 +28,7 @@ class ReadForms(ABC):
     def read(self, epoch: int | None = None) -> pl.DataFrame:
         """Return the contents."""
 
-    @abstractmethod
-    def _keys(self) -> tuple[str, ...]:
-        """Return the key columns; none if its rows have no key."""
-
-    @abstractmethod
-    def _now(self) -> AbstractContextManager[Published]:
-        """Yield what is published, for a reader inside of the block."""
-
-    @property
-    @abstractmethod
-    def schema(self) -> pl.Schema:
-        """The columns and their types."""
-
-    def to_arrow(self, epoch: int | None = None) -> pa.Table:
+    def to_arrow(self, epoch: int | None = None) -> Any:  # pyarrow has no types of its own
         """Return the contents as a table of pyarrow: ``read(epoch).to_arrow()``."""
         return self.read(epoch).to_arrow()
 
@@ -71,6 +56,23 @@ class ReadForms(ABC):
     def __bool__(self) -> bool:
         """Return that a view is there, with rows or without; ``len(view) == 0`` tells whether it is empty."""
         return True
+
+
+class ReadForms(TableForms):
+    """The further ways to read a view of an engine in this process."""
+
+    @abstractmethod
+    def _keys(self) -> tuple[str, ...]:
+        """Return the key columns; none if its rows have no key."""
+
+    @abstractmethod
+    def _now(self) -> AbstractContextManager[Published]:
+        """Yield what is published, for a reader inside of the block."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
 
     def lookup(self, *key: Any, **columns: Any) -> pl.DataFrame:
         """Return the rows with this key, as of the last epoch: by the columns of the key in their order, or by name.

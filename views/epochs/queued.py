@@ -115,7 +115,7 @@ class QueuedSubscription(Subscription):
                 self._changed.notify_all()
 
 
-def require_queue(where: str, size: object, on_full: object, name: object) -> None:
+def require_queue(where: str, size: object, on_full: object, name: object, on_schema: object) -> None:
     """Check the options of a queue.
 
     Raises:
@@ -129,6 +129,10 @@ def require_queue(where: str, size: object, on_full: object, name: object) -> No
         raise PlanError(f"{where}: queue={size!r}; give the most deltas that wait, a whole number from 1")
     if on_full not in get_args(OnFull):
         raise PlanError(f"{where}: on_full={on_full!r}; there are 'wait', 'drop' and 'fail'")
+    if on_schema is not None:
+        raise PlanError(
+            f"{where}: on_schema= goes without queue=, as it would be called before the deltas that wait; leave out one of the two"
+        )
     if name is not None:
         raise PlanError(
             f"{where}: name= goes without queue=, as the last delivered epoch is part of a commit and a delta in a queue "

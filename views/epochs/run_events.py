@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import shown
+from evercurrent.core.data.tags import tagged
 from evercurrent.core.state.ledger import Ledger
 
 from .records import EpochInput, EvaluatedEpoch
@@ -18,13 +20,14 @@ LOG = logging.getLogger("evercurrent")
 """All events: ``event`` of a record names its kind, its other fields are attributes beside it.
 
 debug: "epoch". info: "commit", "failed", an epoch that was refused as a whole, and "merge". warning: "late" and "refused", rows
-that are in the ledger now.
+that are in the ledger now. error: "watcher" and "subscriber", a watcher or a subscriber with a queue that has raised.
 """
 LOG.addHandler(
     logging.NullHandler()
 )  # Without it Python writes warnings to the standard error of any program.
 
 
+@tagged("views.run_events:EpochEvent")
 @dataclass(frozen=True, slots=True)
 class EpochEvent:
     """An epoch that is done: when it was begun by the clock of the machine, how long it took, and the rows in and out.
@@ -57,9 +60,16 @@ class RunEvents:
 
     def __init__(self) -> None:
         self.watchers: tuple[Watcher, ...] = ()
+        self._is_reporting = False
 
     def begin(self, ledger: Ledger) -> Begun:
-        """Note the begin of an epoch."""
+        """Note the begin of an epoch.
+
+        Raises:
+            InputError: a watcher pushes, whose epoch would be delivered before the one that it is called for.
+        """
+        if self._is_reporting:
+            raise InputError("a watcher of epochs cannot push; push from a subscriber")
         return Begun(time.perf_counter(), ledger.entries + ledger.forgotten)
 
     def end(
@@ -91,8 +101,23 @@ class RunEvents:
                     "refused": refused, "watermarks": {name: shown(at) for name, at in evaluated.watermarks.items()},
                 },
             )  # fmt: skip
-        for watcher in self.watchers:
-            watcher(event)
+        self._report(event)
+
+    def _report(self, event: EpochEvent) -> None:
+        """Call the watchers. One that raises changes nothing: the epoch is real, and its subscribers are called next."""
+        self._is_reporting = True
+        try:
+            for watcher in self.watchers:
+                try:
+                    watcher(event)
+                except Exception:
+                    LOG.exception(
+                        "epoch %d is done, and a watcher raised",
+                        event.epoch,
+                        extra={"event": "watcher", "epoch": event.epoch},
+                    )
+        finally:
+            self._is_reporting = False
 
     def failed(self, now: Now, error: BaseException) -> None:
         """Report an epoch that was refused as a whole; the error is raised to whoever pushed."""

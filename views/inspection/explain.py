@@ -93,7 +93,9 @@ def _windows_line(place: PlanId, windowing: Windowing) -> str:
         if windowing.lateness is None
         else f"close {spelled(windowing.lateness)} after their end"
     )
-    always = ", also if nothing has changed" if windowing.always else ""
+    always = {True: ", also if nothing has changed", "on_time": ", on time also if nothing has changed"}.get(
+        windowing.always, ""
+    )
     return f"windows of {place}: {in_words(windowing.trigger)}{always}; {windowing.mode}; {closes}"
 
 

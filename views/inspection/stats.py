@@ -8,6 +8,7 @@ from typing import Any
 
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 from evercurrent.core.data.instants import time_of
+from evercurrent.core.data.tags import tagged
 
 from ..compiler.builder import Compiled
 from ..plan.plan import Plan
@@ -80,6 +81,7 @@ _KINDS = {
 }
 
 
+@tagged("views.stats:prometheus_text")
 def prometheus_text(stats: Stats) -> str:
     """Return figures as ``engine.stats()`` gives them in the text form that Prometheus reads.
 

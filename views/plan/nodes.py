@@ -11,7 +11,7 @@ import polars as pl
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.data.schema import Order
 from evercurrent.core.data.tags import added_later, tagged
-from evercurrent.core.eventtime.panes.panes import Mode
+from evercurrent.core.eventtime.panes.panes import Always, Mode
 from evercurrent.core.eventtime.triggers.kinds import EveryEpoch, Trigger
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.windows.kinds import Window
@@ -232,7 +232,7 @@ class Windowing:
     window: Window
     stamp: Stamp = "end"
     trigger: Trigger = EveryEpoch()  # noqa: RUF009
-    always: bool = False
+    always: Always = False
     mode: Mode = "retracting"
     regroups: bool = False
     lateness: int | None = None

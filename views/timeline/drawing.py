@@ -20,7 +20,7 @@ from .plot import Plot, draw_axes, draw_grid
 from .recording import Recording, instants
 from .rectangles import draw_bodies, draw_firings, draw_labels
 from .svg import FONT, element, text, width, wrapped
-from .watermarks import Watermark, draw_ideal, draw_watermark, has_ideal, watermarks_of
+from .watermarks import Watermark, draw_ideal, draw_watermark, has_ideal, take_watermark, watermarks_of
 
 _SECOND = 1_000_000
 _MARGIN = 18
@@ -210,6 +210,8 @@ def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
     ]
     placing = Placing()
     circles = draw_dots(plot, dots, placing)
+    for watermark in scene.watermarks:
+        take_watermark(plot, watermark, placing)
     labels = draw_labels(plot, panes, placing)
     named = text(
         key, plot.left, plot.top - 7, fill=style.INK, font_size=style.TEXT_SIZE + 1, font_weight="600"

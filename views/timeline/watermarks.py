@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import polars as pl
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 
 from . import style
+from .placing import Box, Placing
 from .plot import Plot
 from .recording import Recording, instants
 from .svg import element, hint, number
@@ -77,6 +79,13 @@ def draw_watermark(plot: Plot, watermark: Watermark, colour: str) -> str:
         stroke_width=1.8,
         stroke_linejoin="round",
     )
+
+
+def take_watermark(plot: Plot, watermark: Watermark, placing: Placing) -> None:
+    """Mark the place of a line as occupied, so that labels cut it only where there is no other place for them."""
+    points = _points(plot, watermark.moves)
+    for (x, y), (to_x, to_y) in pairwise(points):
+        placing.take(Box(min(x, to_x) - 0.5, min(y, to_y) - 0.5, max(x, to_x) + 0.5, max(y, to_y) + 0.5))
 
 
 def _points(plot: Plot, moves: Sequence[Move]) -> list[tuple[float, float]]:

@@ -24,9 +24,12 @@ from ...state.protocol import State
 from ...state.purge import payload_of
 from ...state.run import Layout, make_run, run_of_groups
 from ...state.spine import Spine
-from ..triggers.firing import EARLY, Firing, places_among
+from ..triggers.firing import EARLY, ON_TIME, Firing, places_among
 
 Mode = Literal["discarding", "accumulating", "retracting"]
+
+Always = bool | Literal["on_time"]
+"""Whether panes that have not changed are emitted: all, none, or those on time."""
 
 TIMINGS = ("EARLY", "ON_TIME", "LATE")
 
@@ -62,7 +65,7 @@ class PaneSpec:
 
     mode: Mode
     keys: tuple[str, ...]
-    always: bool = False
+    always: Always = False
     info: bool = False
     by: tuple[str, ...] | None = None
     window_end: str | None = None
@@ -76,8 +79,9 @@ class Panes(Operator):
 
     Discarding: the row of the changes since the last pane. Accumulating: the row as it is now. Retracting: the row as it
     is now, and minus every row that it replaces: the last pane of the window, and those of all windows that merged into it.
-    A row that has not changed is not emitted again, unless ``always``.
-    State: the last pane of every open window, by window; none for discarding panes, or for accumulating ones with ``always``.
+    A row that has not changed is not emitted again, unless ``always``, or with "on_time" in the pane on time.
+    State: the last pane of every open window, by window; none for discarding panes, or for accumulating ones that ``always``
+    emit.
     Cost: the windows that fire, close or merge.
     """
 
@@ -111,9 +115,9 @@ class Panes(Operator):
         # A session may be kept under its words and have had another start when it last emitted.
         fixed = spec.keys if spec.window_end is None else spec.keys[:-1]
         self._compared = [name for name in rows if name not in fixed]
-        self._is_counted = spec.info or spec.always
+        self._is_counted = spec.info or bool(spec.always)
         # If nothing is retracted and nothing is left out, earlier panes do not matter.
-        self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always)
+        self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always is True)
 
     @property
     def states(self) -> list[State]:
@@ -126,15 +130,16 @@ class Panes(Operator):
         if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
             return self._nothing
         is_log = self._is_log
+        again = self._emits_again(firing)
         # A window that holds rows emits, even if no rows came since the last time.
-        even = firing.holds_rows if self.spec.mode == "discarding" and self.spec.always else None
+        even = None if again is None or self.spec.mode != "discarding" else firing.holds_rows & again
         exists, rows = self._groups(firing.keys, even)
         if even is not None:
             rows = self._dated(self._with_known_names(firing.keys.take(np.flatnonzero(exists)), rows))
         last = _LastPanes.none(self._rows) if is_log else self._last_panes(firing)
         emits = exists.copy() if is_log else self._emits(firing, exists, rows, last)
-        if self.spec.always:
-            emits |= exists
+        if again is not None:
+            emits |= exists & again
         # The place of each emitting window that has a row, among the rows of all windows that exist.
         place = np.cumsum(exists) - 1
         new = gather(rows, place[emits & exists])
@@ -142,6 +147,13 @@ class Panes(Operator):
         if is_log:
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
         return self._change(firing, emits, emits & exists, last, panes)
+
+    def _emits_again(self, firing: Firing) -> Mask | None:
+        """Return which firing windows emit a row that has not changed; None: none of them do."""
+        if self.spec.always == "on_time":
+            on_time: Mask = firing.timing == ON_TIME
+            return on_time
+        return np.ones(len(firing.keys), np.bool_) if self.spec.always else None
 
     # Earlier panes
 

@@ -1,0 +1,40 @@
+"""Messages for names that other systems have in their packages, and this one has under another name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+
+_FIXED = 'use ec.fixed("10m")'
+_SLIDING = 'use ec.sliding("10m", every="5m")'
+_SESSIONS = 'use ec.sessions("5m")'
+_POLARS = "use that of polars: import polars as pl"
+
+NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("tumbling", "tumble", "TUMBLE", "FixedWindows", "window"), _FIXED),
+    **dict.fromkeys(("hop", "hopping", "HOP", "SlidingWindows"), _SLIDING),
+    **dict.fromkeys(("session", "session_window", "Sessions", "SESSION"), _SESSIONS),
+    **dict.fromkeys(("col", "lit", "len", "when", "read_csv", "DataFrame", "LazyFrame", "Schema"), _POLARS),
+    "GlobalWindows": "use ec.global_window()",
+    "CalendarWindows": 'use ec.calendar("1mo")',
+    "AfterWatermark": "use ec.after_watermark(early=..., late=...)",
+    "AfterProcessingTime": 'use ec.after_processing_time("10s")',
+    "AfterCount": "use ec.after_count(n)",
+    "AfterAny": "use ec.any_of(...)",
+    "AfterAll": "use ec.all_of(...)",
+    "AfterEach": "use ec.sequence(...)",
+    "Repeatedly": "use ec.repeat(...)",
+    "watermark": 'give watermark=ec.bounded_delay("5m") to engine.source(...)',
+    "monotonous": "use ec.ascending()",
+    "bounded_out_of_orderness": 'use ec.bounded_delay("5m")',
+    "CombineFn": "use ec.aggregate(...)",
+    "SparkSession": "use evercurrent.spark_bridge.local_session(), or your own session",
+}
+"""What to use instead, by the name in polars, Spark, Beam or Flink."""
+
+
+def missing_of_package(package: ModuleType, name: str) -> AttributeError:
+    """Return the error for a name that the package does not have; Python itself suggests those that are spelled almost alike."""
+    instead = NAMES.get(name)
+    said = f"module 'evercurrent' has no attribute {name!r}" + (f": {instead}" if instead else "")
+    return AttributeError(said, name=name, obj=package)
