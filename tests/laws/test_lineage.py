@@ -15,7 +15,9 @@ from harness import contents, frame_of_entries
 from oracle import freeze
 from strategies import Case, cases, of_profile
 
-OTHERWISE = re.compile(r"anti|minus|left'|full|right'|top_k|bottom_k|limit|negate|group_by\(\)|map_batches")
+OTHERWISE = re.compile(
+    r"anti|minus|left'|full|right'|top_k|bottom_k|limit|negate|unpivot|group_by\(\)|map_batches"
+)
 """Calls by which a row may come back when other rows go, and those that are not followed."""
 
 

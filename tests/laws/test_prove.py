@@ -152,3 +152,18 @@ def test_floats_that_polars_adds_up_in_another_order_are_equal() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert view.prove()
+
+
+def test_rows_turned_and_firsts_of_their_columns_are_proved() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.String, "a": pl.Int64, "b": pl.Int32}, retained=True)
+    engine.view("turned", rows.unpivot(["a", "b"], index="k"))
+    engine.view("all turned", rows.unpivot(index="k", variable_name="name"))
+    engine.view("any", rows.unique("k"))
+    engine.view("last", rows.unique("k", keep="last", by="a"))
+    engine.view("first", rows.unique(["k", "a"], keep="first", by="b"))
+    engine.push("rows", {"k": ["p", "q", "p", None], "a": [1, 2, 3, None], "b": [4, None, 6, 7]})
+    engine.push("rows", {"k": ["p", "q"], "a": [3, 2], "b": [1, 2]})
+    proofs = engine.prove()
+    assert list(proofs) == list(engine.views)
+    assert proofs

@@ -148,9 +148,29 @@ class Batch:
         """See ``Collection.minus``."""
         return self.concat(other.negate())
 
-    def unique(self, subset: None = None, *, keep: str = "any", maintain_order: bool = False) -> Batch:
-        """See ``Collection.unique``, which takes no other arguments than these."""
-        del subset, keep, maintain_order
+    def unpivot(
+        self, on: Any = None, *, index: Any = None, variable_name: str = "variable", value_name: str = "value"
+    ) -> Batch:
+        """See ``Collection.unpivot``."""
+        kept = [] if index is None else self.rows.select(index).columns
+        turned = (
+            [name for name in self.columns if name not in kept]
+            if on is None
+            else self.rows.select(on).columns
+        )
+        names = {"variable_name": variable_name, "value_name": value_name}
+        made = self.frame.unpivot(turned, index=[*kept, DIFF], **names)
+        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
+
+    def unique(
+        self, subset: Any = None, *, keep: str = "any", by: Any = (), maintain_order: bool = False
+    ) -> Batch:
+        """See ``Collection.unique``."""
+        del maintain_order  # Rows have no order.
+        if subset is not None:
+            names, is_last = self.rows.select(subset).columns, keep == "last"
+            order = names if keep == "any" else by
+            return self.group_by(*names).limit(1, by=order, descending=is_last, nulls_last=is_last)
         there = self.consolidated().frame.filter(pl.col(DIFF) > 0)
         return self._of(there.with_columns(pl.lit(1, pl.Int64).alias(DIFF)))
 
