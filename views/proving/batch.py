@@ -358,7 +358,7 @@ def is_among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
         ]
     ).with_row_index(_COUNT)
     marked = both.group_by(names).agg(pl.col(_COUNT), pl.col(_KEY).any()).filter(pl.col(_KEY))
-    places = marked.select(pl.col(_COUNT).explode()).get_column(_COUNT).to_numpy()
+    places = marked.select(pl.col(_COUNT).explode(empty_as_null=False)).get_column(_COUNT).to_numpy()
     found = np.zeros(both.height, np.bool_)
     found[places] = True
     return pl.Series(found[: rows.height])
