@@ -22,7 +22,7 @@ from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.durability.plan_match import plan_record
-from evercurrent.views.plan.digests import FIRST, written_by
+from evercurrent.views.plan.digest_scheme import FIRST, written_by
 from evercurrent.views.store import LocalStore
 
 HASHES = {1: OF_POLARS, 2: OURS}

@@ -20,7 +20,8 @@ if __name__ == "__main__":
 
 from evercurrent.views.expressions import written
 from evercurrent.views.expressions.polars_tree import VERSION
-from evercurrent.views.plan.digests import SECOND, digest_of, written_by
+from evercurrent.views.plan.digest_scheme import SECOND, written_by
+from evercurrent.views.plan.digests import digest_of
 from expressions.catalogue import expressions
 
 PINNED = Path(__file__).resolve().parents[1] / "data" / "expression-digests.json"

@@ -15,7 +15,8 @@ from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.compiler.state_forms import is_read
 from evercurrent.views.durability.digest_schemes import EarlierNames
 from evercurrent.views.durability.plan_match import is_same_record, plan_record
-from evercurrent.views.plan.digests import FIRST, SCHEME, SECOND, digest_of, written_by
+from evercurrent.views.plan.digest_scheme import FIRST, SCHEME, SECOND, THIRD, written_by
+from evercurrent.views.plan.digests import digest_of
 from evercurrent.views.store import LocalStore
 
 of_this_polars = pytest.mark.skipif(
@@ -109,5 +110,25 @@ def test_what_was_looked_up_in_the_order_of_the_second_scheme_goes_on(tmp_path: 
     with declared() as engine:
         engine.push("rows", {"x": [5], "k": [1]})
         assert engine.views["n"].read().rows() == [(1, 8)]
+    log.refresh()
+    assert log.last.plan["digests"] == SCHEME
+
+
+def test_a_function_that_names_arguments_goes_on_from_the_third_scheme(tmp_path: Path) -> None:
+    def declared() -> ec.Engine:
+        engine = ec.Engine(checkpoint=tmp_path / "kept")
+        rows = engine.source("rows", {"x": pl.Int64, "k": pl.Int64}, kind="diffs")
+        doubled = rows.map_batches(lambda frame: frame.with_columns(y=frame["x"] * 2))
+        engine.view("n", doubled.group_by("k").agg(n=pl.col("y").sum()))
+        return engine
+
+    with written_by(THIRD), declared() as engine:
+        engine.push("rows", {"x": [1, 2, 3], "k": [1, 1, 4]})
+    log = CommitLog(LocalStore(tmp_path / "kept"))
+    assert log.last is not None
+    assert log.last.plan["digests"] == THIRD
+    with declared() as engine:
+        engine.push("rows", {"x": [5], "k": [1]})
+        assert sorted(engine.views["n"].read().rows()) == [(1, 16), (4, 6)]
     log.refresh()
     assert log.last.plan["digests"] == SCHEME

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.plan.digests import digest_of
+from evercurrent.views.plan.digests import digest_of, is_covered
 
 
 def defined(source: str, name: str = "f") -> Any:
@@ -135,6 +135,8 @@ OTHER = {
     "a zero": ("f = lambda x: x * 0.0", "f = lambda x: x * -0.0"),
     "an operator": ("f = lambda x: x + 1", "f = lambda x: x - 1"),
     "an attribute": ("f = lambda x: x.min()", "f = lambda x: x.max()"),
+    "the name of an argument": ("f = lambda x: dict(a=x)", "f = lambda x: dict(b=x)"),
+    "the order of arguments": ("f = lambda x: dict(a=x, b=x)", "f = lambda x: dict(b=x, a=x)"),
     "a default": ("def f(x, y=1):\n    return x + y", "def f(x, y=2):\n    return x + y"),
     "a keyword default": ("def f(x, *, y=1):\n    return x + y", "def f(x, *, y=2):\n    return x + y"),
     "a parameter": ("def f(x):\n    return x", "def f(x, *rest):\n    return x"),
@@ -233,6 +235,10 @@ OTHER = {
         "import polars as pl\nNEXT = pl.col('a') + 2\ndef f(x):\n    return x.select(NEXT)",
     ),
 }
+
+
+def test_a_call_with_named_arguments_is_covered() -> None:
+    assert is_covered(lambda x: sorted(x, reverse=True))
 
 
 @pytest.mark.parametrize("name", OTHER)

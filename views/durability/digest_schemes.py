@@ -18,7 +18,7 @@ from evercurrent.core.state.ledger import Ledger
 from ..checkpoint import Commit
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
-from ..plan.digests import FIRST, SCHEME, written_by
+from ..plan.digest_scheme import FIRST, SCHEME, written_by
 from ..plan.plan import Plan
 from .plan_match import plan_record, state_ids
 

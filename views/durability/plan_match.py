@@ -16,7 +16,8 @@ from ..compiler.builder import Compiled
 from ..compiler.state_forms import is_read, state_forms
 from ..compiler.state_labels import state_labels
 from ..expressions.dtype_text import dtype_text
-from ..plan.digests import digest_of, is_covered, scheme
+from ..plan.digest_scheme import scheme
+from ..plan.digests import digest_of, is_covered
 from ..plan.function_versions import function_digests, have_one_function, require_one_function
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import Input, PlanId, PlanNode

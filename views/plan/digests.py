@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
@@ -26,37 +24,14 @@ from ..expressions import Expression
 from ..expressions.dtype_text import dtype_text
 from ..expressions.polars_tree import first_form
 from ..expressions.written import expression_bytes, series_parts
+from .digest_scheme import FIRST, SECOND, scheme
 from .function_digests import UNSEEN_OBJECT, Known, parts_of
 
 VERSION = b"1"
 """A part of every digest; it changes when the form of states changes."""
 
-FIRST, SECOND, SCHEME = 1, 2, 3
-"""The schemes by which expressions and columns of values are written into digests.
-
-The first scheme used the form of one version of polars, the second our own, and the third ignores the order of the constants of ``is_in``.
-"""
-
-_scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
-
-
-@contextmanager
-def written_by(number: int) -> Iterator[None]:
-    """Make digests by an earlier scheme, in this thread, to recognize states that were persisted under them."""
-    before = _scheme.set(number)
-    try:
-        yield
-    finally:
-        _scheme.reset(before)
-
-
 SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
 """Types whose ``repr`` is complete."""
-
-
-def scheme() -> int:
-    """Return the scheme by which digests are made."""
-    return _scheme.get()
 
 
 def digest_of(*values: object) -> str:

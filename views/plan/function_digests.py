@@ -28,6 +28,8 @@ from typing import Any
 
 from evercurrent.core.data.tags import tag_of
 
+from .digest_scheme import THIRD, scheme
+
 Known = dict[int, tuple[int, object]]
 """Functions, classes and objects that have occurred, by ``id``: their number, and the object itself, which keeps it alive."""
 
@@ -176,7 +178,9 @@ def code_parts(code: CodeType) -> tuple[object, ...]:
     if sys.version_info >= MERGES_BY_LINE:
         return (*parameters, *_unmerged(code))
     instructions = tuple(
-        (each.opname, _operand(each)) for each in dis.get_instructions(code) if each.opname not in UNSEEN
+        (each.opname, _operand(each, code))
+        for each in dis.get_instructions(code)
+        if each.opname not in UNSEEN
     )
     return (*parameters, instructions, code.co_exceptiontable)
 
@@ -196,7 +200,7 @@ def _unmerged(code: CodeType) -> tuple[object, ...]:
             assert each.arg is not None, "a merged instruction has two variables"
             parts += [(each, pair[1], each.arg >> 4), (each, pair[2], each.arg & 15)]
         else:
-            parts.append((each, each.opname, _operand(each)))
+            parts.append((each, each.opname, _operand(each, code)))
     numbers[len(code.co_code)] = len(parts)
     jumps = {*dis.hasjrel, *dis.hasjabs}
     instructions = tuple(
@@ -210,7 +214,10 @@ def _unmerged(code: CodeType) -> tuple[object, ...]:
     return instructions, caught
 
 
-def _operand(instruction: dis.Instruction) -> object:
+def _operand(instruction: dis.Instruction, code: CodeType) -> object:
+    if instruction.opname == "KW_NAMES" and scheme() > THIRD:
+        assert instruction.arg is not None, "names of keyword arguments are a constant"
+        return code.co_consts[instruction.arg]  # ``dis`` does not look them up.
     if instruction.opcode in dis.hasconst:
         value = instruction.argval
         return code_parts(value) if isinstance(value, CodeType) else value

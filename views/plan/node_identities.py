@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from .digests import digest_of, kind_of, scheme
+from .digest_scheme import scheme
+from .digests import digest_of, kind_of
 from .nodes import PlanId, PlanNode
 from .plan import Plan
 
