@@ -126,7 +126,7 @@ class Following:
     """A subscription: its callback gets the delta of every epoch that changes a view, until it is closed."""
 
     def __init__(self, callback: Callable[[pl.DataFrame], Any], among: list[Following]) -> None:
-        self.hear = callback
+        self.callback = callback
         self._among = among
         among.append(self)
 
@@ -165,7 +165,7 @@ class DrivenView:
         if self._following:
             for delta in self.deltas(since):
                 for following in tuple(self._following):
-                    following.hear(delta)
+                    following.callback(delta)
 
 
 class SparkDriver:
@@ -186,7 +186,7 @@ class SparkDriver:
         self._query = query
         self._batches = batches
         self._arrivals = arrivals
-        self._told = query.epoch_number
+        self._reported_epoch = query.epoch_number
         self._promised: dict[str, int] | None = None
 
     @property
@@ -254,7 +254,7 @@ class SparkDriver:
         batch = self._next
         if self._arrivals.has(batch):
             self._run(batch)
-        self._told = self.epoch_number
+        self._reported_epoch = self.epoch_number
 
     @property
     def _next(self) -> int:
@@ -278,10 +278,10 @@ class SparkDriver:
         self._arrivals.forget(batch)
 
     def _deliver(self) -> int:
-        since, self._told = self._told, self.epoch_number
+        since, self._reported_epoch = self._reported_epoch, self.epoch_number
         for view in self.views.values():
             view.deliver(since)
-        return self._told
+        return self._reported_epoch
 
 
 def _our_error(error: Exception | None) -> Exception | None:

@@ -126,7 +126,7 @@ class MicroBatches:
             require_order(one.origins for one in done)
             return done
 
-        def tell(deltas: PartitionedDeltas) -> None:
+        def on_deltas(deltas: PartitionedDeltas) -> None:
             self._call_sink(rows.sparkSession, deltas)
 
         epochs.step(
@@ -141,7 +141,7 @@ class MicroBatches:
                     "streams": self.streams,
                 }
             },
-            tell=tell if self.options.on_epoch else None,
+            on_deltas=on_deltas if self.options.on_epoch else None,
             promised=promised,
             fires=attempt.fires,
         )
@@ -178,11 +178,11 @@ class MicroBatches:
         epochs = self.opened()
         epochs.refresh()
 
-        def tell(deltas: PartitionedDeltas) -> None:
+        def on_deltas(deltas: PartitionedDeltas) -> None:
             if spark is not None and self.options.on_epoch is not None:
                 self._call_sink(spark, deltas)
 
-        return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, tell=tell).epoch
+        return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, on_deltas=on_deltas).epoch
 
     def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""

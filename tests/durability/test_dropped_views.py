@@ -47,7 +47,7 @@ def test_its_named_readers_go_with_it(tmp_path: Path) -> None:
     with started(tmp_path, ["other"], drop=("counts",)) as engine:
         engine.views["other"].subscribe(heard.append, name="me")
         engine.push("a", {"k": [2]})
-        assert set(engine.readers.heard()) == {"other/me"}
+        assert set(engine.readers.delivered()) == {"other/me"}
     compact(store_at(tmp_path), keep=1, grace=0)
     heard.clear()
     with started(tmp_path, ["counts", "other"]) as engine:

@@ -195,7 +195,7 @@ def test_rows_come_back_as_they_were(frame: pl.DataFrame, tmp_path: Path) -> Non
     is_logged, (entry,) = entry_of(frame, tmp_path / "log")
     again = logged(entry)
     assert is_logged
-    assert (again.epoch, again.now, again.heard) == (1, Now(Epoch(1), moment(1)), {"v/sink": 0})
+    assert (again.epoch, again.now, again.delivered) == (1, Now(Epoch(1), moment(1)), {"v/sink": 0})
     (delta,) = again.offered.deltas["a"]
     assert delta.is_consolidated
     assert delta.rows.schema == frame.schema

@@ -97,11 +97,11 @@ def test_an_epoch_that_leaves_the_view_as_it_was_is_heard(tmp_path: Path) -> Non
         engine.views["other"].subscribe(lambda frame: None, name="sink")
         for _ in range(3):
             push(engine)
-        assert engine.readers.heard() == {"other/sink": 3}
+        assert engine.readers.delivered() == {"other/sink": 3}
     engine, _ = started(tmp_path)
     with engine:
         assert engine.epoch_number == 3
-        assert engine.readers.heard() == {"other/sink": 3}
+        assert engine.readers.delivered() == {"other/sink": 3}
 
 
 def test_names_are_of_one_view_and_one_at_a_time() -> None:

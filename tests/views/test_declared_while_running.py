@@ -337,7 +337,7 @@ def test_a_view_is_replaced_in_one_epoch(place: Path | None) -> None:
         before.read()
     engine.push("sales", {"shop": ["west"], "price": [9]})
     assert len(heard) == 4
-    assert engine.readers.heard() == {"per_shop/named": 4}
+    assert engine.readers.delivered() == {"per_shop/named": 4}
     if place is not None:
         assert view.read(epoch=3).height == 2
         with pytest.raises(ec.EpochGoneError, match="had another definition"):

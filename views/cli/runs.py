@@ -79,8 +79,8 @@ class Run:
             for name, file in self._files.items():
                 self._write_earlier(name, file)
             for name in self._followed_views():
-                hear = partial(self._deltas.__setitem__, name)
-                subscription = self._driver.views[name].subscribe(hear)
+                keep = partial(self._deltas.__setitem__, name)
+                subscription = self._driver.views[name].subscribe(keep)
                 open_now.callback(subscription.close)
             self._start = time.monotonic()
             for chunk in self._feed.chunks():

@@ -92,7 +92,7 @@ class Compiled:
     panes: dict[PlanId, Panes] = field(default_factory=dict)
     retained: dict[str, RetainedRows] = field(default_factory=dict)
     sequenced: dict[str, SequencedUpsert] = field(default_factory=dict)
-    asked: dict[PlanId, list[NodeId]] = field(default_factory=dict)
+    requested: dict[PlanId, list[NodeId]] = field(default_factory=dict)
     """The nodes with states that each plan node needs, shared ones too, in the order in which they were added for it."""
     views: dict[NodeId, list[tuple[int, str]]] = field(default_factory=dict)
     """The views whose delta is that of a node, with their numbers in the order in which they were declared."""
@@ -161,12 +161,12 @@ class Builder:
             nodes[made].identity_before = self._identities.unnumbered(purpose_before, type(operator), behind)
         nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
-        self._note_asked(made)
+        self._note_requested(made)
         return made
 
-    def _note_asked(self, made: NodeId) -> None:
+    def _note_requested(self, made: NodeId) -> None:
         if self.compiled.circuit.nodes[made].states:
-            self.compiled.asked.setdefault(self.place, []).append(made)
+            self.compiled.requested.setdefault(self.place, []).append(made)
 
     def schema_of(self, node: NodeId) -> pl.Schema:
         """Return the data columns of a circuit node."""
@@ -178,7 +178,7 @@ class Builder:
         """Return what was made after this node in this role, and make it if it is missing, so that arrangements are shared."""
         key = (role, source, what)
         if key in self._shared:
-            self._note_asked(self._shared[key][0])
+            self._note_requested(self._shared[key][0])
         else:
             self._purpose = self._identities.shared(role, what)
             try:

@@ -10,7 +10,7 @@ from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.circuit.stages import cut, mark_routes
 from evercurrent.core.columns.kernels import frame_of, with_plain_zeros
-from evercurrent.core.eventtime.triggers.kinds import heeds_order
+from evercurrent.core.eventtime.triggers.kinds import depends_on_order
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, RefuseUntimed, SourceClock
 from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
@@ -180,7 +180,7 @@ class Compiler(Builder):
 
     def _rows_of(self, node: PlanNode, source: Input) -> NodeId:
         # Rows of a bucket are in their original order, but there is none between buckets.
-        in_order = self._heeds_order(source)
+        in_order = self._depends_on_order(source)
         if source.kind == "upsert":
             upsert, states = self._by_key(node.schema, source)
             timed = node.event_time if source.watermark is not None else None
@@ -200,12 +200,12 @@ class Compiler(Builder):
             return self.add(source.name, check, states=[check.spine, self.ledger], placement=placement)
         return self.add(source.name, Append(node.schema))
 
-    def _heeds_order(self, source: Input) -> bool:
+    def _depends_on_order(self, source: Input) -> bool:
         """Return whether a watermark or a trigger goes by the order in which the rows of a source come."""
-        if source.watermark is not None and source.watermark.heeds_order:
+        if source.watermark is not None and source.watermark.depends_on_order:
             return True
         return any(
-            heeds_order(grouped.windowing.trigger) and source in self.plan.sources_of(place)
+            depends_on_order(grouped.windowing.trigger) and source in self.plan.sources_of(place)
             for place, grouped in self.plan.windowed.items()
         )
 

@@ -41,8 +41,11 @@ def carried_states(plan: Plan, compiled: Compiled, earlier: EarlierPlan) -> Iter
     nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
     seen: set[int] = set()
     for place in sorted(steady.states):
-        asked, were = compiled.asked.get(place, []), earlier.compiled.asked.get(earlier.places[place], [])
-        pairs = list(zip(asked, were, strict=False)) if len(asked) == len(were) else []
+        requested, were = (
+            compiled.requested.get(place, []),
+            earlier.compiled.requested.get(earlier.places[place], []),
+        )
+        pairs = list(zip(requested, were, strict=False)) if len(requested) == len(were) else []
         if place in plan.inputs:
             pairs = _with_rows(pairs, compiled, earlier)
         for number, before in pairs:

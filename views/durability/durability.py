@@ -41,7 +41,7 @@ from ..epochs.run_events import committed
 from ..plan.plan import Plan
 from ..store import Store
 from ..store.protocol import Abandoned
-from ..store.refusals import told
+from ..store.refusals import refusing
 from ..store.syncing import is_ending
 from .backfill import fill
 from .digest_schemes import EarlierNames
@@ -196,7 +196,7 @@ class Durability:
         self._open = _Open(store, log, saver, residence, past, readers, plan, states)
         last = log.last
         again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
-        said = store.acknowledged()
+        note = store.acknowledged()
         self._open.inputs = self._input_log(store)
         if last is None:
             return None
@@ -218,16 +218,18 @@ class Durability:
         warn_of_unclaimed(store.url, match)
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
         self._open.past.born = self._open.readers.born = born
-        heard = read_note(store, last.epoch)
+        delivered = read_note(store, last.epoch)
         return RestorePoint(
             epoch=last.epoch,
             positions=match.positions(last.positions),
-            readers=match.readers(last.readers if heard is None else heard, self._plan.views, last.epoch),
+            readers=match.readers(
+                last.readers if delivered is None else delivered, self._plan.views, last.epoch
+            ),
             rows=last.facts.get("rows", {}),
             last=last.epochs[-1] if last.epochs else (0, 0, {}),
             filled=filled,
             logged=again,
-            acknowledged=0 if said is None else said.logged,
+            acknowledged=0 if note is None else note.logged,
             is_same_plan=is_same_record(last.plan, plan),
             is_computed=bool(match.lost) or match.evolution is not None,
         )
@@ -264,7 +266,7 @@ class Durability:
     # An epoch
 
     def log(
-        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], heard: Mapping[str, int]
+        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
     ) -> None:
         """Begin to write the input of an epoch to disk, if that makes it durable; ``append`` waits for it."""
         opened = self._now()
@@ -274,7 +276,7 @@ class Durability:
                 and opened.may_log
                 and len(opened.past.waiting) + 1 < MOST_WAITING
                 and time.monotonic() - opened.committed_at < MOST_SECONDS
-                and opened.inputs.begin(now, offered, arrived, heard)
+                and opened.inputs.begin(now, offered, arrived, delivered)
             )
 
     def logged_before(self) -> None:
@@ -282,7 +284,7 @@ class Durability:
         self._now().waits = True
 
     def write(
-        self, passed: EvaluatedEpoch, standing: CommitMetadata, elsewhere: Mapping[int, Saved] = NOWHERE
+        self, passed: EvaluatedEpoch, metadata: CommitMetadata, elsewhere: Mapping[int, Saved] = NOWHERE
     ) -> None:
         """Write the states as staged, and the deltas, if a commit is due. Nothing is committed before ``append``.
 
@@ -297,7 +299,7 @@ class Durability:
         is_due = opened.is_due or (
             not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
         )
-        opened.staged = waiting, self._commit_of(opened, waiting, standing, elsewhere) if is_due else None
+        opened.staged = waiting, self._commit_of(opened, waiting, metadata, elsewhere) if is_due else None
 
     def append(self) -> None:
         """Commit what was written.
@@ -354,7 +356,7 @@ class Durability:
         except CheckpointError as error:
             warnings.warn(f"files that are no longer needed could not be deleted: {error}", stacklevel=4)
 
-    def flush(self, standing: CommitMetadata) -> None:
+    def flush(self, metadata: CommitMetadata) -> None:
         """Commit the epochs that wait, and the last epochs delivered to readers. Called between epochs.
 
         Raises:
@@ -363,13 +365,13 @@ class Durability:
         self.require_open()
         opened = self._now()
         if opened.past.waiting:
-            opened.staged = opened.past.waiting, self._commit_of(opened, opened.past.waiting, standing)
+            opened.staged = opened.past.waiting, self._commit_of(opened, opened.past.waiting, metadata)
             self.append()
         last = opened.log.last
-        if last is not None and dict(standing.readers) != dict(last.readers):
-            write_note(opened.store, last.epoch, standing.readers)
+        if last is not None and dict(metadata.readers) != dict(last.readers):
+            write_note(opened.store, last.epoch, metadata.readers)
 
-    def close(self, standing: CommitMetadata) -> None:
+    def close(self, metadata: CommitMetadata) -> None:
         """Flush, and release the checkpoint. Closing twice is no error.
 
         Raises:
@@ -379,7 +381,7 @@ class Durability:
             return
         try:
             if self._open is not None and self._ended is None:
-                self.flush(standing)
+                self.flush(metadata)
                 if self._open.inputs is not None:
                     self._open.inputs.remove()
         finally:
@@ -440,7 +442,7 @@ class Durability:
     def _wait_for_input(self, opened: _Open) -> None:
         if opened.is_logging:
             assert opened.inputs is not None, "it was begun there"
-            with told(self._where, "the input of the epoch", "written"):
+            with refusing(self._where, "the input of the epoch", "written"):
                 opened.inputs.wait()
         opened.is_logging = opened.waits = False
 
@@ -465,17 +467,17 @@ class Durability:
         self,
         opened: _Open,
         waiting: tuple[EvaluatedEpoch, ...],
-        standing: CommitMetadata,
+        metadata: CommitMetadata,
         elsewhere: Mapping[int, Saved] = NOWHERE,
     ) -> tuple[Commit, Begun]:
         """Write the files that the record of these epochs names, except those that are written together with it."""
         wanted = {
             name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in opened.states.items()
         }
-        said = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
-        begun = opened.saver.write_ahead(wanted, said)
+        frames = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
+        begun = opened.saver.write_ahead(wanted, frames)
         deltas: dict[str, list[DeltaRef]] = {}
-        for (view, _, _), ref in zip(said, begun.deltas, strict=True):
+        for (view, _, _), ref in zip(frames, begun.deltas, strict=True):
             deltas.setdefault(view, []).append(ref)
         commit = Commit(
             epoch=waiting[-1].epoch,
@@ -483,10 +485,10 @@ class Durability:
             plan=opened.plan,
             states=begun.records,
             deltas={view: tuple(refs) for view, refs in deltas.items()},
-            positions=standing.positions,
-            readers=standing.readers,
+            positions=metadata.positions,
+            readers=metadata.readers,
             epochs=tuple((passed.epoch, passed.instant, passed.watermarks) for passed in waiting),
-            facts={**opened.facts, "rows": standing.rows, BORN: opened.past.born},
+            facts={**opened.facts, "rows": metadata.rows, BORN: opened.past.born},
             # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
             writer=new_writer(),
             versions=opened.versions,

@@ -50,7 +50,7 @@ class InputLog:
         self._log = log
 
     def begin(
-        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], heard: Mapping[str, int]
+        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
     ) -> bool:
         """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead."""
         if not self._log.is_ours:
@@ -68,7 +68,7 @@ class InputLog:
         ]
         head: dict[str, Any] = {
             "epoch": now.epoch, "instant": now.instant, "watermarks": offered.watermarks, "positions": offered.positions,
-            "heard": dict(heard), "sources": sources,
+            "heard": dict(delivered), "sources": sources,
         }  # fmt: skip
         text = json.dumps(head).encode()
         self._log.begin(now.epoch, [len(text).to_bytes(LENGTH, "little"), text, *streams])

@@ -182,7 +182,7 @@ class Declarations:
         self._plan.remove_view(name)
         self._add(view, collection)
         followed = SchemaChange(name, self._running.epoch + 1, known.schema, view.schema)
-        heard = [(each, each.heard) for each in known.subscriptions]
+        delivered = [(each, each.delivered) for each in known.subscriptions]
         view._subscriptions = known.subscriptions
         if not same:
             named = readers.forget(name, only_closed=True)
@@ -191,9 +191,9 @@ class Declarations:
             each.follow(view, None if same else followed)
 
         def return_readers() -> None:
-            for each, before in heard:
+            for each, before in delivered:
                 each.follow(known, None)
-                each.heard = before
+                each.delivered = before
                 each.forget_change()
 
         change.undo.append(return_readers)
@@ -210,9 +210,9 @@ class Declarations:
                     f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
                     "it first, or subscribe with on_schema="
                 )
-            if each.name is not None and each.heard < self._running.epoch:
+            if each.name is not None and each.delivered < self._running.epoch:
                 raise PlanError(
-                    f"view {view.name!r}: {each!r} has not got the epochs after {each.heard}, as its callback raised; it gets "
+                    f"view {view.name!r}: {each!r} has not got the epochs after {each.delivered}, as its callback raised; it gets "
                     "them with the next epoch that changes the view, or close it"
                 )
 

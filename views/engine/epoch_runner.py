@@ -96,7 +96,11 @@ class Running:
         self._workers = workers
         self._team = Team(workers, turn)
         self._evaluator: CircuitEvaluator | WorkerEvaluator | None = None
-        keeper = InMemory() if durability is None else OnDisk(durability, self._standing, self.readers.heard)
+        keeper = (
+            InMemory()
+            if durability is None
+            else OnDisk(durability, self._commit_metadata, self.readers.delivered)
+        )
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self._turn = turn
         self.giving_way = GivingWay()
@@ -236,7 +240,7 @@ class Running:
         if self.durability is not None:
             compiled = self.current()
             with interrupts_deferred():
-                self.durability.flush(self._standing({}, {}))
+                self.durability.flush(self._commit_metadata({}, {}))
                 self._publish(compiled)
 
     def close(self) -> None:
@@ -248,7 +252,7 @@ class Running:
         with interrupts_deferred():
             self._team.close()
             if self.durability is not None:
-                self.durability.close(self._standing({}, {}))
+                self.durability.close(self._commit_metadata({}, {}))
 
     def exchange(self, compiled: Compiled, changes: Mapping[str, Delta] | None) -> EpochResult | None:
         """Go on with another circuit that has the same states, in an epoch in which these deltas of views are published.
@@ -365,7 +369,9 @@ class Running:
     ) -> RestorePoint:
         """Evaluate the epochs again whose input is on disk, and commit them; named subscriptions catch up by themselves."""
         for logged in resumed.logged:
-            delivered = {key: at for key, at in logged.heard.items() if key.rpartition("/")[0] in self._views}
+            delivered = {
+                key: at for key, at in logged.delivered.items() if key.rpartition("/")[0] in self._views
+            }
             self.readers.remember(delivered)
             try:
                 self._step(
@@ -383,7 +389,7 @@ class Running:
                     f"failed: {error}"
                 ) from error
         last = durability.waiting[-1] if durability.waiting else None
-        durability.flush(self._standing({}, {}))
+        durability.flush(self._commit_metadata({}, {}))
         if last is None:
             return resumed
         for name in resumed.filled:
@@ -472,12 +478,14 @@ class Running:
             () if self.durability is None else self.durability.waiting,
         )
 
-    def _standing(
+    def _commit_metadata(
         self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]
     ) -> CommitMetadata:
         """Return the metadata of a commit with these positions joined to those so far, and these numbers of rows that have come since."""
         positions = joined(self.positions, positions)
-        return CommitMetadata(dict(sorted(positions.items())), self.readers.heard(), self.log.rows_with(rows))
+        return CommitMetadata(
+            dict(sorted(positions.items())), self.readers.delivered(), self.log.rows_with(rows)
+        )
 
     def _make_real(self, durability: Durability, resumed: RestorePoint) -> None:
         """Run an epoch that publishes the rows of views that are new in the program and already filled."""

@@ -13,7 +13,7 @@ from ..durability.durability import Durability
 from ..epochs.records import CommitMetadata
 from .evaluators import EpochResult, TakenInput
 
-Standing = Callable[[Mapping[str, Position], Mapping[str, pl.DataFrame]], CommitMetadata]
+MetadataOf = Callable[[Mapping[str, Position], Mapping[str, pl.DataFrame]], CommitMetadata]
 """A function that returns the metadata of a commit, given the positions that an epoch moves and the rows that it brings."""
 
 
@@ -37,22 +37,22 @@ class InMemory:
 
 
 class OnDisk:
-    """Keeps epochs in a checkpoint, with the metadata that ``standing`` returns.
+    """Keeps epochs in a checkpoint, with the metadata that ``metadata`` returns.
 
-    ``heard`` returns the last epochs that were delivered to named subscriptions.
+    ``delivered`` returns the last epochs that were delivered to named subscriptions.
     """
 
     def __init__(
-        self, durability: Durability, standing: Standing, heard: Callable[[], Mapping[str, int]]
+        self, durability: Durability, metadata: MetadataOf, delivered: Callable[[], Mapping[str, int]]
     ) -> None:
         self._durability = durability
-        self._standing = standing
-        self._heard = heard
+        self._metadata = metadata
+        self._delivered = delivered
 
     def log(self, now: Now, taken: TakenInput) -> None:
         """See ``Keeper``."""
         if taken.log == "to write":
-            self._durability.log(now, taken.offered, taken.arrived, self._heard())
+            self._durability.log(now, taken.offered, taken.arrived, self._delivered())
         elif taken.log == "written":
             self._durability.logged_before()
 
@@ -60,8 +60,8 @@ class OnDisk:
         """See ``Keeper``."""
         for delta in evaluated.passed.deltas.unread.values():
             _ = delta.frame  # Now, and not all at once in the commit that writes many epochs.
-        standing = self._standing(evaluated.positions, evaluated.rows)
-        self._durability.write(evaluated.passed, standing, evaluated.elsewhere)
+        metadata = self._metadata(evaluated.positions, evaluated.rows)
+        self._durability.write(evaluated.passed, metadata, evaluated.elsewhere)
 
     def append(self) -> None:
         """See ``Keeper``."""

@@ -319,7 +319,7 @@ class View(Collection, ReadForms):
                         callback(frame)
                 since = missed.last_epoch
             subscription = queued or Subscription(self, callback, self.epoch)
-            subscription.heard, subscription.on_schema = self.epoch, on_schema
+            subscription.delivered, subscription.on_schema = self.epoch, on_schema
             self._subscriptions = with_another(self, subscription)
             return subscription
 
@@ -340,7 +340,7 @@ class View(Collection, ReadForms):
     ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
-        delivered = self._engine.readers.heard().get(key, now if since is None else since)
+        delivered = self._engine.readers.delivered().get(key, now if since is None else since)
         subscription = Subscription(self, callback, delivered, name, on_schema)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()

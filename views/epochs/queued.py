@@ -29,9 +29,9 @@ class QueuedSubscription(Subscription):
     """
 
     def __init__(
-        self, view: Followed, callback: Callback, heard: int, turn: Turn, size: int, on_full: OnFull
+        self, view: Followed, callback: Callback, delivered: int, turn: Turn, size: int, on_full: OnFull
     ) -> None:
-        super().__init__(view, self.put, heard)
+        super().__init__(view, self.put, delivered)
         self.dropped = 0
         self.error: BaseException | None = None
         """The error that has ended the subscription."""

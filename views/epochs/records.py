@@ -155,13 +155,13 @@ class EpochInput:
 class Logged:
     """An epoch that is to be evaluated again: its number, processing time in microseconds, and input.
 
-    ``heard`` are the last epochs that had been delivered to named subscriptions when it came.
+    ``delivered`` are the last epochs that had been delivered to named subscriptions when it came.
     """
 
     epoch: int
     instant: int
     offered: EpochInput = field(repr=False)
-    heard: Mapping[str, int]
+    delivered: Mapping[str, int]
 
     def conformed(self, arrived: Callable[[str, Delta], Delta]) -> Logged:
         """Return the same epoch with a function applied to the rows of each source."""

@@ -123,7 +123,7 @@ def _by_window(of: _Alike, frame: pl.DataFrame, each_window: bool) -> tuple[_Ali
 def _described(of: _Alike) -> pl.DataFrame:
     """Return the columns that describe a refusal, for each of its rows."""
     watermarks = [None if entry.watermark is None else time_of(entry.watermark) for entry in of.entries]
-    said = pl.DataFrame(
+    reasons = pl.DataFrame(
         {
             EPOCH: pl.Series([entry.epoch for entry in of.entries], dtype=pl.UInt64),
             "source": pl.Series([entry.source for entry in of.entries], dtype=pl.String),
@@ -131,7 +131,7 @@ def _described(of: _Alike) -> pl.DataFrame:
             "watermark": pl.Series(watermarks, dtype=TIME),
         }
     )
-    return gather(said, of.at)
+    return gather(reasons, of.at)
 
 
 def _as_json(of: _Alike, frame: pl.DataFrame) -> pl.DataFrame:

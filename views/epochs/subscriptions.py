@@ -58,7 +58,7 @@ class Subscription:
     """A callback that gets the delta of every epoch that changes a view, until the subscription is closed.
 
     With a name, a delta at which the callback raised is delivered again before the next one, and the last delivered epoch
-    is part of the engine's next commit. ``heard`` is the epoch up to which everything was delivered. ``on_schema`` is called
+    is part of the engine's next commit. ``delivered`` is the epoch up to which everything was delivered. ``on_schema`` is called
     before the first delta with other columns.
     """
 
@@ -66,12 +66,12 @@ class Subscription:
         self,
         view: Followed,
         callback: Callback,
-        heard: int,
+        delivered: int,
         name: str | None = None,
         on_schema: OnSchema | None = None,
     ) -> None:
         self.name = name
-        self.heard = heard
+        self.delivered = delivered
         self.on_schema = on_schema
         self._change: SchemaChange | None = None
         self._view = view
@@ -84,15 +84,15 @@ class Subscription:
         """Whether deltas are still delivered."""
         return not self.is_closed and self in self._view._subscriptions
 
-    def hear(self, epoch: int, frame: pl.DataFrame) -> None:
+    def deliver(self, epoch: int, frame: pl.DataFrame) -> None:
         """Call back with the delta of an epoch, unless it was delivered already or the subscription is closed."""
-        if epoch <= self.heard or not self.is_open:
+        if epoch <= self.delivered or not self.is_open:
             return
         if self.name is not None:
             self.catch_up()
             return
         self._announce()
-        self.heard = epoch
+        self.delivered = epoch
         with interruptible():
             result = self._callback(frame.clone())
         if result is not None:
@@ -102,7 +102,7 @@ class Subscription:
         """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
         self._view = view
         if change is not None:
-            self._change, self.heard = change, change.epoch - 1
+            self._change, self.delivered = change, change.epoch - 1
 
     def forget_change(self) -> None:
         """Forget a change of columns that did not come to be."""
@@ -121,16 +121,16 @@ class Subscription:
             return
         self._is_delivering = True
         try:
-            while self.heard < self._view.epoch:
+            while self.delivered < self._view.epoch:
                 until = self._view.epoch
                 self._announce()
-                for frame in self._view.deltas(self.heard):
+                for frame in self._view.deltas(self.delivered):
                     with interruptible():
                         result = self._callback(frame)
                     if result is not None:
                         _require_no_coroutine(self._callback, result)
-                    self.heard = int(frame["_epoch"][0])
-                self.heard = max(self.heard, until)
+                    self.delivered = int(frame["_epoch"][0])
+                self.delivered = max(self.delivered, until)
         finally:
             self._is_delivering = False
 
@@ -207,9 +207,9 @@ class Readers:
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
 
-    def remember(self, heard: Mapping[str, int]) -> None:
+    def remember(self, delivered: Mapping[str, int]) -> None:
         """Set the last epochs delivered to named subscriptions when the engine was last open."""
-        self._named |= heard
+        self._named |= delivered
 
     def forget(self, view: str, *, only_closed: bool = False) -> dict[str, Subscription | int]:
         """Forget the named subscriptions of a view, or those that are not open; return those that were known."""
@@ -230,10 +230,10 @@ class Readers:
         """Register the subscription of a name; an earlier one of the name has been closed."""
         self._named[key] = subscription
 
-    def heard(self) -> dict[str, int]:
+    def delivered(self) -> dict[str, int]:
         """Return the last epoch delivered to each named subscription, closed ones included."""
         return {
-            key: named if isinstance(named, int) else named.heard
+            key: named if isinstance(named, int) else named.delivered
             for key, named in sorted(self._named.items())
         }
 
@@ -273,7 +273,7 @@ class Readers:
         for name in published:
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.hear(epoch, published[name])
+                    subscription.deliver(epoch, published[name])
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.
@@ -284,7 +284,7 @@ class Readers:
             if (
                 isinstance(subscription_of_name, Subscription)
                 and subscription_of_name.is_open
-                and subscription_of_name.heard == epoch - 1
+                and subscription_of_name.delivered == epoch - 1
             ):
-                subscription_of_name.heard += subscription_of_name not in behind
+                subscription_of_name.delivered += subscription_of_name not in behind
         return failed

@@ -157,11 +157,11 @@ def dtype_of(body: Any) -> pl.DataType:
     """Return the type that polars wrote, by letting polars read it in a cast."""
     if isinstance(body, str) and body in _PLAIN_TYPES:
         return _PLAIN_TYPES[body]
-    return _asked_dtype(dumped(body))
+    return _dtype_by_polars(dumped(body))
 
 
 @lru_cache(500)
-def _asked_dtype(body: str) -> pl.DataType:
+def _dtype_by_polars(body: str) -> pl.DataType:
     cast = json.dumps(
         {"Cast": {"expr": {"Column": "x"}, "dtype": {"Literal": json.loads(body)}, "options": "Strict"}}
     )
@@ -174,11 +174,11 @@ def _asked_dtype(body: str) -> pl.DataType:
 
 def written_dtype(dtype: pl.DataType) -> Any:
     """Return polars' form of a type."""
-    return _PLAIN_NAMES.get(dtype) or json.loads(_asked_form(dtype))
+    return _PLAIN_NAMES.get(dtype) or json.loads(_form_by_polars(dtype))
 
 
 @lru_cache(500)
-def _asked_form(dtype: pl.DataType) -> str:
+def _form_by_polars(dtype: pl.DataType) -> str:
     body = json.loads(pl.col("x").cast(dtype).meta.serialize(format="json"))
     return json.dumps(body["Cast"]["dtype"]["Literal"])
 

@@ -53,18 +53,20 @@ class BucketCommits:
 
     def write(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Keeper``. Tasks in other processes have written their files; all that is in this process is written at once."""
-        told = PartitionedDeltas.of(now, evaluated)
+        changed = PartitionedDeltas.of(now, evaluated)
         frames = [
-            (view, told.epoch, with_epoch(pl.concat(held) if len(held) > 1 else held[0], told.epoch))
-            for view, parts in told.parts.items()
+            (view, changed.epoch, with_epoch(pl.concat(held) if len(held) > 1 else held[0], changed.epoch))
+            for view, parts in changed.parts.items()
             if (held := [part.held for part in parts if isinstance(part.held, pl.DataFrame)])
         ]
         records, refs = self._runner.write({**evaluated.kept, **self._clocks.to_keep()}, frames)
         evaluated.states |= records
         self._clocks.mend(evaluated.states)
         deltas = {
-            view: tuple(DeltaRef(told.epoch, part.held) for part in parts if isinstance(part.held, PieceRef))
-            for view, parts in told.parts.items()
+            view: tuple(
+                DeltaRef(changed.epoch, part.held) for part in parts if isinstance(part.held, PieceRef)
+            )
+            for view, parts in changed.parts.items()
         }
         for (view, _, _), ref in zip(frames, refs, strict=True):
             deltas[view] = (*deltas[view], ref)

@@ -103,7 +103,7 @@ class BucketEvaluator:
         work = BucketResult(taken, dict(self.states))
         work.signals = self._signals(taken.fires)
         for stage in self._runner.cut.stages:
-            instant = Instant(now.epoch, now.instant, self._clocks.said())
+            instant = Instant(now.epoch, now.instant, self._clocks.readings())
             done = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
             done.sort(key=lambda one: one.place)
             self._collect(done, work)
@@ -125,10 +125,12 @@ class BucketEvaluator:
         tasks = []
         for bucket in range(self._buckets):
             given = _given(stage, bucket, work.rows)
-            told = {node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned}
-            if given or told or self._is_due(stage, bucket, instant):
+            signalled = {
+                node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned
+            }
+            if given or signalled or self._is_due(stage, bucket, instant):
                 known = self._states_of(stage, bucket)
-                tasks.append(Task(stage.number, bucket, instant, known, given, told))
+                tasks.append(Task(stage.number, bucket, instant, known, given, signalled))
         if not tasks:
             return []
         if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
@@ -141,10 +143,10 @@ class BucketEvaluator:
         signals: dict[int, dict[NodeId, Keys]] = {}
         for fire in fires:
             for bucket in range(self._buckets):
-                node, keys = self._runner.windows(fire, bucket, self._clocks.said(), self.states)
+                node, keys = self._runner.windows(fire, bucket, self._clocks.readings(), self.states)
                 if len(keys):
-                    told = signals.setdefault(bucket, {})
-                    told[node] = Keys.concat([told[node], keys]) if node in told else keys
+                    signalled = signals.setdefault(bucket, {})
+                    signalled[node] = Keys.concat([signalled[node], keys]) if node in signalled else keys
         return signals
 
     def _is_due(self, stage: Stage, bucket: int, instant: Instant) -> bool:

@@ -38,24 +38,24 @@ class EvidenceCollector:
 
     def __init__(self, clock: SourceClock) -> None:
         self.clock = clock
-        self.told: ClockEvidence | None = None
+        self.evidence: ClockEvidence | None = None
         clock.collect(self._collect)
 
     def _collect(self, now: Now, delta: Delta, times: Ints) -> None:
-        self.told = _telling(self.clock.specification, now, delta, times) if len(times) else None
+        self.evidence = _evidence_of(self.clock.specification, now, delta, times) if len(times) else None
 
 
-def _telling(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:
+def _evidence_of(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:
     """Return the rows that may move the clock: for most watermarks the one with the highest event time is enough."""
     frame = delta.frame
     if isinstance(specification, Custom):
         return ClockEvidence(frame, times)
     columns = [frame.get_column(name) for name in _columns_read(specification)]
-    told = pl.DataFrame([*columns, frame.get_column(DIFF)])
+    rows = pl.DataFrame([*columns, frame.get_column(DIFF)])
     if isinstance(specification, Percentile | Punctuated | ByPartition):
-        return ClockEvidence(told, times)
+        return ClockEvidence(rows, times)
     places = _highest(specification, now, delta.diffs, times)
-    return ClockEvidence(gather(told, places), times[places])
+    return ClockEvidence(gather(rows, places), times[places])
 
 
 def _columns_read(specification: Watermark) -> list[str]:

@@ -47,7 +47,7 @@ class Clocks:
                 self._clocks[names[id(clock)]] = clock
         self._clocks |= {name: hold for name, (_, hold) in self.holds.items()}
 
-    def said(self) -> dict[str, tuple[int, int]]:
+    def readings(self) -> dict[str, tuple[int, int]]:
         """Return the watermarks of every clock: after the epoch before, and after this one if already computed."""
         return {name: (clock.before, clock.now) for name, clock in self._clocks.items()}
 
@@ -55,9 +55,9 @@ class Clocks:
         """Move the clocks that the rows of a stage move; a clock after windows is held back by the windows of all buckets."""
         for name, (at, mover) in self.sources.items():
             if at == stage and now.epoch:
-                told = [one.witnessed[name] for one in done if name in one.witnessed]
-                if told:
-                    witness = ClockEvidence.together(told)
+                evidence = [one.witnessed[name] for one in done if name in one.witnessed]
+                if evidence:
+                    witness = ClockEvidence.together(evidence)
                     mover.move_clock(now, Delta(witness.frame), witness.times)
                 else:
                     mover.move_clock(now, None, NO_TIMES)

@@ -60,7 +60,7 @@ class Epochs:
         self._drop = tuple(drop)
         self._plan = plan
         self._earlier = EarlierNames(plan)
-        self._tell: Callable[[PartitionedDeltas], None] | None = None
+        self._on_deltas: Callable[[PartitionedDeltas], None] | None = None
         nothing = Commit(
             epoch=-1, buckets=buckets, plan=plan_record(plan, self.runner.compiled), states={}, deltas={},
             positions={}, readers={}, epochs=(), facts={}, writer=writer, versions=versions,
@@ -130,12 +130,14 @@ class Epochs:
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone
         }
         require_same_buckets(self.log.store.url, kept, self.runner.routes)
-        heard = read_note(self.log.store, last.epoch)
+        delivered = read_note(self.log.store, last.epoch)
         return replace(
             last,
             states=kept,
             positions=match.positions(last.positions),
-            readers=match.readers(last.readers if heard is None else heard, self._plan.views, last.epoch),
+            readers=match.readers(
+                last.readers if delivered is None else delivered, self._plan.views, last.epoch
+            ),
         )
 
     @property
@@ -151,20 +153,20 @@ class Epochs:
         positions: Mapping[str, Any],
         facts: Mapping[str, Any],
         *,
-        tell: Callable[[PartitionedDeltas], None] | None = None,
+        on_deltas: Callable[[PartitionedDeltas], None] | None = None,
         promised: Mapping[str, int] | None = None,
         fires: Sequence[FireRequest] = (),
     ) -> Commit:
         """Run one epoch: all stages, then the commit.
 
-        ``arrive`` runs the first stage, ``at`` is the processing time in microseconds, ``tell`` is called with the deltas
+        ``arrive`` runs the first stage, ``at`` is the processing time in microseconds, ``on_deltas`` is called with the deltas
         before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are fired. If anything
         raises, nothing has changed.
 
         Raises:
             CheckpointError: another writer was faster, or the store failed.
         """
-        self._tell = tell
+        self._on_deltas = on_deltas
         taken = BucketInput(arrive, promised or {}, fires, positions, facts)
         self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken)
         return self.last
@@ -172,9 +174,9 @@ class Epochs:
     # The audience of epochs
 
     def deliver_first(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Audience``: ``tell`` is called for sinks that cannot catch up."""
-        if self._tell is not None:
-            self._tell(PartitionedDeltas.of(now, evaluated))
+        """See ``Audience``: ``on_deltas`` is called for sinks that cannot catch up."""
+        if self._on_deltas is not None:
+            self._on_deltas(PartitionedDeltas.of(now, evaluated))
 
     def changing(self) -> AbstractContextManager[None]:
         """See ``Audience``: readers follow the records, and read no state of this process."""

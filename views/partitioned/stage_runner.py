@@ -89,7 +89,7 @@ class StageRunner:
         }
         self._ids = {id(state): name for name, state in self._states.items()}
         self._nothing = [Delta.empty(node.operator.schema) for node in self.circuit.nodes]
-        self._witnesses = self._put_witnesses()
+        self._witnesses = self._evidence_collectors()
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
         """Return the states of a stage that this bucket has a part of, by id."""
@@ -160,14 +160,14 @@ class StageRunner:
             InputError: the view has no windows that wait for a trigger, or no such key.
         """
         self._begin(Instant(0, 0, clocks))
-        asked = WindowQueries(self._plan, self.compiled, fire.view)
-        tracker = asked.tracker()
+        queries = WindowQueries(self._plan, self.compiled, fire.view)
+        tracker = queries.tracker()
         node = next(node for node, each in self._trackers.items() if each is tracker)
         stage = self.cut.stages[self.cut.stage_of[node]]
         if node not in stage.in_bucket(bucket):
             return node, NO_KEYS
         self._put(stage, bucket, states)
-        return node, asked.windows(fire.key, fire.window)[1].keys
+        return node, queries.windows(fire.key, fire.window)[1].keys
 
     def _run(self, task: Task, kept: ChangedStates) -> TaskResult:
         stage, now = self.cut.stages[task.stage], self._begin(task.instant)
@@ -197,7 +197,7 @@ class StageRunner:
         for name, (before, now) in instant.clocks.items():
             self.clocks[name].pin(before, now)
         for witness in self._witnesses.values():
-            witness.told = None
+            witness.evidence = None
         return Now.at(Epoch(instant.epoch), instant.processing_time)
 
     def _put(self, stage: Stage, bucket: int, records: Mapping[str, StateRecord]) -> dict[str, State]:
@@ -242,11 +242,11 @@ class StageRunner:
         for view, node in stage.views.items():
             delta = deltas[node].consolidate() if node in deltas else None
             if delta is not None and len(delta):
-                done.deltas[view] = self._told(view, epoch, delta.frame)
+                done.deltas[view] = self._row_batch(view, epoch, delta.frame)
         done.refused = self.compiled.ledger.staged
         for node, witness in self._witnesses.items():
-            if witness.told is not None and node in deltas:
-                done.witnessed[self._ids[id(witness.clock)]] = witness.told
+            if witness.evidence is not None and node in deltas:
+                done.witnessed[self._ids[id(witness.clock)]] = witness.evidence
         for node in stage.owned & deltas.keys():
             clock = self.circuit.nodes[node].operator.moved_clock
             if isinstance(clock, HeldWatermark):
@@ -304,7 +304,7 @@ class StageRunner:
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
-    def _told(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+    def _row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
         if self._inline_rows is None or frame.height <= self._inline_rows:
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
@@ -317,7 +317,7 @@ class StageRunner:
         """Return the exchanges by which rows of sources enter."""
         return [exchange for stage in self.cut.stages for exchange in stage.takes if exchange.arrives]
 
-    def _put_witnesses(self) -> dict[NodeId, EvidenceCollector]:
+    def _evidence_collectors(self) -> dict[NodeId, EvidenceCollector]:
         """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
         return {place: EvidenceCollector(clock) for place, clock in moved if isinstance(clock, SourceClock)}

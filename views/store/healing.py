@@ -11,7 +11,7 @@ from evercurrent.core.data.errors import CorruptFileError, MissingFileError
 from .acknowledged_file import NO_ENDS, AcknowledgedFile, read_journal_ends
 from .journal import WITHOUT_JOURNAL, Entry, entries_of
 from .protocol import ACKNOWLEDGED, JOURNALS, checked
-from .refusals import told
+from .refusals import refusing
 from .syncing import sync_folder, sync_together
 from .unfinished import create, unfinished_in, write_all
 
@@ -34,14 +34,14 @@ def heal(folder: str) -> None:
     files = {name: content for entry in entries for name, content in entry.files.items()}
     paths = {f"{folder}/{checked(name, folder)}": content for name, content in files.items()}
     for path, content in paths.items():
-        with told(folder, path.removeprefix(f"{folder}/"), "written again"):
+        with refusing(folder, path.removeprefix(f"{folder}/"), "written again"):
             if content is None:
                 with suppress(FileNotFoundError):
                     os.unlink(path)
             elif not _is(path, content):
                 _write(path, content)
     sync_together(paths)
-    with told(folder, ACKNOWLEDGED, "written"), closing(AcknowledgedFile(folder)) as acknowledged:
+    with refusing(folder, ACKNOWLEDGED, "written"), closing(AcknowledgedFile(folder)) as acknowledged:
         acknowledged.forget_journals()
     for path in journals:
         os.unlink(path)
@@ -58,11 +58,11 @@ def journal_entries(folder: str) -> list[Entry]:
     paths = [f"{folder}/{name}" for name in JOURNALS]
     if not any(map(os.path.lexists, paths)):
         return []
-    with told(folder, ACKNOWLEDGED, "read"):
+    with refusing(folder, ACKNOWLEDGED, "read"):
         ends = read_journal_ends(folder) or NO_ENDS
     entries: list[Entry] = []
     for path in paths:
-        with told(folder, os.path.basename(path), "read"):
+        with refusing(folder, os.path.basename(path), "read"):
             entries += entries_of(path)
     entry_counts = Counter(entry.token for entry in entries)
     for path, (token, count) in zip(paths, ends, strict=True):

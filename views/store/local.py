@@ -32,7 +32,7 @@ from .protocol import (
     is_own,
     size_of,
 )
-from .refusals import missing, not_noted, refusal, taken, told
+from .refusals import missing, not_noted, refusal, refusing, taken
 from .syncing import all_at_once, make_folders, sync_folder
 from .unfinished import UNFINISHED, Unfinished
 
@@ -109,14 +109,14 @@ class LocalStore:
             Unfinished(each, self._path(each), content, journal.spares.take())
             for each, content in (*items, (name, data))
         ]
-        with told(self.url, name, "written", sum(file.size for file in files)), journal.guard:
+        with refusing(self.url, name, "written", sum(file.size for file in files)), journal.guard:
             self._commit(journal, files, [*items, (name, data)])
 
     def read(self, name: str) -> pa.Buffer:
         """See ``Store.read``. Mapped, unless it is small: pages come from the file when they are touched."""
         path = self._path(name)
         self._own_journal()
-        with told(self.url, name, "read"):
+        with refusing(self.url, name, "read"):
             try:
                 return _content_of(path)
             except (FileNotFoundError, NotADirectoryError):
@@ -125,7 +125,7 @@ class LocalStore:
     def list(self, prefix: str = "") -> list[Listed]:
         """See ``Store.list``. Costs the files below the folder that the prefix names."""
         folder, slash, _ = checked_prefix(prefix, self.url).rpartition("/")
-        with told(self.url, prefix, "listed"):
+        with refusing(self.url, prefix, "listed"):
             files = _below(f"{self.url}/{folder}", folder + slash)
             return sorted(
                 (each for each in files if each.name.startswith(prefix)), key=lambda each: each.name
@@ -140,25 +140,25 @@ class LocalStore:
         paths = [self._path(name) for name in names]
         is_noted = self._note_deleted(names)
         for path, name in zip(paths, names, strict=True):
-            with told(self.url, name, "deleted"), suppress(FileNotFoundError):
+            with refusing(self.url, name, "deleted"), suppress(FileNotFoundError):
                 os.unlink(path)
         if is_noted:
             return
         for folder in {os.path.dirname(path) for path in paths}:
-            with told(self.url, _shown(names), "deleted"), suppress(FileNotFoundError):
+            with refusing(self.url, _shown(names), "deleted"), suppress(FileNotFoundError):
                 sync_folder(folder)
 
     def input_log(self) -> AppendLog | None:
         """See ``Store.input_log``."""
         if self._own_journal() is None:
             return None
-        with told(self.url, INPUTS, "opened"):
+        with refusing(self.url, INPUTS, "opened"):
             return AppendLog(f"{self.url}/{INPUTS}", self._acknowledged)
 
     def inputs_after(self, epoch: int) -> Sequence[memoryview]:
         """See ``Store.inputs_after``. Costs the log."""
         note = self.acknowledged()
-        with told(self.url, INPUTS, "read"):
+        with refusing(self.url, INPUTS, "read"):
             return entries_after(f"{self.url}/{INPUTS}", epoch, note)
 
     def acknowledge(self, first: int, epoch: int) -> None:
@@ -174,7 +174,7 @@ class LocalStore:
 
     def retain_from(self, oldest: int) -> None:
         """See ``Store.retain_from``."""
-        with told(self.url, ACKNOWLEDGED, "written"):
+        with refusing(self.url, ACKNOWLEDGED, "written"):
             if self._own_journal() is not None and self._acknowledged is not None:
                 self._acknowledged.retained_from(oldest)
                 return
@@ -183,7 +183,7 @@ class LocalStore:
 
     def acknowledged(self) -> Acknowledged | None:
         """See ``Store.acknowledged``."""
-        with told(self.url, ACKNOWLEDGED, "read"):
+        with refusing(self.url, ACKNOWLEDGED, "read"):
             return read_acknowledged(self.url)
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
@@ -208,14 +208,14 @@ class LocalStore:
         Committed files that a power failure lost are written again, and unfinished files are removed.
         """
         with ExitStack() as stack:
-            with told(self.url, LOCK, "locked"):
+            with refusing(self.url, LOCK, "locked"):
                 make_folders(self.url)
                 is_ours = stack.enter_context(writer_lock(Path(self.url, LOCK), self.url))
-            with told(self.url, "what was committed last", "written again"):
+            with refusing(self.url, "what was committed last", "written again"):
                 heal(self.url)
-            with told(self.url, "what was left unfinished", "deleted"):
+            with refusing(self.url, "what was left unfinished", "deleted"):
                 self._sweep()
-            with told(self.url, ACKNOWLEDGED, "read"):
+            with refusing(self.url, ACKNOWLEDGED, "read"):
                 acknowledged = AcknowledgedFile(self.url)
             if is_ours:
                 self._journal, self._acknowledged = Journal(self.url, acknowledged), acknowledged
@@ -244,7 +244,7 @@ class LocalStore:
         journal = self._own_journal()
         if not names or journal is None or not journal.is_begun:
             return False
-        with told(self.url, _shown(names), "deleted"), journal.guard:
+        with refusing(self.url, _shown(names), "deleted"), journal.guard:
             try:
                 noting = journal.write((), names)
             except OSError:
@@ -267,7 +267,7 @@ class LocalStore:
             if journal.abandon():
                 acknowledged.close()
             return
-        with closing(acknowledged), told(self.url, "what was committed last", "synced"):
+        with closing(acknowledged), refusing(self.url, "what was committed last", "synced"):
             journal.close()
 
     def _commit(self, journal: Journal, files: Sequence[Unfinished], items: Sequence[Item]) -> None:
@@ -298,7 +298,7 @@ class LocalStore:
         begun = [Unfinished(name, self._path(name), data) for name, data in items]
 
         def step(work: Callable[[Unfinished], None], each: Unfinished) -> None:
-            with told(self.url, each.name, "written", each.size):
+            with refusing(self.url, each.name, "written", each.size):
                 work(each)
 
         try:
@@ -308,7 +308,7 @@ class LocalStore:
             all_at_once(partial(step, Unfinished.sync), begun)
             for each in begun:
                 step(Unfinished.name_it, each)
-            with told(self.url, _shown([each.name for each in begun]), "written"):
+            with refusing(self.url, _shown([each.name for each in begun]), "written"):
                 all_at_once(sync_folder, {each.folder for each in begun if not each.is_taken})
         finally:
             for each in begun:

@@ -64,7 +64,7 @@ def not_noted(url: str, error: Exception) -> None:
 
 
 @contextmanager
-def told(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
+def refusing(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
     """Raise every error of a file system as ``refusal`` words it; our own errors pass unchanged."""
     try:
         yield

@@ -35,7 +35,7 @@ from .protocol import (
     is_own,
     size_of,
 )
-from .refusals import missing, not_noted, refusal, taken, told
+from .refusals import missing, not_noted, refusal, refusing, taken
 from .syncing import all_at_once, one_by_one
 
 WRITTEN = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
@@ -83,7 +83,7 @@ class FsspecStore:
         self._opened: tuple[int, Any, str] | None = None
         self._note: Future[None] | None = None
         """The write of a note that is under way."""
-        self._said: Acknowledged | None = None
+        self._noted: Acknowledged | None = None
         """The last note that was read or written."""
         self._open()
 
@@ -97,7 +97,7 @@ class FsspecStore:
         """See ``Store.put``."""
         path = self._path(name)
         size = size_of(data)
-        with told(self.url, name, "written", size):
+        with refusing(self.url, name, "written", size):
             content = b"".join(data)
             try:
                 self._write(path, content)
@@ -139,7 +139,7 @@ class FsspecStore:
         if is_copied and (copy := self._copies.find(name)) is not None:
             return copy
 
-        with told(self.url, name, f"read (by way of {self._copies.folder})"):
+        with refusing(self.url, name, f"read (by way of {self._copies.folder})"):
             if self._is_memory:  # Open files of a memory file system share one position among all readers.
                 return pa.py_buffer(self._fetched(name, self._fs.cat_file, path))
             # Always as a file, as s3fs makes one more request for the size where it returns bytes.
@@ -149,7 +149,7 @@ class FsspecStore:
     def list(self, prefix: str = "") -> list[Listed]:
         """See ``Store.list``. Costs the files below the folder that the prefix names."""
         folder = checked_prefix(prefix, self.url).rpartition("/")[0]
-        with told(self.url, prefix, "listed"):
+        with refusing(self.url, prefix, "listed"):
             try:
                 infos = self._fs.find(f"{self._root}/{folder}".rstrip("/"), detail=True)
             except FileNotFoundError:
@@ -174,12 +174,12 @@ class FsspecStore:
             and len(paths) > 1
             and not any(set("*?[") & set(path) for path in paths)
         ):
-            with told(self.url, f"{names[0]} and {len(names) - 1} more files", "deleted"):
+            with refusing(self.url, f"{names[0]} and {len(names) - 1} more files", "deleted"):
                 self._fs.rm(paths)
             return
 
         def delete(name: str) -> None:
-            with told(self.url, name, "deleted"), suppress(FileNotFoundError):
+            with refusing(self.url, name, "deleted"), suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
 
         all_at_once(delete, names)
@@ -200,18 +200,18 @@ class FsspecStore:
     def acknowledge(self, first: int, epoch: int) -> None:
         """See ``Store.acknowledge``: one more request, while the next epoch is computed."""
         self._end_note()
-        self._write_note(Acknowledged.committed_after(self._said, first, epoch))
+        self._write_note(Acknowledged.committed_after(self._noted, first, epoch))
 
     def retain_from(self, oldest: int) -> None:
         """See ``Store.retain_from``."""
         self._end_note()
         note = self.acknowledged()
         if note is not None and note.oldest != oldest:
-            with told(self.url, ACKNOWLEDGED, "written"):
+            with refusing(self.url, ACKNOWLEDGED, "written"):
                 self._write_note(replace(note, oldest=oldest)).result()
 
     def _write_note(self, note: Acknowledged) -> Future[None]:
-        self._said = note
+        self._noted = note
         write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", note.as_bytes())
         self._note = one_by_one(write)
         return self._note
@@ -227,7 +227,7 @@ class FsspecStore:
 
     def _own(self, name: str) -> bytes | None:
         """Return the content of one of the store's own files; None if it is not there."""
-        with told(self.url, name, "read"):
+        with refusing(self.url, name, "read"):
             try:
                 content: bytes = self._fs.cat_file(f"{self._root}/{name}")
             except FileNotFoundError:
@@ -237,8 +237,8 @@ class FsspecStore:
     def acknowledged(self) -> Acknowledged | None:
         """See ``Store.acknowledged``."""
         content = self._own(ACKNOWLEDGED)
-        self._said = None if content is None else Acknowledged.from_bytes(content)
-        return self._said
+        self._noted = None if content is None else Acknowledged.from_bytes(content)
+        return self._noted
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
         """See ``Store.own_faults``: commits depend on none of this store's own files."""
@@ -348,7 +348,7 @@ class FsspecStore:
         if not Writing(self._fs).is_exclusive:
             return False
         path = f"{self._root}/.exclusive-{secrets.token_hex(8)}"
-        with told(self.url, LOCK, "locked"):
+        with refusing(self.url, LOCK, "locked"):
             self._write(path, b"first")
             try:
                 self._write(path, b"second")

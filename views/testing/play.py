@@ -52,7 +52,7 @@ class Play:
         self.engine = engine
         self.clock = clock
         self._times = Times(day=midnight(clock.instant), clock=True)
-        self._heard: dict[str, int] = {}
+        self._delivered: dict[str, int] = {}
         self._begun = engine.epoch_number
 
     # Input
@@ -106,8 +106,8 @@ class Play:
         """
         words = self._words(view)
         expected = words.expectations(rows)
-        emitted = self._since(view, words, self._heard.get(view, self._begun))
-        self._heard[view] = self.engine.epoch_number
+        emitted = self._since(view, words, self._delivered.get(view, self._begun))
+        self._delivered[view] = self.engine.epoch_number
         self._compare(view, expected, emitted, words, in_order)
         return self
 
@@ -136,7 +136,7 @@ class Play:
 
     def done(self) -> Self:
         """Check that the views with expectations have emitted nothing else."""
-        return self.expect_nothing(*self._heard) if self._heard else self
+        return self.expect_nothing(*self._delivered) if self._delivered else self
 
     def __enter__(self) -> Self:
         """Return the script itself."""

@@ -190,7 +190,7 @@ def every_part(trigger: Trigger) -> Iterator[Trigger]:
         yield from every_part(part)
 
 
-def heeds_order(trigger: Trigger) -> bool:
+def depends_on_order(trigger: Trigger) -> bool:
     """Whether a part of it goes by the order in which rows come: a pattern, or the lags of a share of the rows."""
     return any(isinstance(part, AfterPercentile | Pattern) for part in every_part(trigger))
 

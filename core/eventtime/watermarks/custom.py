@@ -40,7 +40,7 @@ class Custom(Watermark):
     __hash__ = object.__hash__
 
     @property
-    def heeds_order(self) -> bool:
+    def depends_on_order(self) -> bool:
         """Return true, as the function may depend on the order of rows."""
         return True
 

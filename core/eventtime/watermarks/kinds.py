@@ -73,7 +73,7 @@ class Watermark(ABC):
         return True
 
     @property
-    def heeds_order(self) -> bool:
+    def depends_on_order(self) -> bool:
         """Return whether the order of the rows of an epoch matters."""
         return False
 

@@ -49,7 +49,7 @@ class Percentile(Watermark):
         return False
 
     @property
-    def heeds_order(self) -> bool:
+    def depends_on_order(self) -> bool:
         """Return true, as lags are measured from the rows before."""
         return True
 
