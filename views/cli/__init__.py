@@ -25,7 +25,7 @@ from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
 from .drivers import Driver, Place, driven
 from .guards import errors_as_sentences, stoppable
-from .inputs import feed_of, pairs
+from .inputs import feed_of, pairs, require_apart
 from .options import (
     App,
     BatchRows,
@@ -114,6 +114,7 @@ def run(
     with errors_as_sentences(debug), stoppable() as stop:
         application = load(name)
         application.showing(show)
+        require_apart(paths, delta_paths, _contents(application, output, output_format))
         feed = feed_of(application, paths, batch_rows, follow, stop, reading)
         with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
             shown, *beside = _shown(application, driver, show)
@@ -141,9 +142,18 @@ def run(
             finally:
                 notes = [*job.notes, *feed.notes]
                 refused = [*feed.refused, *job.refused]
+                if (
+                    quiet and refused
+                ):  # Without --on-error ledger each of them would be an error, which is shown.
+                    typer.echo("\n".join(f"refused: {line}" for line in refused), err=True)
                 _print(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
         if stop.is_requested and not follow:
             raise typer.Exit(130)
+
+
+def _contents(application: Application, output: Path | None, form: OutputFormat) -> list[Path]:
+    """Return the files of --output."""
+    return [] if output is None else [output / f"{name}.{form.value}" for name in application.engine.views]
 
 
 def _shown(application: Application, driver: Driver, show: str | None) -> list[Shown]:

@@ -196,9 +196,12 @@ def _chunks(made: Made, where: str) -> Iterator[Chunk]:
 
 def _refused(log: LogFile | TextFile) -> list[str]:
     """Describe the lines of a file that were refused: how many, why, and which was the first."""
+    unit = (
+        "row" if isinstance(log, TextFile) else "line"
+    )  # Rows of text files are counted without header and empty lines.
     first = log.refused.unique("reason", keep="first", maintain_order=True)
     return [
-        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is line {line}: {text[:80]}"
+        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is {unit} {line}: {text[:80]}"
         for line, reason, text in first.select("line", "reason", "text").iter_rows()
     ]
 

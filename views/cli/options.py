@@ -124,7 +124,9 @@ Show = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", metavar="DIR", help="Write the final contents of every view as DIR/VIEW.parquet."
+        "--output",
+        metavar="DIR",
+        help="Write the final contents of every view as DIR/VIEW.parquet, or in another [bold]--output-format[/].",
     ),
 ]
 

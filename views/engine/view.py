@@ -154,6 +154,8 @@ class View(Collection, ReadForms):
         """Why it cannot be used any more; empty while it can."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
+        self.has_ended = False
+        """Whether the engine has closed its checkpoint, so that no delta comes any more."""
         self.name = name
 
     @property
@@ -310,7 +312,8 @@ class View(Collection, ReadForms):
     def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
         """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
 
-        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody.
+        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody. The iteration
+        ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
 
         Raises:
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
@@ -318,6 +321,13 @@ class View(Collection, ReadForms):
         if since is not None:
             require_epoch(self.name, "since", since)
         return followed(self, self.epoch if since is None else since)
+
+    def _end(self) -> None:
+        """Wake those who wait for deltas, as none comes any more."""
+        self.has_ended = True
+        for subscription in self._subscriptions:
+            if subscription.on_end is not None:
+                subscription.on_end()
 
     def _subscribe_again(
         self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None
