@@ -370,3 +370,20 @@ def test_a_followed_file_may_be_away_for_a_while() -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
+
+
+def test_a_locale_without_the_characters_of_the_data_does_not_end_a_run() -> None:
+    Path("w.csv").write_text("word,n\nsør,1\n", encoding="utf-8")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    process = command("--input", "words=w.csv", "--deltas", "counts=d.jsonl", env={**os.environ, **plain})
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert rb"s\xf8r" in out
+    assert pl.read_ndjson("d.jsonl")["word"].to_list() == ["sør"]
+
+
+def test_the_format_of_no_output_is_refused() -> None:
+    Path("w.csv").write_text(ROWS)
+    done = run("--input", "words=w.csv", "--output-format", "csv")
+    assert done.exit_code == 2
+    assert "goes with --output" in done.output

@@ -524,3 +524,10 @@ def test_names_in_another_case_are_recognized(name: str, remedy: str) -> None:
     _, source, _ = declared()
     assert remedy in refusal(AttributeError, lambda: getattr(source, name))
     assert "use .len" in refusal(AttributeError, lambda: source.group_by().Len)
+
+
+def test_an_expression_of_sql_is_recognized() -> None:
+    _, source, _ = declared()
+    for call in (lambda: source.filter("x > 1"), lambda: source.select("upper(x)")):
+        assert "pl.sql_expr(...)" in refusal(ec.PlanError, call)
+    assert "sql_expr" not in refusal(ec.PlanError, lambda: source.select("xx"))

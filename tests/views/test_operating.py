@@ -364,3 +364,34 @@ def test_head_of_what_is_no_number_names_the_view(n: Any) -> None:
 def test_prometheus_text_of_other_things_is_refused(stats: Any) -> None:
     with pytest.raises(ec.InputError, match=r"prometheus_text\(engine\.stats\(\)\)"):
         ec.prometheus_text(stats)
+
+
+def test_a_queue_that_cannot_begin_where_it_should_leaves_no_thread() -> None:
+    engine, view = shop(retain=ec.Retain(epochs=1))
+    for _ in range(4):
+        engine.push("sales", row())
+    before = set(threading.enumerate())
+    with pytest.raises(ec.EpochGoneError):
+        view.subscribe(print, since=0, queue=2)
+    end = time.monotonic() + 60
+    while set(threading.enumerate()) - before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_follower_ends_when_its_subscription_is_closed() -> None:
+    engine, view = shop()
+
+    async def main() -> list[int]:
+        task = asyncio.create_task(follow())
+        while not view.subscriptions:
+            await asyncio.sleep(0.01)
+        engine.push("sales", row())
+        for subscription in view.subscriptions:
+            subscription.close()
+        return await task
+
+    async def follow() -> list[int]:
+        return [int(delta["_epoch"][0]) async for delta in view.follow()]
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [1]

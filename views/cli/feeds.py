@@ -18,6 +18,9 @@ from .guards import Stop
 LOOK_SECONDS = 0.25
 """The seconds between two looks at files that may grow."""
 
+LONGEST_EXCERPT = 200
+"""The most characters of a refused line that are shown, with what is wrong with it before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -201,7 +204,7 @@ def _refused(log: LogFile | TextFile) -> list[str]:
     )  # Rows of text files are counted without header and empty lines.
     first = log.refused.unique("reason", keep="first", maintain_order=True)
     return [
-        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is {unit} {line}: {text[:80]}"
+        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is {unit} {line}: {text[:LONGEST_EXCERPT]}"
         for line, reason, text in first.select("line", "reason", "text").iter_rows()
     ]
 

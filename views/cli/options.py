@@ -130,7 +130,10 @@ Output = Annotated[
     ),
 ]
 
-OutputAs = Annotated[OutputFormat, typer.Option("--output-format", help="The format of --output.")]
+OutputAs = Annotated[
+    OutputFormat | None,
+    typer.Option("--output-format", help="The format of [bold]--output[/]; by default parquet."),
+]
 
 Separator = Annotated[
     str,

@@ -50,7 +50,9 @@ async def followed(view: Followable, since: int) -> AsyncIterator[pl.DataFrame]:
     try:
         while True:
             more.clear()
-            has_ended = view.has_ended  # Before the deltas are read, so that none is missed.
+            has_ended = (
+                view.has_ended or subscription.is_closed
+            )  # Before the deltas are read, so that none is missed.
             deltas = view.deltas(since)
             for frame in deltas:
                 yield frame
@@ -60,4 +62,5 @@ async def followed(view: Followable, since: int) -> AsyncIterator[pl.DataFrame]:
                 return
             await more.wait()
     finally:
+        subscription.on_end = None
         subscription.close()

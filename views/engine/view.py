@@ -298,12 +298,17 @@ class View(Collection, ReadForms):
             if name is not None:
                 return self._subscribe_again(callback, since, name, on_schema)
             # Repeated where the callback itself pushes.
-            while since is not None and since < self.epoch:
-                missed = self.deltas(since)
-                for frame in missed:
-                    with interruptible():
-                        callback(frame)
-                since = missed.last_epoch
+            try:
+                while since is not None and since < self.epoch:
+                    missed = self.deltas(since)
+                    for frame in missed:
+                        with interruptible():
+                            callback(frame)
+                    since = missed.last_epoch
+            except BaseException:
+                if queued is not None:
+                    queued.close()  # This ends its thread.
+                raise
             subscription = queued or Subscription(self, callback, self.epoch)
             subscription.heard, subscription.on_schema = self.epoch, on_schema
             self._subscriptions = with_another(self, subscription)

@@ -79,7 +79,7 @@ class Subscription:
         self._is_delivering = False
         self.is_closed = False
         self.on_end: Callable[[], None] | None = None
-        """Called when the engine is closed and no delta comes any more."""
+        """Called when no delta comes any more, as the subscription or the engine is closed."""
 
     @property
     def is_open(self) -> bool:
@@ -139,6 +139,8 @@ class Subscription:
     def close(self) -> None:
         """End the deliveries; a call under way in another thread runs to its end. Closing twice is no error."""
         self.is_closed = True
+        if self.on_end is not None:
+            self.on_end()
 
     def __repr__(self) -> str:
         """Show the view, the name, and whether it is closed."""
