@@ -55,7 +55,9 @@ def require_columns(where: str, schema: pl.Schema, names: Iterable[str]) -> None
         PlanError: a column is unknown; lists the known ones.
     """
     if unknown := [name for name in names if name not in schema]:
-        raise PlanError(f"{where}: unknown column {listed(unknown)}; there are {listed(schema)}")
+        is_expression = any(character in name for name in unknown for character in "<>=()+*/")
+        remedy = "; an expression in SQL is written pl.sql_expr(...)" if is_expression else ""
+        raise PlanError(f"{where}: unknown column {listed(unknown)}; there are {listed(schema)}{remedy}")
 
 
 def forbid_reserved(where: str, names: Iterable[str]) -> None:

@@ -392,3 +392,15 @@ def test_a_percentile_of_the_rows_is_enough() -> None:
     assert view.read().is_empty()
     engine.push("rows", {"t": [start + timedelta(seconds=70)]})
     assert view.read()["n"].to_list() == [59]
+
+
+@pytest.mark.parametrize("lateness", ["0s", "1d"])
+def test_late_rows_of_windows_with_the_default_late_part(lateness: str) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"at": pl.Datetime("us")}, event_time="at")
+    windows = source.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness(lateness)
+    engine.view("n", windows.group_by().len())
+    late = engine.view("late", windows.late_rows())
+    source.push({"at": ["2026-01-01"]}, watermark="2026-02-01")
+    source.push({"at": ["2026-01-01"]})
+    assert late.read().height == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import hypothesis.strategies as st
@@ -200,8 +200,9 @@ def test_windows_that_are_declared_later(run: Run, at: int, durable: bool) -> No
     assume(run.epochs and not any(epoch.fires for epoch in run.epochs))
     at = min(at, len(run.epochs))
     truth = Both(run)
-    with place(durable) as path:
+    with place(durable) as path, ExitStack() as kept_open:
         later = Later(run, checkpoint=path)
+        kept_open.callback(later.engine.close)
         for epoch in run.epochs[:at]:
             truth.push(epoch)
             later.push(epoch)
@@ -221,7 +222,6 @@ def test_windows_that_are_declared_later(run: Run, at: int, durable: bool) -> No
             expected = truth.delta(truth.view, truth.push(epoch), columns)
             assert later.delta(view, later.push(epoch), columns) == expected
         assert contents(view) == contents(truth.view)
-        later.engine.close()
 
 
 def is_timely(setup: Setup) -> bool:

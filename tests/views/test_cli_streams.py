@@ -271,3 +271,119 @@ def test_shells_get_completions() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "_EVERCURRENT_COMPLETE" in done.stdout
+
+
+# Paths and options that do not go together
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--deltas", "counts=./w.csv"], "w.csv is an input too"),
+        (["--deltas", "counts=in/d.jsonl", "--input", "words=in"], "is in a folder that is read"),
+        (["--output", ".", "--output-format", "csv", "--input", "words=counts.csv"], "is an input too"),
+        (
+            ["--output", ".", "--output-format", "jsonl", "--deltas", "counts=counts.jsonl"],
+            "is written twice",
+        ),
+        (["--input", "words=-", "--input", "words=/dev/stdin"], "standard input is given twice"),
+    ],
+)
+def test_nothing_is_written_over_an_input(options: list[str], message: str) -> None:
+    Path("in").mkdir()
+    for path in ("w.csv", "counts.csv", "in/1.csv"):
+        Path(path).write_text(ROWS)
+    done = run("--input", "words=w.csv", *options)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.replace("│", " ").split())
+    assert [Path(path).read_text() for path in ("w.csv", "counts.csv", "in/1.csv")] == [ROWS] * 3
+    assert not Path("in/d.jsonl").exists()
+
+
+def test_a_closed_standard_input_is_named() -> None:
+    process = command("--input", "words=-", preexec_fn=lambda: os.close(0))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"the standard input is closed" in err
+
+
+@pytest.mark.parametrize("separator", [";", "tab", "|"])
+def test_another_separator_is_suggested(separator: str) -> None:
+    Path("w.csv").write_text(ROWS.replace(",", "\t" if separator == "tab" else separator))
+    done = run("--input", "words=w.csv")
+    assert f"--separator '{separator}'" in done.output
+    assert run("--input", "words=w.csv", "--separator", separator).exit_code == 0
+
+
+def test_compressed_standard_input_and_other_ends_of_lines_are_named() -> None:
+    done = CliRunner().invoke(
+        app, ["run", "words.py", "--input", "words=-"], input=gzip.compress(ROWS.encode())
+    )
+    assert "the data is compressed by gzip" in done.output
+    Path("w.csv").write_bytes(ROWS.replace("\n", "\r").encode())
+    assert "carriage return alone" in run("--input", "words=w.csv").output
+
+
+def test_a_quiet_run_names_the_rows_that_it_leaves_out() -> None:
+    Path("w.csv").write_text(BAD[".csv"])
+    done = run("--input", "words=w.csv", "--on-error", "ledger", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "refused: 2 of the lines of w.csv" in done.stderr
+    assert "primary key 'word' is null" in done.stderr
+    assert not done.stdout
+
+
+def test_refused_rows_have_the_number_that_the_error_would_have() -> None:
+    Path("w.csv").write_text('word,n\na,1\nb,?\nc,?\nd,4\n"e,5\n')
+    done = run("--input", "words=w.csv", "--on-error", "ledger")
+    assert "the first is row 2" in done.output
+    assert "row 5: the line or quoted value" in done.output
+
+
+def test_a_row_with_an_empty_diff_does_not_end_a_run_that_leaves_out_bad_rows() -> None:
+    Path("w.csv").write_text("word,n,_diff\na,1,1\nx,9,\nb,2,1\nc,3,1\n")
+    assert "row 2: column '_diff' is empty" in run("--input", "words=w.csv").output
+    done = run("--input", "words=w.csv", "--on-error", "ledger", "--output", "out")
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
+def test_a_followed_file_may_be_away_for_a_while() -> None:
+    path = Path("w.csv")
+    path.write_text("word,n\na,1\n")
+    process = command("--input", "words=w.csv", "--follow", "--deltas", "counts=d.jsonl")
+    try:
+        wait_for(1)
+        path.rename("w.csv.1")
+        time.sleep(1)
+        with Path("w.csv.1").open("a") as file:
+            file.write("b,2\n")
+        time.sleep(1)
+        assert process.poll() is None, process.communicate()
+        path.write_text("")  # It is there, and has no header yet.
+        time.sleep(0.5)
+        path.unlink()
+        time.sleep(0.5)
+        path.write_text("word,n\nc,3\n")
+        wait_for(3)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+def test_a_locale_without_the_characters_of_the_data_does_not_end_a_run() -> None:
+    Path("w.csv").write_text("word,n\nsør,1\n", encoding="utf-8")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    process = command("--input", "words=w.csv", "--deltas", "counts=d.jsonl", env={**os.environ, **plain})
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert rb"s\xf8r" in out
+    assert pl.read_ndjson("d.jsonl")["word"].to_list() == ["sør"]
+
+
+def test_the_format_of_no_output_is_refused() -> None:
+    Path("w.csv").write_text(ROWS)
+    done = run("--input", "words=w.csv", "--output-format", "csv")
+    assert done.exit_code == 2
+    assert "goes with --output" in done.output

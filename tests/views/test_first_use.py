@@ -500,3 +500,34 @@ def test_what_an_option_should_look_like_is_said_by_its_name(
 ) -> None:
     assert "SOURCE=PATH" in said_of(monkeypatch, tmp_path, "run", "retail", "--input", "orders")
     assert "VIEW=PATH" in said_of(monkeypatch, tmp_path, "run", "retail", "--deltas", "tiers")
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("collect", "use .read()"), ("show", "use .read()"), ("toPandas", "use .to_pandas()"), ("shape", "use .read().shape"),
+        ("tail", ".read().sort(...)"), ("writeStream", "use .subscribe(f)"), ("explain", "engine.explain()"),
+    ],
+)  # fmt: skip
+def test_a_view_does_not_propose_to_declare_a_view(name: str, remedy: str) -> None:
+    engine, source, _ = declared()
+    said = refusal(AttributeError, lambda: getattr(engine.view("v", source), name))
+    assert remedy in said
+    assert "declare a view" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("GroupBy", "use .group_by"), ("Filter", "use .filter"), ("with_column", ".with_columns(name=...)"), ("orderby", "no order")],
+)  # fmt: skip
+def test_names_in_another_case_are_recognized(name: str, remedy: str) -> None:
+    _, source, _ = declared()
+    assert remedy in refusal(AttributeError, lambda: getattr(source, name))
+    assert "use .len" in refusal(AttributeError, lambda: source.group_by().Len)
+
+
+def test_an_expression_of_sql_is_recognized() -> None:
+    _, source, _ = declared()
+    for call in (lambda: source.filter("x > 1"), lambda: source.select("upper(x)")):
+        assert "pl.sql_expr(...)" in refusal(ec.PlanError, call)
+    assert "sql_expr" not in refusal(ec.PlanError, lambda: source.select("xx"))

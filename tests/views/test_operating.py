@@ -296,3 +296,102 @@ def test_a_queued_callback_that_pushes_into_a_full_queue_is_an_error_and_no_dead
 def test_options_of_a_queue_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ec.PlanError, match=said):
         shop()[1].subscribe(print, **options)
+
+
+# What a new user does wrong
+
+
+def test_a_follower_ends_when_the_checkpoint_is_closed(tmp_path: Path) -> None:
+    engine, view = shop(checkpoint=tmp_path / "c")
+
+    async def follow() -> list[int]:
+        return [int(delta["_epoch"][0]) async for delta in view.follow(0)]
+
+    async def main() -> list[int]:
+        task = asyncio.create_task(follow())
+        while not view._subscriptions:
+            await asyncio.sleep(0.01)
+        await engine.apush("sales", row())
+        await asyncio.to_thread(engine.close)
+        return await task
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [1]
+    assert asyncio.run(asyncio.wait_for(follow(), 60)) == [1], "begun after the end"
+    assert not view.subscriptions
+
+
+def test_coroutines_are_not_dropped_by_queues_and_watchers(caplog: pytest.LogCaptureFixture) -> None:
+    engine, view = shop()
+
+    async def callback(event: object) -> None: ...
+
+    with pytest.raises(ec.PlanError, match=r"watch: .* is a coroutine function"):
+        engine.watch(callback)  # type: ignore[arg-type]
+    engine.watch(lambda event: callback(event))  # type: ignore[arg-type,return-value]
+    subscription = queued(view, lambda delta: callback(delta), queue=2)
+    engine.push("sales", row())
+    assert subscription.join(60)
+    assert isinstance(subscription.error, ec.PlanError)
+    assert "which nobody awaits" in str(caplog.records[0].exc_info)
+
+
+def test_an_error_in_a_queued_callback_is_raised_once() -> None:
+    engine, view = shop()
+    subscription = queued(view, lambda delta: print(1 / 0), queue=3)
+    engine.push("sales", row())
+    assert subscription.join(60)
+    with pytest.raises(ec.SubscriberError, match="ZeroDivisionError"):
+        engine.push("sales", row())
+    assert not subscription.is_open
+    assert engine.push("sales", row()) == 3
+
+
+def test_a_push_without_the_name_of_a_source_says_how_to_push() -> None:
+    engine, _ = shop()
+    for source in (engine.sources["sales"], {"shop": ["a"]}, None):
+        with pytest.raises(ec.InputError, match=r"there are 'sales': .*source\.push"):
+            engine.push(source, row())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", ["3", 1.5, None, True])
+def test_head_of_what_is_no_number_names_the_view(n: Any) -> None:
+    with pytest.raises(ec.InputError, match="view 'takings': head: n="):
+        shop()[1].head(n)
+    assert shop()[1].head(10**30).height == 0
+
+
+@pytest.mark.parametrize("stats", [{}, None, "epoch"])
+def test_prometheus_text_of_other_things_is_refused(stats: Any) -> None:
+    with pytest.raises(ec.InputError, match=r"prometheus_text\(engine\.stats\(\)\)"):
+        ec.prometheus_text(stats)
+
+
+def test_a_queue_that_cannot_begin_where_it_should_leaves_no_thread() -> None:
+    engine, view = shop(retain=ec.Retain(epochs=1))
+    for _ in range(4):
+        engine.push("sales", row())
+    before = set(threading.enumerate())
+    with pytest.raises(ec.EpochGoneError):
+        view.subscribe(print, since=0, queue=2)
+    end = time.monotonic() + 60
+    while set(threading.enumerate()) - before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_follower_ends_when_its_subscription_is_closed() -> None:
+    engine, view = shop()
+
+    async def main() -> list[int]:
+        task = asyncio.create_task(follow())
+        while not view.subscriptions:
+            await asyncio.sleep(0.01)
+        engine.push("sales", row())
+        for subscription in view.subscriptions:
+            subscription.close()
+        return await task
+
+    async def follow() -> list[int]:
+        return [int(delta["_epoch"][0]) async for delta in view.follow()]
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [1]

@@ -290,3 +290,11 @@ def test_names_of_other_packages_are_hinted() -> None:
             assert used in ec.__all__
         assert caught.value.name == name
     assert not hasattr(ec, "nothing_of_this_name")
+
+
+def test_a_short_form_that_a_column_does_not_have_says_how_to_leave_it_out() -> None:
+    source = ec.Engine().source("s", {"k": pl.String, "name": pl.String, "x": pl.Int64})
+    for name in ("sum", "mean", "median"):
+        with pytest.raises(ec.PlanError, match=rf'col\("name"\).*{name}\(\) is of every column .*\.select'):
+            getattr(source.group_by("k"), name)()
+    assert source.select("k", "x").group_by("k").sum().columns == ["k", "x"]

@@ -5,7 +5,9 @@ Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds
 """
 
 import os
+import sys
 from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +27,7 @@ from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
 from .drivers import Driver, Place, driven
 from .guards import errors_as_sentences, stoppable
-from .inputs import feed_of, pairs
+from .inputs import feed_of, pairs, require_apart
 from .options import (
     App,
     BatchRows,
@@ -77,6 +79,11 @@ def main(
     ] = False,
 ) -> None:
     """Views that are always current: kept up to date from small batches of +1/-1 changes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # A locale without a character of the data is no reason to end a run.
+            stream.reconfigure(errors="backslashreplace")
 
 
 @app.command()
@@ -92,7 +99,7 @@ def run(
     on: On = None,
     master: Master = None,
     buckets: Buckets = None,
-    output_format: OutputAs = OutputFormat.PARQUET,
+    output_format: OutputAs = None,
     separator: Separator = ",",
     on_error: ErrorsTo = None,
     ignore_extra: IgnoreExtra = False,
@@ -109,11 +116,15 @@ def run(
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [], STANDARD_OUTPUT)
     place = Place(on, master, buckets)
     _check_usage(paths, delta_paths, follow, place)
+    if output_format is not None and output is None:
+        raise typer.BadParameter("goes with --output", param_hint="--output-format")
+    form = output_format or OutputFormat.PARQUET
     skips = (on_error or (OnError.LEDGER if follow else OnError.STOP)) is OnError.LEDGER
     reading = Reading(_character(separator), ignore_extra, skips, follow and checkpoint is None)
     with errors_as_sentences(debug), stoppable() as stop:
         application = load(name)
         application.showing(show)
+        require_apart(paths, delta_paths, _contents(application, output, form))
         feed = feed_of(application, paths, batch_rows, follow, stop, reading)
         with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
             shown, *beside = _shown(application, driver, show)
@@ -135,15 +146,24 @@ def run(
                 written += [file.path for file in files.values()]
                 if output is not None:
                     written += [
-                        write_contents(output, each, found.read(), output_format.value)
+                        write_contents(output, each, found.read(), form.value)
                         for each, found in driver.views.items()
                     ]
             finally:
                 notes = [*job.notes, *feed.notes]
                 refused = [*feed.refused, *job.refused]
+                if (
+                    quiet and refused
+                ):  # Without --on-error ledger each of them would be an error, which is shown.
+                    typer.echo("\n".join(f"refused: {line}" for line in refused), err=True)
                 _print(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
         if stop.is_requested and not follow:
             raise typer.Exit(130)
+
+
+def _contents(application: Application, output: Path | None, form: OutputFormat) -> list[Path]:
+    """Return the files of --output."""
+    return [] if output is None else [output / f"{name}.{form.value}" for name in application.engine.views]
 
 
 def _shown(application: Application, driver: Driver, show: str | None) -> list[Shown]:

@@ -18,6 +18,9 @@ from .guards import Stop
 LOOK_SECONDS = 0.25
 """The seconds between two looks at files that may grow."""
 
+LONGEST_EXCERPT = 200
+"""The most characters of a refused line that are shown, with what is wrong with it before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -196,9 +199,12 @@ def _chunks(made: Made, where: str) -> Iterator[Chunk]:
 
 def _refused(log: LogFile | TextFile) -> list[str]:
     """Describe the lines of a file that were refused: how many, why, and which was the first."""
+    unit = (
+        "row" if isinstance(log, TextFile) else "line"
+    )  # Rows of text files are counted without header and empty lines.
     first = log.refused.unique("reason", keep="first", maintain_order=True)
     return [
-        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is line {line}: {text[:80]}"
+        f"{log.refused_for[reason]:,} of the lines of {log.path}: {reason}; the first is {unit} {line}: {text[:LONGEST_EXCERPT]}"
         for line, reason, text in first.select("line", "reason", "text").iter_rows()
     ]
 

@@ -6,8 +6,10 @@ import typer
 
 from evercurrent.core.data.schema import listed
 
+from ..connectors.delta_files import STANDARD_OUTPUT
 from ..connectors.file_columns import AS_WRITTEN, Reading
 from ..connectors.files import Reader
+from ..connectors.lines import STANDARD_INPUT
 from .applications import Application, ApplicationError
 from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
 from .guards import Stop
@@ -25,6 +27,31 @@ def pairs(option: str, form: str, arguments: list[str], standard: Path) -> dict[
             raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
         pairs.setdefault(name, []).append(standard if path == "-" else Path(path))
     return pairs
+
+
+def require_apart(inputs: dict[str, list[Path]], deltas: dict[str, list[Path]], contents: list[Path]) -> None:
+    """Check that no file is written over an input, into a folder that is read, or by two options; anything else is wrong usage."""
+    if sum(files.count(STANDARD_INPUT) for files in inputs.values()) > 1:
+        raise typer.BadParameter("the standard input is given twice", param_hint="--input")
+    read = {path.resolve() for files in inputs.values() for path in files if path != STANDARD_INPUT}
+    written: set[Path] = set()
+    options = [("--deltas", path) for files in deltas.values() for path in files]
+    for option, path in [*options, *(("--output", path) for path in contents)]:
+        if path == STANDARD_OUTPUT:
+            continue
+        file = path.resolve()
+        if file in read:
+            raise typer.BadParameter(
+                f"{path} is an input too, and would be overwritten; give another path", param_hint=option
+            )
+        if file.parent in read:
+            raise typer.BadParameter(
+                f"{path} is in a folder that is read as an input; give a path outside of it",
+                param_hint=option,
+            )
+        if file in written:
+            raise typer.BadParameter(f"{path} is written twice; give another path", param_hint=option)
+        written.add(file)
 
 
 def feed_of(

@@ -124,11 +124,16 @@ Show = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", metavar="DIR", help="Write the final contents of every view as DIR/VIEW.parquet."
+        "--output",
+        metavar="DIR",
+        help="Write the final contents of every view as DIR/VIEW.parquet, or in another [bold]--output-format[/].",
     ),
 ]
 
-OutputAs = Annotated[OutputFormat, typer.Option("--output-format", help="The format of --output.")]
+OutputAs = Annotated[
+    OutputFormat | None,
+    typer.Option("--output-format", help="The format of [bold]--output[/]; by default parquet."),
+]
 
 Separator = Annotated[
     str,

@@ -10,6 +10,9 @@ import pyarrow as pa
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import DIFF, EPOCH, listed, with_diff
 
+WHICH_DIFF = "write 1 for a row that is added, -1 for one that is removed"
+"""What belongs into a column of diffs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -56,7 +59,7 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
     if missing := [name for name in schema if name not in names]:
         raise FileError(
             f"{path}: there is no column {listed(missing)}, which source {source!r} declares; "
-            f"the file has {listed(names)}: add or rename the column"
+            f"the file has {listed(names)}: {_separator_hint(names, missing) or 'add or rename the column'}"
         )
     if DIFF in names and not target.diffs:
         raise FileError(
@@ -72,6 +75,16 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
     if len(set(names)) < len(names):
         repeated = {name for name in names if names.count(name) > 1}
         raise FileError(f"{path}: column {listed(sorted(repeated))} appears twice in the header; rename one")
+
+
+def _separator_hint(names: Sequence[str], missing: Sequence[str]) -> str | None:
+    """Return the remedy where a header of one name is one of several with another separator."""
+    if len(names) != 1:
+        return None
+    for separator, spelled in {",": ",", ";": ";", "\t": "tab", "|": "|", " ": " "}.items():
+        if set(missing) <= {part.strip('" ') for part in names[0].split(separator)}:
+            return f"they are separated by {separator!r}; the command reads it with --separator {spelled!r}"
+    return None
 
 
 def check_schema(path: Path, file_schema: pa.Schema, target: Target) -> None:
@@ -130,8 +143,6 @@ def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) ->
                 )
         if name == DIFF and column.null_count():
             row = rows_before + column.is_null().arg_true()[0] + 1
-            raise FileError(
-                f"{path}: row {row}: column {DIFF!r} is empty; write 1 for a row that is added, -1 for one that is removed"
-            )
+            raise FileError(f"{path}: row {row}: column {DIFF!r} is empty; {WHICH_DIFF}")
         columns.append(column)
     return pl.DataFrame(columns)

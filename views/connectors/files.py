@@ -101,7 +101,7 @@ class Reader:
         self._look()
         for path, file in self._inputs.items():
             if not path.exists():
-                if not file.done_bytes:
+                if not file.done_bytes and not self._target.reading.follows_replaced:
                     raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
                 continue
             others = self.done_bytes - file.done_bytes
@@ -162,6 +162,8 @@ class Reader:
     def _look(self) -> None:
         """Add files that were not there before."""
         for path in self._paths:
+            if path in self._inputs and self._target.reading.follows_replaced and not path.exists():
+                continue  # Between the removal of the old file and the creation of the new one.
             for file in files_of(path):
                 if file not in self._inputs:
                     self._inputs[file] = _open(file, self._target)

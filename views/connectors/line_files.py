@@ -11,7 +11,7 @@ from evercurrent.core.data.errors import FileError
 from .file_columns import Target, check_names, fitted
 from .lines import STANDARD_INPUT, CompressedLines, FollowedLines, Lines, StandardLines
 from .log_files import KEPT_LINES, REFUSED
-from .text_files import Parsed, csv_rows, header_names, json_rows, row_in, without_text
+from .text_files import Parsed, csv_rows, header_names, json_rows, row_in, unreadable_header, without_text
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 """The compressions of text files, by the last suffix."""
@@ -96,7 +96,8 @@ class TextFile:
                 self._refuse(bad, fault.message)
 
     def _refuse(self, row: bytes, message: str) -> None:
-        number = self._rows_before + self._lines.rows + self.refused_for.total() + 1
+        number = self._lines.rows + self._lines.refused + 1
+        self._lines.refused += 1
         self.refused_for[UNREADABLE] += 1
         if len(self._refused) < KEPT_LINES:
             self._refused.append((number, f"{message}: {row.decode(errors='backslashreplace').rstrip()}"))
@@ -113,7 +114,7 @@ class TextFile:
             return False
         names = header_names(line, self._target.reading.separator)
         if names is None:
-            raise FileError(f"{self.path}: the header is not UTF-8 text; save the file as UTF-8")
+            raise FileError(f"{self.path}: {unreadable_header(line)}")
         check_names(self.path, names, self._target)
         self._names = names
         return True

@@ -31,6 +31,8 @@ class Lines:
         """Bytes returned so far."""
         self.rows = 0
         """Rows in these bytes, counted by the parser."""
+        self.refused = 0
+        """Rows in these bytes that were refused, and are not in ``rows``."""
         self._quoted = quoted
 
     def header(self, *, final: bool) -> bytes | None:
@@ -109,7 +111,7 @@ class Lines:
 
     def _endless(self, what: str) -> str:
         return (
-            f"{self.path}: row {self.rows + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
+            f"{self.path}: row {self.rows + self.refused + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
             "file is cut off there, or a quote inside a value is not doubled; repair it and run again"
         )
 
@@ -130,6 +132,10 @@ class FollowedLines(Lines):
         except OSError:  # Between the removal of the old file and the creation of the new one.
             return False
         return (now.st_dev, now.st_ino) != (here.st_dev, here.st_ino) or now.st_size < self.offset
+
+    def header(self, *, final: bool) -> bytes | None:
+        """Return the first line, without its newline; None while there is none, or if there was none until the file was replaced."""
+        return super().header(final=final) if os.fstat(self._file.fileno()).st_size else None
 
     def require_grown(self) -> None:
         """Do nothing: a file that has become shorter is another one."""
@@ -287,6 +293,13 @@ def starts_with_json() -> bool:
 
 
 def _standard_input() -> BufferedReader:
+    """Return the standard input.
+
+    Raises:
+        FileError: it is closed.
+    """
+    if sys.stdin is None:  # So it is in a process that was started without one.
+        raise FileError("the standard input is closed; give it something to read, as in < rows.csv")
     return _buffered(sys.stdin.buffer)
 
 

@@ -18,6 +18,7 @@ from pyarrow import json as pa_json
 
 from evercurrent.core.data.schema import DIFF
 
+from .file_columns import WHICH_DIFF
 from .json_numbers import QUOTED, with_odd_numbers
 from .text_bytes import first_odd_byte
 
@@ -35,11 +36,26 @@ Parsed = tuple[pl.DataFrame, Fault | None]
 
 
 def header_names(line: bytes, separator: str = ",") -> list[str] | None:
-    """Return the column names in a CSV header; None where it is not UTF-8 text."""
+    """Return the column names in a CSV header; None where it cannot be read."""
     try:
         return next(csv.reader([line.decode()], delimiter=separator), [])
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, csv.Error):
         return None
+
+
+COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4"}
+"""The first bytes of compressed data."""
+
+
+def unreadable_header(line: bytes) -> str:
+    """Return why the first line of CSV cannot be a header, with the remedy."""
+    if (
+        codec := next((codec for start, codec in COMPRESSED.items() if line.startswith(start)), None)
+    ) is not None:
+        return f"the data is compressed by {codec}; decompress it before, or give the file with its suffix"
+    if b"\r" in line.removesuffix(b"\r"):
+        return "a line ends with a carriage return alone; end lines with a newline"
+    return "the header is not UTF-8 text; save the file as UTF-8"
 
 
 def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema, separator: str = ",") -> Parsed:
@@ -60,6 +76,9 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema, separator: s
         fault = Fault(at, f"{actual} of {expected} fields ({text}): the line is cut off or damaged")
         table = table.slice(0, at)
     frame, worse = _converted(table.select([name for name in schema if name in names]), schema)
+    if DIFF in frame.columns and frame[DIFF].null_count():
+        at = frame[DIFF].is_null().arg_true()[0]
+        return frame.head(at), Fault(at, f"column {DIFF!r} is empty; {WHICH_DIFF}")
     return frame, worse or fault
 
 

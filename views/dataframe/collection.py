@@ -323,7 +323,7 @@ class GroupedCollection(AggregateForms["Collection"]):
 
         def __getattr__(self, name: str) -> Any:
             """Raise, with the remedy where polars has a method of this name."""
-            raise missing_of_groups(name)
+            raise missing_of_groups(self, name)
 
     def _first(
         self, method: str, count: int, by: ColumnNames, descending: Flags, nulls_last: Flags

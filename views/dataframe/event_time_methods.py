@@ -31,6 +31,7 @@ from ..plan.nodes import (
 )
 from ..plan.plan import Plan
 from .collection_base import CollectionBase
+from .triggers import with_late_part
 from .windowing import refined, require_bounds, require_time, triggered, windowing
 from .windows import described
 
@@ -194,6 +195,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             PlanError: there is no lateness, so that no row is ever too late.
         """
         where, declared = self._where("late_rows"), self._windows
+        declared = replace(declared, trigger=with_late_part(declared.trigger, declared.lateness))
         if declared.lateness is None or isinstance(declared.window, Global):
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
         require_bounds(where, self.schema)

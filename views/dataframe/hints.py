@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -28,12 +28,19 @@ _OF_COLLECTIONS = {
     **dict.fromkeys(("head", "tail", "first", "last", "slice", "gather", "gather_every"), _FIRST),
     **dict.fromkeys(("shift", "interpolate", "with_row_index"), _NEIGHBOUR),
     **dict.fromkeys(("rolling", "group_by_dynamic", "upsample"), _WINDOW),
-    **dict.fromkeys(("count", "max", "mean", "median", "min", "null_count", "product"), _AGGREGATE),
+    **dict.fromkeys(("count", "len", "max", "mean", "median", "min", "null_count", "product"), _AGGREGATE),
     **dict.fromkeys(("n_unique", "quantile", "std", "sum", "var"), _AGGREGATE),
     **dict.fromkeys(("extend", "union", "vstack"), _CONCAT),
     **dict.fromkeys(("collect_schema", "dtypes", "width"), _SCHEMA),
     **dict.fromkeys(("changes", "deltas", "read", "snapshot", "subscribe"), _VIEW),
+    **dict.fromkeys(("sortBy", "sort_by", "sort_values"), _SORT),
+    "apply": "use .with_columns(...) with polars expressions, or .map_batches(function)",
+    "assign": "use .with_columns(name=...)",
     "distinct": "use .unique()",
+    "explain": "use engine.explain(), which prints the plan with rows, bytes and time",
+    "merge": "use .join(other, on=...)",
+    "query": "use .filter(...) with polars expressions, or pl.sql_expr(...)",
+    "value_counts": "use .group_by(...).len()",
     "drop_nans": 'use .filter(pl.col("x").is_not_nan())',
     "drop_nulls": 'use .filter(pl.col("x").is_not_null())',
     "fill_nan": 'use .with_columns(pl.col("x").fill_nan(...))',
@@ -67,15 +74,50 @@ def missing_of_collection(collection: object, name: str, columns: Iterable[str])
         )
     of_polars = hasattr(pl.LazyFrame, name) or hasattr(pl.DataFrame, name)
     instead = _OF_COLLECTIONS.get(name, _READ if of_polars else None)
-    if instead is None:  # Python itself suggests names that are spelled almost alike.
+    if instead is not None:
+        is_view = hasattr(type(collection), "read")
         return AttributeError(
-            f"{type(collection).__name__!r} has no attribute {name!r}", name=name, obj=collection
+            f"a collection has no {name!r}: {_of_view(name, instead) if is_view else instead}"
         )
-    return AttributeError(f"a collection has no {name!r}: {instead}")
+    what = f"{type(collection).__name__!r} has no attribute {name!r}"
+    # Python itself suggests names that are spelled almost alike, but not in an error that is logged or printed.
+    nearest = None if name.startswith("_") else _nearest(name, collection, _OF_COLLECTIONS)
+    return AttributeError(what if nearest is None else f"{what}: {nearest}", name=name, obj=collection)
 
 
-def missing_of_groups(name: str) -> AttributeError:
+def _of_view(name: str, instead: str) -> str:
+    """Return what a view has instead of a name, where that is more than what any collection has."""
+    if name in ("toPandas", "toArrow", "pandas_api"):
+        return "use .to_pandas() or .to_arrow()"
+    if name in ("tail", "first", "last", "slice", "sort", "orderBy"):
+        return f"{instead}; of what it holds now, use .read().sort(...)"
+    if instead == _READ and hasattr(pl.DataFrame, name):
+        return f"use .read().{name}, of what it holds now"
+    if instead == _READ or instead == OF_SPARK_COLLECTIONS["collect"]:
+        return "use .read(), for what it holds now"
+    if instead == OF_SPARK_COLLECTIONS["writeStream"]:
+        return "use .subscribe(f) or .deltas(); spark_bridge.run(engine, ...) runs it inside Spark"
+    return instead
+
+
+def _nearest(name: str, collection: object, hints: Mapping[str, str]) -> str | None:
+    """Return the remedy of a name that differs only in case and underscores; None if there is none."""
+    plain = _plain(name)
+    if (
+        method := next((each for each in dir(collection) if each[0] != "_" and _plain(each) == plain), None)
+    ) is not None:
+        return f"use .{method}"
+    return next((hint for each, hint in hints.items() if _plain(each) == plain), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def missing_of_groups(groups: object, name: str) -> AttributeError:
     """Return the error for an attribute that a grouped collection does not have."""
+    if (nearest := _nearest(name, groups, _OF_GROUPS)) is not None and name not in _OF_GROUPS:
+        return AttributeError(f"a grouped collection has no {name!r}: {nearest}")
     return AttributeError(f"a grouped collection has no {name!r}: {_OF_GROUPS.get(name, _GROUPED)}")
 
 

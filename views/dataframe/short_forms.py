@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
 import polars as pl
@@ -31,6 +32,20 @@ class AggregateForms(ABC, Generic[C]):
     def _values(self) -> list[pl.Expr]:
         """Return the columns that are neither keys nor bounds of windows."""
 
+    def _of_each(self, name: str, aggregate: Callable[[pl.Expr], pl.Expr]) -> C:
+        """Return an aggregate of each column that is not a key.
+
+        Raises:
+            PlanError: a column has no such aggregate.
+        """
+        try:
+            return self.agg(*map(aggregate, self._values()))
+        except PlanError as error:
+            raise PlanError(
+                f"{error}; {name}() is of every column that is not a key: leave out others with .select(...) before group_by, "
+                "or name those that are meant in .agg(...)"
+            ) from error
+
     def len(self, name: str = "len") -> C:
         """Return the number of rows of each group: ``agg(pl.len().alias(name))``.
 
@@ -46,31 +61,31 @@ class AggregateForms(ABC, Generic[C]):
 
     def sum(self) -> C:
         """Return the sum of each column that is not a key: ``agg(pl.col(x).sum())``."""
-        return self.agg(*(column.sum() for column in self._values()))
+        return self._of_each("sum", lambda column: column.sum())
 
     def mean(self) -> C:
         """Return the mean of each column that is not a key: ``agg(pl.col(x).mean())``."""
-        return self.agg(*(column.mean() for column in self._values()))
+        return self._of_each("mean", lambda column: column.mean())
 
     def median(self) -> C:
         """Return the median of each column that is not a key: ``agg(pl.col(x).median())``."""
-        return self.agg(*(column.median() for column in self._values()))
+        return self._of_each("median", lambda column: column.median())
 
     def min(self) -> C:
         """Return the least value of each column that is not a key: ``agg(pl.col(x).min())``."""
-        return self.agg(*(column.min() for column in self._values()))
+        return self._of_each("min", lambda column: column.min())
 
     def max(self) -> C:
         """Return the greatest value of each column that is not a key: ``agg(pl.col(x).max())``."""
-        return self.agg(*(column.max() for column in self._values()))
+        return self._of_each("max", lambda column: column.max())
 
     def n_unique(self) -> C:
         """Return the number of different values of each column that is not a key: ``agg(pl.col(x).n_unique())``."""
-        return self.agg(*(column.n_unique() for column in self._values()))
+        return self._of_each("n_unique", lambda column: column.n_unique())
 
     def quantile(self, quantile: float, interpolation: Interpolation = "nearest") -> C:
         """Return a quantile of each column that is not a key: ``agg(pl.col(x).quantile(quantile, interpolation))``."""
-        return self.agg(*(column.quantile(quantile, interpolation) for column in self._values()))
+        return self._of_each("quantile", lambda column: column.quantile(quantile, interpolation))
 
 
 def unpivoted(

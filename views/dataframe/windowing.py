@@ -120,8 +120,13 @@ def triggered(
     if trigger is None:
         trigger = after_watermark(early, "default" if late is None else late)  # type: ignore[arg-type]
     if not isinstance(trigger, Trigger):
+        called = (
+            f", and it has to be called, as in {name}(...)"
+            if (name := getattr(trigger, "__name__", ""))
+            else ""
+        )
         raise PlanError(
-            f"{where}: {trigger!r} is not a trigger; there are every, after_watermark, after_count and others"
+            f"{where}: {trigger!r} is not a trigger; there are every, after_watermark, after_count and others{called}"
         )
     trigger_inputs(where, schema, trigger)
     if not isinstance(always, bool) and always != "on_time":

@@ -24,6 +24,8 @@ class FollowedDeltas(Protocol):
 class Followable(Protocol):
     """A view, as far as it is followed."""
 
+    has_ended: bool
+
     def deltas(self, since: int | None = None) -> FollowedDeltas:
         """Return the changes after an epoch."""
         ...
@@ -34,24 +36,31 @@ class Followable(Protocol):
 
 
 async def followed(view: Followable, since: int) -> AsyncIterator[pl.DataFrame]:
-    """Yield the deltas after an epoch, and then each that comes, until the iteration is ended."""
+    """Yield the deltas after an epoch, and then each that comes, until the iteration or the view has ended."""
     import asyncio  # Imported here, as only tasks need it.
 
     loop, more = asyncio.get_running_loop(), asyncio.Event()
 
-    def wake(_: pl.DataFrame) -> None:
+    def wake(_: pl.DataFrame | None = None) -> None:
         with suppress(RuntimeError):  # The loop was closed while the iteration had not been ended.
             loop.call_soon_threadsafe(more.set)
 
     subscription = await asyncio.to_thread(view.subscribe, wake)
+    subscription.on_end = wake
     try:
         while True:
             more.clear()
+            has_ended = (
+                view.has_ended or subscription.is_closed
+            )  # Before the deltas are read, so that none is missed.
             deltas = view.deltas(since)
             for frame in deltas:
                 yield frame
                 since = int(frame["_epoch"][0])
             since = max(since, deltas.last_epoch)
+            if has_ended:
+                return
             await more.wait()
     finally:
+        subscription.on_end = None
         subscription.close()

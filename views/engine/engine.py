@@ -30,8 +30,9 @@ from ..durability.durability import Durability
 from ..epochs.history import Retain
 from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
-from ..epochs.run_events import Watcher
+from ..epochs.run_events import WATCH_IN_TASK, Watcher
 from ..epochs.run_log import RunRecorder
+from ..epochs.subscriptions import require_plain_function
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import engine_html, explain_mermaid, explain_text
 from ..inspection.questions import shown_watermark
@@ -393,7 +394,11 @@ class Engine(LiveDeclarations):
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
         with self._turn:
-            self._running.close()
+            try:
+                self._running.close()
+            finally:
+                for view in self.views.values() if self._running.durability is not None else ():
+                    view._end()
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
@@ -471,6 +476,7 @@ class Engine(LiveDeclarations):
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
+        require_plain_function("watch", watcher, WATCH_IN_TASK)
         self._running.events.watchers = (*self._running.events.watchers, watcher)
 
     async def apush(
@@ -515,6 +521,11 @@ class Engine(LiveDeclarations):
         return engine_html(self._running.shown()[0], self.sources, self.views)
 
     def _source(self, name: str) -> Source:
+        if not isinstance(name, str):
+            raise InputError(
+                f"{type(name).__name__} is not the name of a source; there are {listed(self.sources)}: give name and rows, "
+                "as in engine.push('name', rows), or write source.push(rows)"
+            )
         if name not in self.sources:
             raise InputError(f"there is no source {name!r}; there are {listed(self.sources)}")
         return self.sources[name]

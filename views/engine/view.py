@@ -164,6 +164,8 @@ class View(Collection, ReadForms):
         """Why it cannot be used any more; empty while it can."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
+        self.has_ended = False
+        """Whether the engine has closed its checkpoint, so that no delta comes any more."""
         self.name = name
 
     def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
@@ -312,12 +314,17 @@ class View(Collection, ReadForms):
             if name is not None:
                 return self._subscribe_again(callback, since, name, on_schema)
             # Repeated where the callback itself pushes.
-            while since is not None and since < self.epoch:
-                missed = self.deltas(since)
-                for frame in missed:
-                    with interruptible():
-                        callback(frame)
-                since = missed.last_epoch
+            try:
+                while since is not None and since < self.epoch:
+                    missed = self.deltas(since)
+                    for frame in missed:
+                        with interruptible():
+                            callback(frame)
+                    since = missed.last_epoch
+            except BaseException:
+                if queued is not None:
+                    queued.close()  # This ends its thread.
+                raise
             subscription = queued or Subscription(self, callback, self.epoch)
             subscription.delivered, subscription.on_schema = self.epoch, on_schema
             self._subscriptions = with_another(self, subscription)
@@ -326,7 +333,8 @@ class View(Collection, ReadForms):
     def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
         """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
 
-        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody.
+        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody. The iteration
+        ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
 
         Raises:
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
@@ -334,6 +342,13 @@ class View(Collection, ReadForms):
         if since is not None:
             require_epoch(self.name, "since", since)
         return followed(self, self.epoch if since is None else since)
+
+    def _end(self) -> None:
+        """Wake those who wait for deltas, as none comes any more."""
+        self.has_ended = True
+        for subscription in self._subscriptions:
+            if subscription.on_end is not None:
+                subscription.on_end()
 
     def _subscribe_again(
         self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None

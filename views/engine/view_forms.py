@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+MOST_ROWS = 2**32 - 1
+"""More rows than any frame of polars has."""
+
+
 class TableForms(ABC):
     """The methods of a view that stand for ``read()`` and something done with its frame."""
 
@@ -47,7 +51,9 @@ class TableForms(ABC):
 
     def head(self, n: int = 5) -> pl.DataFrame:
         """Return some rows, to look at: ``read().head(n)``. Rows have no order; say which with ``.limit(n, by=...)``."""
-        return self.read().head(n)
+        if not isinstance(n, int) or isinstance(n, bool):
+            raise InputError(f"view {self.name!r}: head: n={n!r}; give the number of rows")
+        return self.read().head(max(-MOST_ROWS, min(n, MOST_ROWS)))
 
     def __len__(self) -> int:
         """Return the number of rows, a row with diff n being n rows: ``read().height``."""

@@ -12,7 +12,7 @@ from evercurrent.core.data.errors import PlanError, SubscriberError
 
 from ..concurrency.turns import Turn
 from .run_events import LOG
-from .subscriptions import Callback, Followed, Subscription
+from .subscriptions import Callback, Followed, Subscription, require_no_coroutine
 
 OnFull = Literal["wait", "drop", "fail"]
 
@@ -25,7 +25,7 @@ class QueuedSubscription(Subscription):
 
     When the queue is full, ``on_full`` decides: "wait" until there is room; "drop" the delta, which ``dropped`` counts;
     "fail", which closes the subscription and raises ``SubscriberError`` from ``push``. If the callback raises, the
-    subscription ends, and ``push`` raises the error as ``SubscriberError`` at the next delta.
+    subscription ends, and ``push`` raises the error once, as ``SubscriberError`` at the next delta.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class QueuedSubscription(Subscription):
                         "give a larger queue, or on_full='drop' or 'fail'"
                     )
             if self.error is not None:
+                self.is_closed = True
                 raise SubscriberError(f"it raised {type(self.error).__name__}: {self.error}") from self.error
             if not self.is_closed:
                 self._waiting.append(frame)
@@ -100,7 +101,7 @@ class QueuedSubscription(Subscription):
                 frame, self._is_working = self._waiting.popleft(), True
                 self._changed.notify_all()
             try:
-                self._slow(frame)
+                require_no_coroutine(self._slow, self._slow(frame))
             except BaseException as error:
                 LOG.error(
                     "a subscriber of view %r raised %r", self._view.name, error, extra={"event": "subscriber"}

@@ -15,6 +15,7 @@ from evercurrent.core.data.tags import tagged
 from evercurrent.core.state.ledger import Ledger
 
 from .records import EpochInput, EvaluatedEpoch
+from .subscriptions import require_no_coroutine
 
 LOG = logging.getLogger("evercurrent")
 """All events: ``event`` of a record names its kind, its other fields are attributes beside it.
@@ -53,6 +54,10 @@ class Begun:
 
     at: float
     refused: int
+
+
+WATCH_IN_TASK = "a function that puts the event into a queue, from which a task takes it"
+"""What to write instead of a coroutine that is given as a watcher."""
 
 
 class RunEvents:
@@ -109,7 +114,7 @@ class RunEvents:
         try:
             for watcher in self.watchers:
                 try:
-                    watcher(event)
+                    require_no_coroutine(watcher, watcher(event), WATCH_IN_TASK)
                 except Exception:
                     LOG.exception(
                         "epoch %d is done, and a watcher raised",

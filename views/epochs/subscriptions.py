@@ -78,6 +78,8 @@ class Subscription:
         self._callback = callback
         self._is_delivering = False
         self.is_closed = False
+        self.on_end: Callable[[], None] | None = None
+        """Called when no delta comes any more, as the subscription or the engine is closed."""
 
     @property
     def is_open(self) -> bool:
@@ -96,7 +98,7 @@ class Subscription:
         with interruptible():
             result = self._callback(frame.clone())
         if result is not None:
-            _require_no_coroutine(self._callback, result)
+            require_no_coroutine(self._callback, result)
 
     def follow(self, view: Followed, change: SchemaChange | None) -> None:
         """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
@@ -128,7 +130,7 @@ class Subscription:
                     with interruptible():
                         result = self._callback(frame)
                     if result is not None:
-                        _require_no_coroutine(self._callback, result)
+                        require_no_coroutine(self._callback, result)
                     self.delivered = int(frame["_epoch"][0])
                 self.delivered = max(self.delivered, until)
         finally:
@@ -137,6 +139,8 @@ class Subscription:
     def close(self) -> None:
         """End the deliveries; a call under way in another thread runs to its end. Closing twice is no error."""
         self.is_closed = True
+        if self.on_end is not None:
+            self.on_end()
 
     def __repr__(self) -> str:
         """Show the view, the name, and whether it is closed."""
@@ -144,7 +148,11 @@ class Subscription:
         return f"Subscription(view {self._view.name!r}{named}{'' if self.is_open else ', closed'})"
 
 
-def require_plain_function(where: str, callback: object) -> None:
+IN_TASK = "'async for delta in view.follow(): ...' in a task"
+"""What to write instead of a coroutine that is given as a callback."""
+
+
+def require_plain_function(where: str, callback: object, instead: str = IN_TASK) -> None:
     """Check that a callback is not a coroutine function, whose coroutines nobody would await.
 
     Raises:
@@ -152,12 +160,11 @@ def require_plain_function(where: str, callback: object) -> None:
     """
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
         raise PlanError(
-            f"{where}: {callback!r} is a coroutine function, which nobody would await; write "
-            "'async for delta in view.follow(): ...' in a task"
+            f"{where}: {callback!r} is a coroutine function, which nobody would await; write {instead}"
         )
 
 
-def _require_no_coroutine(callback: Callback, result: object) -> None:
+def require_no_coroutine(callback: Callable[..., Any], result: object, instead: str = IN_TASK) -> None:
     """Check that a callback has not returned something to await.
 
     Raises:
@@ -166,9 +173,7 @@ def _require_no_coroutine(callback: Callback, result: object) -> None:
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise PlanError(
-            f"{callback!r} returned something to await, which nobody awaits; write 'async for delta in view.follow(): ...'"
-        )
+        raise PlanError(f"{callback!r} returned something to await, which nobody awaits; write {instead}")
 
 
 def reader_key(view: str, name: str) -> str:

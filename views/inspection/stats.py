@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import time_of
 from evercurrent.core.data.tags import tagged
 
@@ -92,7 +93,14 @@ def prometheus_text(stats: Stats) -> str:
     1
     >>> print(ec.prometheus_text(engine.stats()).splitlines()[2])
     evercurrent_epoch 1
+
+    Raises:
+        InputError: these are no such figures.
     """
+    if not isinstance(stats, Mapping) or not {"epoch", "ledger", "sources", "views"} <= set(stats):
+        raise InputError(
+            f"these are not the figures of an engine, but {type(stats).__name__}; write prometheus_text(engine.stats())"
+        )
     lines = [*_family("epoch", "counter", "The last epoch.", [("", stats["epoch"])])]
     ledger = stats["ledger"]
     lines += _family("ledger_rows", "gauge", "Refused rows that are kept.", [("", ledger["rows"])])
