@@ -16,7 +16,6 @@ from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
-from evercurrent.core.columns.time_texts import times_of_texts
 from evercurrent.core.data.schema import DIFF
 
 from .json_numbers import QUOTED, with_odd_numbers
@@ -232,7 +231,7 @@ def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
     """Return the message for a value that does not fit its column's type."""
     form = ""
     if isinstance(dtype, pl.Datetime):
-        zone = f"+00:00, or in local time of {dtype.time_zone}" if dtype.time_zone else ""
+        zone = "+00:00" if dtype.time_zone else ""
         form = f" (such as 2011-12-09 12:50:00{zone}, not finer than {dtype.time_unit})"
     return (
         f"column {name!r}: {_short(value)} is not a {dtype}{form}; correct the value or declare another type"
@@ -264,8 +263,6 @@ def _from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl
         return times, next(iter((times.is_null() & strings.is_not_null()).arg_true()), None)
     if name == DIFF:
         text = pc.replace_substring_regex(text, r"^\+", "")
-    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
-        return times_of_texts(pl.Series(name, text), dtype)
     target = _arrow_type(dtype)
     try:
         return pl.Series(name, pc.cast(text, target)), None
