@@ -37,9 +37,9 @@ def outputs_of(cell: dict[str, Any], names: dict[str, Any], number: int) -> list
     if printed.getvalue():
         outputs.append({"name": "stdout", "output_type": "stream", "text": lines(printed.getvalue())})
     if value is not None:
-        data = {"text/plain": lines(shown)}
-        if type(value).__name__ == "Timeline":
-            data["text/html"] = lines(value.svg())
+        is_drawn = type(value).__name__ == "Timeline"
+        data = {"text/html": lines(value.svg())} if is_drawn else {}
+        data["text/plain"] = lines(shown)
         outputs.append(
             {"data": data, "execution_count": number, "metadata": {}, "output_type": "execute_result"}
         )
