@@ -10,13 +10,13 @@ from rich.console import Console
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 
-from ..connectors.lines import STANDARD_INPUT
 from ..timeline.of_view import pane_keys
 from ..timeline.timeline import require_suffix
 from .applications import Application, ApplicationError, load
 from .guards import errors_as_sentences, stoppable
-from .inputs import feed_of, pairs
+from .inputs import feed_of, texts_by_name
 from .options import App, BatchRows, Debug, Inputs
+from .remote_inputs import local_inputs
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
 
@@ -89,8 +89,8 @@ def draw_timeline(
         raise typer.BadParameter(str(error).removeprefix("timeline: "), param_hint="--output") from None
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output}: there is no folder {output.parent}", param_hint="--output")
-    paths = pairs("--input", "SOURCE=PATH", inputs or [], STANDARD_INPUT)
-    with errors_as_sentences(debug), stoppable() as stop:
+    given = texts_by_name("--input", "SOURCE=PATH", inputs or [])
+    with errors_as_sentences(debug), stoppable() as stop, local_inputs(given) as paths:
         application = load(name)
         view = application.engine.views[application.showing(show)]
         application.engine.record_rows()
