@@ -48,7 +48,7 @@ FLOORS = (
     {"views.expressions", "views.store", "views.connectors", "views.concurrency"},
     {"views.plan", "views.checkpoint"},
     {"views.dataframe", "views.compiler", "views.epochs"},
-    {"views.inspection", "views.timeline", "views.durability"},
+    {"views.inspection", "views.timeline", "views.durability", "views.proving"},
     {"views.partitioned"},
     {"views.engine"},
     {"views.testing", "views.apps"},

@@ -70,6 +70,19 @@ def in_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
     return rows.with_columns(*bounds).group_by("group", "window_start", "window_end").agg(n=pl.len())
 
 
+def in_sliding_windows(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the number of rows of each group in the five minutes that begin with each minute."""
+    last = pl.col("at").dt.truncate("1m")
+    start = pl.concat_list([last - pl.duration(minutes=minutes) for minutes in range(5)])
+    return (
+        rows.select("group", window_start=start)
+        .explode("window_start")
+        .group_by("group", "window_start")
+        .agg(n=pl.len())
+        .with_columns(window_end=pl.col("window_start") + pl.duration(minutes=5))
+    )
+
+
 def in_sessions(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
     """Return the number of rows in each session of a key."""
     gap = pl.duration(seconds=30)
@@ -99,6 +112,7 @@ OPERATORS: dict[str, Operator] = {
         lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),
     ),
     "median": aggregated(AMOUNT.median()),
+    "quantile": aggregated(AMOUNT.quantile(0.9).alias("high")),
     "n_unique": aggregated(VALUE.n_unique()),
     "count by text": aggregated(COUNT, by=("text",)),
     "count by two columns": aggregated(COUNT, by=("group", "other")),
@@ -134,6 +148,11 @@ OPERATORS: dict[str, Operator] = {
     ),
     "fixed windows": Operator(
         lambda rows, _: rows.window(ec.fixed("1m")).group_by("group").agg(COUNT), in_windows, timed=True
+    ),
+    "sliding windows": Operator(
+        lambda rows, _: rows.window(ec.sliding("5m", every="1m")).group_by("group").agg(COUNT),
+        in_sliding_windows,
+        timed=True,
     ),
     "sessions": Operator(
         lambda rows, _: rows.window(ec.sessions("30s")).group_by("key").agg(COUNT), in_sessions, timed=True
@@ -211,11 +230,7 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     made = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
     engine = ec.Engine()
-    watermark = (
-        {"event_time": "at", "watermark": ec.bounded_delay("10s")}
-        if name in ("fixed windows", "sessions")
-        else {}
-    )
+    watermark = {"event_time": "at", "watermark": ec.bounded_delay("10s")} if operator.timed else {}
     kind = "diffs" if operator.retracting else "append"
     source = engine.source("rows", dict(COLUMNS), kind=kind, **watermark)
     dimension = engine.source("other", {"key": pl.Int64, "label": pl.Int64})

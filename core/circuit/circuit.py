@@ -35,7 +35,8 @@ class Node:
     ``looks`` are all channels and states that its operator ``looks_at``, and ``reads`` the nodes that it thereby reads:
     those that give them and, for a look-up, those that the look-up reads. ``findings`` are its own findings. ``timed_by`` are the nodes that move the clocks that it reads.
     ``identity``
-    identifies what it computes, from the sources on; empty if not given. A node without inputs takes the rows that arrive
+    identifies what it computes, from the sources on; empty if not given. If its states hold less than they did in earlier
+    versions, ``identity_before`` is the one that it had in these, by which nodes downstream are still identified. A node without inputs takes the rows that arrive
     under its name. ``only`` is a column and a value: the node, which has one input, would emit and stage nothing for a
     change in which no row has that value in that column. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
@@ -55,6 +56,7 @@ class Node:
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
+    identity_before: str = ""
 
 
 MOST_LOOKED_UP = 4_096
@@ -149,13 +151,17 @@ class _Links:
             if node.operator.may_wake:
                 self.waking.add(place)
 
-    def reached(self, place: NodeId, delta: Delta) -> Iterator[NodeId]:
-        """Yield the nodes that have something to do because of a change."""
-        if not len(delta):
-            return
-        yield from self.behind[place]
-        for column, nodes in self.chosen[place].items():
-            if len(delta) > MOST_LOOKED_UP:
+    def reached(self, place: NodeId, delta: Delta) -> Sequence[NodeId]:
+        """Return the nodes that have something to do because of a change."""
+        if not delta.height:
+            return ()
+        chosen = self.chosen[place]
+        return [*self.behind[place], *self._chosen_by(chosen, delta)] if chosen else self.behind[place]
+
+    @staticmethod
+    def _chosen_by(chosen: Mapping[str, Mapping[int | str, list[NodeId]]], delta: Delta) -> Iterator[NodeId]:
+        for column, nodes in chosen.items():
+            if delta.height > MOST_LOOKED_UP:
                 values: Iterable[int | str] = nodes
             else:
                 values = series_of(delta.column(column)).unique().to_list()
@@ -283,7 +289,10 @@ class Circuit:
             yield from map(NodeId, range(len(self.nodes)))
             return
         due = {
-            place for name, delta in arrived.items() if len(delta) for place in links.entrances.get(name, ())
+            place
+            for name, delta in arrived.items()
+            if delta.height
+            for place in links.entrances.get(name, ())
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is unknown which they are.
@@ -300,31 +309,27 @@ class Circuit:
             if acts and place in links.waking:
                 active.add(place)
             yield place
-            reached = list(links.reached(place, deltas[place]))
-            due.update(reached)
-            (due if acts else stale).update(links.readers[place])
-            for other in (*reached, *links.readers[place]):
+            for other in links.reached(place, deltas[place]):
+                due.add(other)
+                heappush(waiting, other)
+            for other in links.readers[place]:
+                (due if acts else stale).add(other)
                 heappush(waiting, other)
 
     def commit(self, evaluated: EpochDeltas) -> None:
         """Run the second phase, in which staged changes become the state. It cannot fail."""
         deltas = evaluated.deltas
-        for place in deltas:
+        for place, delta in deltas.items():
             node = self.nodes[place]
             for read in node.reads:
                 if read not in deltas:  # Its spine counts entries that were read in vain.
-                    self._commit_states(read)
-            self._commit_states(place)
+                    _commit_states(self.nodes[read])
+            _commit_states(node)
             node.seconds += evaluated.seconds[place]
-            node.rows_in += sum(len(deltas[source]) for source in node.inputs if source in deltas)
-            node.rows_out += len(deltas[place])
-
-    def _commit_states(self, place: NodeId) -> None:
-        node = self.nodes[place]
-        for state in node.states:
-            state.commit()
-        for finding in node.findings:
-            finding.clear()
+            for source in node.inputs:
+                if source in deltas:
+                    node.rows_in += deltas[source].height
+            node.rows_out += delta.height
 
     def settle(self) -> None:
         """Commit an epoch of which only some nodes were stepped, and not by ``evaluate``. It cannot fail."""
@@ -341,6 +346,13 @@ class Circuit:
     def _clear_findings(self) -> None:
         for finding in self._findings:
             finding.clear()
+
+
+def _commit_states(node: Node) -> None:
+    for state in node.states:
+        state.commit()
+    for finding in node.findings:
+        finding.clear()
 
 
 def _kind(channel: State | Channel) -> str:

@@ -38,11 +38,15 @@ class Directory:
     filter: npt.NDArray[np.uint8] | None
 
     @staticmethod
-    def of(words: Words) -> Directory | None:
-        """Return the directory of ascending words; None where there are too few to need one."""
+    def of(words: Words, *, is_matched: bool = True) -> Directory | None:
+        """Return the directory of ascending words; None where there are too few to need one.
+
+        Only if it ``is_matched`` has it a filter, which finding ranges does not use.
+        """
         if len(words) < FROM:
             return None
-        return Directory(_starts(words), _filter(words) if len(words) < FILTERED_BELOW else None)
+        is_filtered = is_matched and len(words) < FILTERED_BELOW
+        return Directory(_starts(words), _filter(words) if is_filtered else None)
 
     @property
     def nbytes(self) -> int:
@@ -80,14 +84,15 @@ class Directory:
 class Deferred:
     """The directory of ascending words, built on its first use, so that words mapped from a file are not read before."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: Words, *, is_matched: bool) -> None:
         self._words = words
+        self._is_matched = is_matched
         self._made: Directory | None = None
 
     @staticmethod
-    def of(words: Words) -> Deferred | None:
+    def of(words: Words, *, is_matched: bool = True) -> Deferred | None:
         """Return a directory to be built later, see ``Directory.of``. Cost: reads no word."""
-        return Deferred(words) if len(words) >= FROM else None
+        return Deferred(words, is_matched=is_matched) if len(words) >= FROM else None
 
     @property
     def nbytes(self) -> int:
@@ -105,7 +110,7 @@ class Deferred:
     @property
     def _directory(self) -> Directory:
         if self._made is None:
-            self._made = Directory.of(self._words)
+            self._made = Directory.of(self._words, is_matched=self._is_matched)
         assert self._made is not None, "there are enough words"
         return self._made
 

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .grouping import is_ones
-from .kernels import Floats, Ints, Mask, least_and_greatest
+from .kernels import Floats, Index, Ints, Mask, least_and_greatest
 
 BITS = 32
 MASK = np.int64(2**BITS - 1)
 LOWEST = -1074 >> 5
+LOWEST_HALF = -1074 >> 4
 NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 """Values that have no limbs, by the names under which they are counted."""
 
@@ -44,12 +45,22 @@ def float_limbs(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
         }
         values = np.where(finite, values, 0.0)
     parts, limb = _cut(values)
-    used = np.flatnonzero(np.bincount(limb - LOWEST)) + LOWEST
+    return limbs | _weighted(prefix, parts, limb, LOWEST, diffs)
+
+
+def _weighted(prefix: str, parts: Sequence[Ints], limb: Ints, lowest: int, diffs: Ints) -> dict[str, Ints]:
+    """Return parts times diffs under the names of limbs; ``limb``, from ``lowest`` on, is that of the first part of each row."""
+    limbs: dict[str, Ints] = {}
+    used = np.flatnonzero(np.bincount(limb - lowest)) + lowest
+    ones = is_ones(diffs)
     for first in used.tolist():
-        weight = diffs if len(used) == 1 else np.where(limb == first, diffs, 0)
+        here = limb == first if len(used) > 1 else None
         for k, part in enumerate(parts):
-            weighted = part * weight
-            if weighted.any():
+            if not part.any():
+                continue
+            weighted = part if ones else part * diffs
+            weighted = weighted if here is None else np.where(here, weighted, 0)
+            if here is None or weighted.any():
                 name = limb_name(prefix, first + k)
                 limbs[name] = limbs[name] + weighted if name in limbs else weighted
     return limbs
@@ -86,16 +97,7 @@ def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
     parts = [
         part.view(np.uint64) for part in (lower & MASK, middle & MASK, (upper >> BITS) + (middle >> BITS))
     ]
-    limbs: dict[str, Ints] = {}
-    used = np.unique(limb)
-    for first in used.tolist():
-        weight = diffs if len(used) == 1 else np.where(limb == first, diffs, 0)
-        for k, square in enumerate(_squared(parts)):
-            weighted = square * weight
-            if weighted.any():
-                name = limb_name(prefix, first + k)
-                limbs[name] = limbs[name] + weighted if name in limbs else weighted
-    return limbs
+    return _weighted(prefix, _squared(parts), limb, LOWEST_HALF, diffs)
 
 
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
@@ -133,10 +135,11 @@ def _squared(parts: Sequence[npt.NDArray[np.uint64]]) -> list[Ints]:
     low, bits = np.uint64(MASK), np.uint64(BITS)
     limbs = [np.zeros_like(parts[0]) for _ in range(2 * len(parts) + 1)]
     for k, one in enumerate(parts):
-        for j, other in enumerate(parts):
+        for j, other in enumerate(parts[k:], k):
             product = one * other
-            limbs[k + j] += product & low
-            limbs[k + j + 1] += product >> bits
+            times = np.uint64(j > k)  # A product of two different parts counts twice.
+            limbs[k + j] += (product & low) << times
+            limbs[k + j + 1] += (product >> bits) << times
     for k in range(2 * len(parts)):
         limbs[k + 1] += limbs[k] >> bits
         limbs[k] &= low
@@ -181,6 +184,12 @@ def wide_integers(
     for k, limb in limbs.items():
         lost |= (k > 3) & (limb != sign) & (limb != sign & MASK)
     return words.view(np.uint64), lost | (sign != 0 if unsigned else words[:, 1] >> 63 != sign)
+
+
+def only_limb(prefix: str, sums: Mapping[str, Ints]) -> Ints | None:
+    """Return the sum of numbers of 32 bits, which are all in one limb; None if there are others, or none at all."""
+    found = [name for name in sums if name.startswith(prefix) and name.startswith("[", len(prefix))]
+    return sums[found[0]] if found == [limb_name(prefix, 0)] else None
 
 
 def limbs_of(prefix: str, sums: Mapping[str, Ints]) -> dict[int, Ints]:
@@ -238,11 +247,12 @@ def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) ->
         difference[limb] = difference[limb] + part if limb in difference else part
 
     limbs, _ = _magnitudes(limbs_of(total, sums))
-    for k, one in limbs:
-        for j, other in limbs:
+    for place, (k, one) in enumerate(limbs):
+        for j, other in limbs[place:]:
             product = one.view(np.uint64) * other.view(np.uint64)
-            add(k + j, -(product & np.uint64(MASK)).view(np.int64))
-            add(k + j + 1, -(product >> np.uint64(BITS)).view(np.int64))
+            times = np.int64(j > k)  # A product of two different limbs counts twice.
+            add(k + j, -((product & np.uint64(MASK)).view(np.int64) << times))
+            add(k + j + 1, -((product >> np.uint64(BITS)).view(np.int64) << times))
     for j, square in carried(limbs_of(squares, sums)):
         add(j, (square * counts) & MASK)
         add(j + 1, (square * counts) >> BITS)
@@ -287,17 +297,41 @@ def _nearest_of_many(limbs: list[tuple[int, Ints]]) -> Floats:
     return _lifted(rounded, exponent)
 
 
-def _leading(limbs: list[tuple[int, Ints]]) -> tuple[Floats, Ints]:
-    """Return the nearest 53 bits, from the three limbs that lead and a bit for all below, and their exponents of two."""
-    ladder = np.stack([np.zeros_like(limbs[0][1])] * 3 + [total for _, total in limbs])
-    at = np.arange(ladder.shape[1])
-    nonzero = ladder != 0
-    top = np.maximum(len(ladder) - 1 - nonzero[::-1].argmax(axis=0), 3)
-    below = np.logical_or.accumulate(nonzero, axis=0)[top - 3, at]
-    total, error = _two_sum(_scaled(ladder[top, at], 2 * BITS), _scaled(ladder[top - 1, at], BITS))
+def _leading(limbs: Sequence[tuple[int, Ints]]) -> tuple[Floats, Ints]:
+    """Return the nearest 53 bits, from the three limbs that lead and a bit for all below, and their exponents of two.
+
+    Rows whose highest limb is zero are handled after the others, without it.
+    """
+    numbers, columns = [number for number, _ in limbs], [total for _, total in limbs]
+    height = len(columns[0])
+    rounded, exponent = np.zeros(height), np.zeros(height, np.int64)
+    rows: Index | None = None
+    while True:
+        leads = columns[-1] != 0
+        is_last = len(columns) == 1 or bool(leads.all())
+        here = None if is_last else np.flatnonzero(leads)
+        chosen = columns if here is None else [column[here] for column in columns]
+        places = rows if here is None else here if rows is None else rows[here]
+        at = slice(None) if places is None else places
+        rounded[at] = _rounded_to_first(chosen)
+        exponent[at] = BITS * (numbers[len(columns) - 1] - 2)
+        if is_last:
+            return rounded, exponent
+        rest = np.flatnonzero(~leads)
+        rows = rest if rows is None else rows[rest]
+        columns = [column[rest] for column in columns[:-1]]
+
+
+def _rounded_to_first(limbs: Sequence[Ints]) -> Floats:
+    """Return the nearest 53 bits of each row, in units of the third limb from the top; the first is not zero unless all are."""
+    nothing = np.zeros_like(limbs[0])
+    first, second, third = [*limbs[::-1], nothing, nothing][:3]
     # The sticky bit stands for all limbs below the third: it breaks ties and reaches no bit that is kept.
-    rounded = total + (error + (ladder[top - 2, at] | below).astype(np.float64))
-    return rounded, BITS * (limbs[0][0] + top - 5)
+    below = np.zeros(len(nothing), np.bool_)
+    for limb in limbs[:-3]:
+        below |= limb != 0
+    total, error = _two_sum(_scaled(first, 2 * BITS), _scaled(second, BITS))
+    return total + (error + (third | below).astype(np.float64))
 
 
 def _scaled(total: Ints, exponent: int) -> Floats:

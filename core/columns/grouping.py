@@ -178,10 +178,17 @@ def differing(keys: Keys) -> Mask:
 
 def group_columns(columns: Sequence[AnyColumn], height: int) -> Groups:
     """Bring equal keys in these columns together: ``group`` of their ``key_words``."""
-    if is_one_word([column.dtype for column in columns]) and not columns[0].has_nulls():
-        integers = physical(columns[0])
-        return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
+    if is_one_word([column.dtype for column in columns]):
+        return group_column(columns[0])
     return _sorted_groups(key_words(columns, height))
+
+
+def group_column(column: AnyColumn) -> Groups:
+    """Bring equal keys in a column of one-word keys together."""
+    if column.has_nulls():
+        return _sorted_groups(key_words([column], len(column)))
+    integers = physical(column)
+    return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
 
 
 def group(keys: Keys) -> Groups:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from .comparisons import FEW_VALUES as FEW_VALUES
-from .comparisons import OrderWords, order_words
 from .key_hash import hashed
 from .nulls import nulls_in
-from .polars_versions import arg_sort
 from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
 from .value_words import Ints as Ints
@@ -35,8 +33,8 @@ UNSPREAD = np.uint64(pow(int(SPREAD), -1, 2**64))
 ROUTED_BITS = 16
 """How many leading bits of the word that a row is routed by are part of the key of its state."""
 
-WHOLE = (pl.Int64(), pl.UInt64())
-"""Types whose values are the words of a key, or the same bits."""
+WHOLE: dict[type[pl.DataType], Any] = {pl.Int64: np.int64, pl.UInt64: np.uint64}
+"""Types whose values are the words of a key, or the same bits, with those of numpy."""
 
 MANY_ROWS = 4096
 """From this many rows on, frames are handled as a whole, in several threads, and not column by column."""
@@ -123,8 +121,8 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     """Return the key column that these words were made of; the inverse of ``key_words`` for a one-word key."""
     nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
     values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
-    if nulls is None and dtype in WHOLE:
-        return Whole(name, values if dtype == pl.UInt64 else values.view(np.int64))
+    if nulls is None and type(dtype) in WHOLE:
+        return Whole(name, values.view(WHOLE[type(dtype)]))
     column = pl.Series(name, values.view(np.int64))
     if dtype == pl.UInt64:
         column = pl.Series(name, values)
@@ -205,35 +203,6 @@ def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     for frame in frames[1:]:
         stacked = stacked.vstack(frame)
     return stacked
-
-
-def sorted_by(
-    columns: Sequence[pl.Series | Words], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
-) -> Index:
-    """Return the order of rows by these columns, the first one ruling, as ``polars.DataFrame.sort`` sorts.
-
-    A few rows of plain columns are sorted as words, without the fixed cost of a query.
-    """
-    flags = descending or [False] * len(columns), nulls_last or [False] * len(columns)
-    if len(columns[0]) <= MANY_ROWS:
-        words = _all_order_words(columns, *flags)
-        if words is not None:
-            return np.lexsort(words[::-1])
-    frame = pl.DataFrame([pl.Series(str(number), column) for number, column in enumerate(columns)])
-    return arg_sort(frame, *flags).to_numpy().astype(np.intp)
-
-
-def _all_order_words(
-    columns: Sequence[pl.Series | Words], descending: Sequence[bool], nulls_last: Sequence[bool]
-) -> list[OrderWords] | None:
-    """Return the words of all columns; None if any has none."""
-    words: list[OrderWords] = []
-    for column, falls, last in zip(columns, descending, nulls_last, strict=True):
-        more = order_words(column, descending=falls, nulls_last=last)
-        if more is None:
-            return None
-        words += more
-    return words
 
 
 def with_plain_zeros(column: pl.Series) -> pl.Series:

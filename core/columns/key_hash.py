@@ -6,8 +6,7 @@ all work on the states of a checkpoint is done with its hash, from the first com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -65,14 +64,21 @@ def hashed(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
     return _IN_FORCE.get().words(columns, height)
 
 
-@contextmanager
-def hashing_by(key_hash: KeyHash) -> Iterator[None]:
-    """Make the words of keys by this hash within the block, in this thread."""
-    before = _IN_FORCE.set(key_hash)
-    try:
-        yield
-    finally:
-        _IN_FORCE.reset(before)
+class hashing_by:  # noqa: N801 - read as a function
+    """A context in which the words of keys are made by this hash, in this thread."""
+
+    __slots__ = ("_before", "_key_hash")
+
+    def __init__(self, key_hash: KeyHash) -> None:
+        self._key_hash = key_hash
+
+    def __enter__(self) -> None:
+        """Put the hash in force."""
+        self._before = _IN_FORCE.set(self._key_hash)
+
+    def __exit__(self, *_: object) -> None:
+        """Put the one before it in force again."""
+        _IN_FORCE.reset(self._before)
 
 
 @cache

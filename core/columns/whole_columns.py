@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ TYPES: dict[np.dtype[Any], pl.DataType] = {
 """The types of polars by those of numpy."""
 
 
+@dataclass(slots=True, eq=False)
 class Whole:
     """A column of whole numbers without nulls: its name and values. ``series`` is the same column of polars, made when it is needed.
 
@@ -26,12 +28,9 @@ class Whole:
     making a column of polars of each, and a frame of these, cost as much as everything that is computed with them.
     """
 
-    __slots__ = ("_series", "name", "values")
-
-    def __init__(self, name: str, values: npt.NDArray[Any]) -> None:
-        self.name = name
-        self.values = values
-        self._series: pl.Series | None = None
+    name: str
+    values: npt.NDArray[Any]
+    _series: pl.Series | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         """Return the number of values."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import Index, Ints, Keys, at, frame_of, gather, key_words
+from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
 from ..columns.whole_columns import AnyColumn, series_of
 from .schema import DIFF, empty_frame, with_diff
 
@@ -22,10 +22,23 @@ class Delta:
     (``is_consolidated``), and ``consolidate`` establishes it where it is needed: at the edge of the circuit.
     """
 
-    __slots__ = ("_columns", "_diffs", "_frame", "_groups", "_words", "is_consolidated")
+    __slots__ = (
+        "_columns",
+        "_diffs",
+        "_frame",
+        "_groups",
+        "_words",
+        "_words_by",
+        "height",
+        "is_consolidated",
+    )
 
     def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
         self._frame: pl.DataFrame | None = frame
+        self.height = frame.height
+        """The number of entries, each a row with its diff."""
+        self._words_by: dict[tuple[tuple[str, ...], int], Keys] = {}
+        """The words of keys that were made of these rows: operators that keep them by the same key share the work."""
         self._columns: dict[str, AnyColumn] | None = None
         self._diffs: Ints | None = None
         self._groups: Groups | None = None
@@ -50,13 +63,14 @@ class Delta:
         made._frame = made._groups = made._words = None
         made._columns = {column.name: column for column in columns}
         made._diffs = diffs
+        made.height = len(diffs)
+        made._words_by = {}
         made.is_consolidated = is_consolidated
         return made
 
     def __len__(self) -> int:
         """Return the number of entries, each a row with its diff."""
-        frame = self._frame
-        return len(self.diffs) if frame is None else frame.height
+        return self.height
 
     def __repr__(self) -> str:
         """Return the rows, for messages of tests."""
@@ -78,6 +92,19 @@ class Delta:
         columns = self._columns
         return self.frame.get_column(name) if columns is None else columns[name]
 
+    def renamed(self, copies: Mapping[str, str]) -> list[AnyColumn]:
+        """Return the columns that these name, under their new names."""
+        columns, frame = self._columns, self._frame
+        made: list[AnyColumn] = []
+        for name, copied in copies.items():
+            if columns is None:
+                assert frame is not None, "columns are dropped once there is a frame"
+                column: AnyColumn = frame.get_column(copied)
+            else:
+                column = columns[copied]
+            made.append(column if name == copied else column.alias(name))
+        return made
+
     def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
         """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
         columns = self._columns
@@ -85,6 +112,12 @@ class Delta:
             return self.frame
         series = [series_of(columns[name]) for name in names if name != DIFF]
         return frame_of([*series, pl.Series(DIFF, self.diffs)])
+
+    def where(self, mask: Mask) -> Delta:
+        """Return the entries where the mask is true."""
+        if len(self) > MANY_ROWS:
+            return Delta(keep(self.frame, mask), self.is_consolidated)
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def take(self, index: Index) -> Delta:
         """Return the entries at these ascending positions."""
@@ -112,6 +145,14 @@ class Delta:
         """Return the data columns, without ``_diff``."""
         return frame_of(self.frame.get_columns()[:-1])
 
+    def words_by(self, names: tuple[str, ...], routed: int) -> Keys:
+        """Return the ``key_words`` of these columns. Cost: that of ``key_words``, the first time."""
+        found = self._words_by.get((names, routed))
+        if found is None:
+            found = key_words([self.column(name) for name in names], self.height, routed)
+            self._words_by[names, routed] = found
+        return found
+
     @property
     def words(self) -> Keys:
         """Return the words of the rows. Cost: two hashes of the entries, the first time."""
@@ -126,22 +167,29 @@ class Delta:
             self._groups = group(self.words)
         return self._groups
 
+    def bare(self) -> Delta:
+        """Return the same entries without what was found out about them, to be kept for long."""
+        same = self.as_consolidated()
+        same._groups = same._words = None
+        same._words_by, same.is_consolidated = {}, self.is_consolidated
+        return same
+
     def as_consolidated(self) -> Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""
         same = object.__new__(Delta)
         same._columns, same._frame, same._diffs = self._columns, self._frame, self._diffs
-        same._groups, same._words, same.is_consolidated = self._groups, self._words, True
+        same._groups, same._words, same._words_by = self._groups, self._words, self._words_by
+        same.height = self.height
+        same.is_consolidated = True
         return same
 
     def consolidate(self) -> Delta:
         """Return the same change with each row once and no zero diff, rows in order of first appearance.
 
-        Cost: that of ``groups``; nothing if the delta is already consolidated, or has a single row.
+        Cost: that of ``groups``; nothing if the delta is already consolidated.
         """
         if self.is_consolidated:
             return self
-        if len(self) == 1 and self.diffs[0]:
-            return self.as_consolidated()
         keep, diffs = consolidated(self.groups, self.diffs)
         if keep is None:
             return self.as_consolidated()

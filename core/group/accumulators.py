@@ -27,6 +27,7 @@ from ..columns.exact import (
     is_finite,
     magnitude_parts,
     nearest,
+    only_limb,
     spreads,
     square_limbs,
     wide_integers,
@@ -191,7 +192,7 @@ def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
 
 
 def _whole_numbers(aggregate: Additive, numbers: Ints) -> AnyColumn:
-    if aggregate.dtype == pl.Int64:
+    if type(aggregate.dtype) is pl.Int64:
         return Whole(aggregate.output, numbers)
     bounds = WHOLE_NUMBERS.get(aggregate.dtype)
     if bounds is None:
@@ -233,9 +234,12 @@ def _has_too_many_digits(decimals: pl.Series) -> bool:
 
 def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
     assert dtype is not None, "a sum has an input"
+    prefix = f"sum:{aggregate.input}"
+    is_int64 = type(dtype) is type(aggregate.dtype) is pl.Int64
+    if is_int64 and (whole := only_limb(prefix, sums)) is not None:
+        return _whole_numbers(aggregate, whole)
     if dtype == pl.Null:
         return _nothing(aggregate, height)
-    prefix = f"sum:{aggregate.input}"
     if dtype.is_float():
         return _fitted(aggregate, pl.Series(aggregate.output, nearest(prefix, sums, height)))
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):

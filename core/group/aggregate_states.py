@@ -208,15 +208,23 @@ class RecomputedState(ReadAggregateState):
     """An aggregate computed by polars from all rows of each group.
 
     ``twice``: it computes with values of rows, which polars does differently for a single row (``row_values``). So every
-    group is computed together with a copy of itself.
+    group is computed together with a copy of itself. ``is_median``: it is the median of its input, by which rows are in
+    order, so that polars needs only the one or two in the middle of each group.
     """
 
     _count = None
 
     def __init__(
-        self, aggregate: RecomputedAggregate, arrangement: Spine, *, keyless: bool, twice: bool = True
+        self,
+        aggregate: RecomputedAggregate,
+        arrangement: Spine,
+        *,
+        keyless: bool,
+        twice: bool = True,
+        is_median: bool = False,
     ) -> None:
         self._aggregate = aggregate
+        self._is_median = is_median
         self._twice = twice
         self._spine = arrangement
         self._of_nothing = self._computed_of_nothing() if keyless else None
@@ -226,6 +234,9 @@ class RecomputedState(ReadAggregateState):
         return rows.select(aggregate.expr.alias(aggregate.output)).to_series().cast(aggregate.dtype)
 
     def _values(self, found: Found, height: int) -> pl.Series:
+        if self._is_median:
+            _require_few(found.diffs)
+            found = middle_rows(found, self._aggregate.inputs[0])
         frame, owners = _repeated_rows(found)
         if self._twice and len(owners):
             frame, owners = twice(frame), np.concatenate((owners, owners + height))
@@ -347,6 +358,28 @@ def _column(states: list[bytes]) -> pl.DataFrame:
 
 def _of_nothing(aggregate: Custom) -> pl.Series:
     return pl.Series(aggregate.output, [aggregate.extract(aggregate.create())], aggregate.dtype)
+
+
+def middle_rows(found: Found, column: str) -> Found:
+    """Return the middle row of each owner with an odd number of values, the two middle ones of others; nulls do not count.
+
+    Rows of an owner are in the order of the column. A row that is both middle ones has the diff 2.
+    """
+    values = found.payload.get_column(column)
+    rows = np.flatnonzero(values.is_not_null().to_numpy()) if values.has_nulls() else np.arange(len(values))
+    owners, diffs = found.owners[rows], found.diffs[rows]
+    ends = np.cumsum(diffs)
+    lasts = np.flatnonzero(np.append(owners[1:] != owners[:-1], True)[: len(owners)])
+    before = np.concatenate(([0], ends[lasts]))
+    # The two middle values of an owner, counted from 0 among all values; they are one if their number is odd.
+    lower, upper = (before[:-1] + before[1:] - 1) // 2, (before[:-1] + before[1:]) // 2
+    one, other = (np.searchsorted(ends, middle, side="right") for middle in (lower, upper))
+    times = 1 + ((one == other) & (lower != upper))
+    chosen = np.stack((one, other), axis=1).ravel()
+    counts = np.stack((times, np.where(one == other, 0, 1)), axis=1).ravel()
+    kept = counts > 0
+    at = chosen[kept]
+    return Found(owners[at], gather(found.payload, rows[at]), counts[kept])
 
 
 def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:

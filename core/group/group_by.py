@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import Groups, group, group_columns, is_ones
+from ..columns.grouping import Groups, group, group_column, is_ones
 from ..columns.kernels import (
     Ints,
     Keys,
@@ -198,7 +198,7 @@ class GroupBy(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
-        if not any(map(len, deltas)):
+        if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
             return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
@@ -228,9 +228,7 @@ class GroupBy(Operator):
             return None
         sums, groups = self._contributions(delta), self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
-        firsts = [
-            head.order.columns_of(head.first(delta.frame, numbers, len(groups))) for head in self._heads
-        ]
+        firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
         return added_up(
             delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part]
         )
@@ -295,7 +293,7 @@ class GroupBy(Operator):
         counted = [part.column for part in self._parts if isinstance(part, InputState)]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
-        groups = group(Keys.concat([self._keyed.words(delta.frame) for delta in deltas]))
+        groups = group(Keys.concat([self._keyed.words_of(delta) for delta in deltas]))
         columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
         return groups, {name: groups.sums(column) for name, column in columns.items()}
 
@@ -315,9 +313,9 @@ class GroupBy(Operator):
         return rows
 
     def _groups(self, delta: Delta) -> Groups:
-        if self._is_plain:
-            return group_columns([delta.column(name) for name in self._spec.keys], len(delta))
-        return group(self._keyed.words(delta.frame))
+        if self._one_word and self._is_plain:
+            return group_column(delta.column(next(iter(self._spec.keys))))
+        return group(self._keyed.words_of(delta))
 
     def _require_few(self, diffs: Ints) -> None:
         if len(diffs) >= MOST_ROWS or (
@@ -333,7 +331,7 @@ class GroupBy(Operator):
         then: dict[str, Ints] = {}
         numbers = groups.numbers[: len(delta)] if self._heads else NO_NUMBERS
         for head in self._heads:
-            moved, kept = head.moved(head.first(delta.frame, numbers, len(groups)), groups.keys, before)
+            moved, kept = head.moved(delta.frame, numbers, groups.keys, before)
             added |= moved
             then |= kept
         after = dict(before)

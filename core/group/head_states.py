@@ -1,30 +1,36 @@
-"""The state of an aggregate that shows a value of the first row of its group, if no row is ever retracted."""
+"""The state of an aggregate that shows a value of the first row of its group, kept beside the rows or in place of them."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Keys
-from ..state.lookup import Found, first_rows
+from ..columns.kernels import Index, Keys, gather
+from ..data.schema import DIFF
+from ..state.lookup import Found, first_rows, rows_change
 from ..state.spine import Spine
 from .accumulators import LENGTH, Sums
 from .aggregate_states import Change, ReadAggregateState
-from .heads import HeadOrder, Heads, earlier_of, first_of
+from .heads import HeadOrder, Heads, earlier_of, first_of, is_before
+
+GONE = "gone:"
+"""The prefix of columns with the first of the retracted rows, in parts of a change that are combined later."""
 
 
 class HeadState(ReadAggregateState):
     """Computes the value in the first row of each group from additive columns of the group.
 
-    The arrangement holds only rows that an earlier version kept. If a group has not been touched since, its first row is
-    read there.
+    If no row is ever retracted, the arrangement holds only rows that an earlier version kept. With ``retracts`` it holds all
+    rows, none with a negative count; it is read for groups of which a row is retracted that does not come after the first
+    one. If an earlier version wrote the group and it has not been touched since, its first row is read there, too.
     """
 
     _count = 1
 
-    def __init__(self, order: HeadOrder, arrangement: Spine) -> None:
+    def __init__(self, order: HeadOrder, arrangement: Spine, *, retracts: bool = False) -> None:
         self.order = order
         self._spine = arrangement
+        self._retracts = retracts
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
@@ -32,7 +38,7 @@ class HeadState(ReadAggregateState):
 
     def change(self, change: Change) -> pl.Series:
         """See ``AggregateState``."""
-        if not self._spine.runs:
+        if self._retracts or not self._spine.runs:
             return self.order.shown(self.order.kept(change.sums, len(change)))
         both = [slice(0, change.count_before), slice(change.count_before, len(change))]
         parts = [
@@ -47,29 +53,63 @@ class HeadState(ReadAggregateState):
     def kept(self, keys: Keys, sums: Sums) -> Heads:
         """Return the first rows of these groups, whose additive columns are given, as of the last commit."""
         heads = self.order.kept(sums, len(keys))
-        if not self._spine.runs:
-            return heads
         lacking = np.flatnonzero(~heads.has & (sums.get(LENGTH, np.zeros(len(keys), np.int64)) != 0))
+        if not len(lacking) or not self._spine.runs:
+            return heads
         found = first_rows(self._spine, keys.take(lacking), 1)
         earlier = first_of(self.order.words(found.payload), lacking[found.owners], len(keys))
         return earlier_of(heads, earlier)
 
-    def moved(self, new: Heads, keys: Keys, sums: Sums) -> tuple[Sums, Sums]:
-        """Return the additions to the additive columns of groups, given the first of the new rows of each group.
+    def moved(self, rows: pl.DataFrame, groups: Index, keys: Keys, sums: Sums) -> tuple[Sums, Sums]:
+        """Return the additions to the additive columns of groups that these rows cause; ``groups`` has the group of each row.
 
         ``sums`` are the additive columns of these groups before. Also return what these should have held, which differs if
-        an earlier version kept the first row in the arrangement; without such rows nothing is returned for it.
+        an earlier version kept the first row in the arrangement; otherwise nothing is returned for it.
         """
         kept = self.kept(keys, sums)
-        now, nothing = self.order.sums(earlier_of(new, kept)), np.zeros(len(keys), np.int64)
-        added = {name: column - sums.get(name, nothing) for name, column in now.items()}
-        return added, self.order.sums(kept) if self._spine.runs else {}
+        is_new = (sums.get(self.order.names[0], np.zeros(len(keys), np.int64)) != 0) != kept.has
+        added, retracted = self._firsts(rows, groups, len(keys))
+        first = earlier_of(added, kept)
+        if retracted is not None:
+            first = self._without(retracted, first, keys)
+        now, nothing = self.order.sums(first), np.zeros(len(keys), np.int64)
+        moved = {name: column - sums.get(name, nothing) for name, column in now.items()}
+        return moved, self.order.sums(kept) if is_new.any() else {}
 
-    def first(self, rows: pl.DataFrame, groups: Index, count: int) -> Heads:
-        """Return the first of these rows in each group; the rows may have been combined before."""
+    def columns_of(self, rows: pl.DataFrame, groups: Index, count: int) -> list[pl.Series]:
+        """Return what these rows tell of the first rows of groups as columns, for parts of a change that are combined later."""
+        added, retracted = self._firsts(rows, groups, count)
+        columns = self.order.columns_of(added)
+        if not self._retracts:
+            return columns
+        gone = self.order.none(count) if retracted is None else retracted
+        return [*columns, *(column.alias(GONE + column.name) for column in self.order.columns_of(gone))]
+
+    def _firsts(self, rows: pl.DataFrame, groups: Index, count: int) -> tuple[Heads, Heads | None]:
+        """Return the first of the added rows of each group, and of the retracted ones; the rows may have been combined before."""
         if self.order.names[0] in rows.columns:
-            return self.order.first_of_parts(rows, groups, count)
-        return self.order.first(rows, groups, count)
+            added = self.order.first_of_parts(rows, groups, count)
+            return added, self.order.first_of_parts(rows, groups, count, GONE) if self._retracts else None
+        if not self._retracts:
+            return self.order.first(rows, groups, count), None
+        diffs = rows.get_column(DIFF).to_numpy()
+        if (diffs > 0).all():
+            return self.order.first(rows, groups, count), None
+        needed = pl.DataFrame([rows.get_column(name) for name in self.order.needs])
+        parts = np.flatnonzero(diffs > 0), np.flatnonzero(diffs < 0)
+        plus, minus = (self.order.first(gather(needed, part), groups[part], count) for part in parts)
+        return plus, minus
+
+    def _without(self, retracted: Heads, first: Heads, keys: Keys) -> Heads:
+        """Return the first rows, given the first of the retracted ones: they are read where one of these does not come later.
+
+        As no count is negative, any other first row is still there: its group has it, or it is new and nothing retracts it.
+        """
+        chosen = np.flatnonzero(retracted.has & ~(first.has & is_before(first, retracted)))
+        if not len(chosen):
+            return first
+        _, after = rows_change(self._spine, keys.take(chosen), 1)
+        return first.replaced(chosen, first_of(self.order.words(after.payload), after.owners, len(chosen)))
 
     def _values(self, found: Found, height: int) -> pl.Series:
         raise AssertionError("values are computed from additive columns")

@@ -1,7 +1,7 @@
-"""The first row of each group by an order is kept in additive columns if no row is ever retracted.
+"""The first row of each group by an order is kept in additive columns.
 
 A value of up to 64 bits has an *order word*: an integer that sorts as the value does. The first row of a group is the one
-whose words come first, so a group needs these words and nothing of its other rows. They are kept as differences: an
+whose words come first, so while no row is retracted a group needs these words and nothing of its other rows. They are kept as differences: an
 epoch adds ``word now - word before`` modulo 2^64, so that the words of a group are the sums of its columns. Spines,
 merges, rollback, checkpoints and buckets then work as they do for any sum.
 """
@@ -14,56 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Ints, Mask, is_one_word, physical
+from ..columns.kernels import Index, Ints, Mask
 from ..columns.lossless import exactly
 from ..columns.nulls import nulls_in
-from ..columns.value_words import one_of_each
+from ..columns.order_words import has_order_word, order_words, values_of, word_kind
 from ..data.schema import Order
 from .aggregates import FirstBy
 
 PREFIX = "head:"
 """The prefix of the names of the additive columns of first rows."""
-
-MAGNITUDE = np.int64(2**63 - 1)
-LEAST = np.int64(-(2**63))
-
-
-def has_order_word(dtype: pl.DataType) -> bool:
-    """Return whether values of this type have an order word: integers, instants, durations, booleans and floats."""
-    return is_one_word([dtype]) or dtype.is_float()
-
-
-def word_kind(dtype: pl.DataType) -> str:
-    """Return the kind of a type. Equal values of two types of one kind have the same word."""
-    if dtype.is_float():
-        return "float"
-    return "integer" if dtype.is_integer() and dtype != pl.UInt64 else str(dtype)
-
-
-def order_words(column: pl.Series) -> Ints:
-    """Return integers that sort as the values do, with NaN above all numbers; a null may have any word."""
-    if column.dtype.is_float():
-        bits = one_of_each(column.fill_null(0.0) if column.has_nulls() else column).view(np.int64)
-        return bits ^ ((bits >> 63) & MAGNITUDE)
-    words = physical(column)
-    return words ^ LEAST if column.dtype == pl.UInt64 else words
-
-
-def values_of(name: str, words: Ints, dtype: pl.DataType) -> pl.Series:
-    """Return the values that have these order words.
-
-    >>> values = pl.Series("x", [-1.5, 0.0, float("inf")])
-    >>> values_of("x", order_words(values), pl.Float64()).to_list()
-    [-1.5, 0.0, inf]
-    """
-    if dtype.is_float():
-        return pl.Series(name, (words ^ ((words >> 63) & MAGNITUDE)).view(np.float64)).cast(dtype)
-    if dtype == pl.UInt64:
-        return pl.Series(name, (words ^ LEAST).view(np.uint64))
-    column = pl.Series(name, words)
-    return (
-        column if dtype == pl.Int64 else column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +31,15 @@ class Heads:
 
     has: Mask
     words: tuple[Ints, ...]
+
+    def replaced(self, groups: Index, others: Heads) -> Heads:
+        """Return the same, with the first rows of these groups replaced by others."""
+        has = self.has.copy()
+        has[groups] = others.has
+        words = tuple(column.copy() for column in self.words)
+        for column, other in zip(words, others.words, strict=True):
+            column[groups] = other
+        return Heads(has, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +75,12 @@ class HeadOrder:
             about,
             *(f"{about}:{part}{place}" for place in range(len(parts)) for part in ("null", "word")),
         )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the columns of rows that are needed."""
+        where = () if self.aggregate.where is None else (self.aggregate.where,)
+        return tuple(dict.fromkeys((*(each.column for each in self.columns), *where)))
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
@@ -168,15 +142,19 @@ class HeadOrder:
         values = values_of(self.columns[place].column, words, self.types[place])
         return values.set(pl.Series(lacking), None) if lacking.any() else values
 
-    def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int) -> Heads:
+    def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int, prefix: str = "") -> Heads:
         """Return the first row of each group, given the first rows of parts in the columns that ``columns_of`` returns."""
-        has, *words = (parts.get_column(name).fill_null(0).to_numpy() for name in self.names)
+        has, *words = (parts.get_column(prefix + name).fill_null(0).to_numpy() for name in self.names)
         chosen = np.flatnonzero(has)
         return first_of([each[chosen] for each in words], groups[chosen], count)
 
     def columns_of(self, heads: Heads) -> list[pl.Series]:
         """Return first rows as columns, for parts of a change that are combined later."""
         return [pl.Series(name, column) for name, column in self.sums(heads).items()]
+
+    def none(self, count: int) -> Heads:
+        """Return that no group has a first row."""
+        return self.kept({}, count)
 
     def kept(self, sums: Mapping[str, Ints], count: int) -> Heads:
         """Return the first rows that the additive columns of groups hold."""
@@ -210,13 +188,18 @@ def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:
     return Heads(has, tuple(first))
 
 
-def earlier_of(one: Heads, other: Heads) -> Heads:
-    """Return for each group the one of its two first rows that comes before the other."""
-    is_before = np.zeros(len(one.has), np.bool_)
+def is_before(one: Heads, other: Heads) -> Mask:
+    """Return for each group that has both first rows whether the one comes before the other; for others it may be either."""
+    before = np.zeros(len(one.has), np.bool_)
     is_tied = np.ones(len(one.has), np.bool_)
     for mine, theirs in zip(one.words, other.words, strict=True):
-        is_before |= is_tied & (mine < theirs)
+        before |= is_tied & (mine < theirs)
         is_tied &= mine == theirs
-    chosen = one.has & (is_before | ~other.has)
+    return before
+
+
+def earlier_of(one: Heads, other: Heads) -> Heads:
+    """Return for each group the one of its two first rows that comes before the other."""
+    chosen = one.has & (is_before(one, other) | ~other.has)
     words = zip(one.words, other.words, strict=True)
     return Heads(one.has | other.has, tuple(np.where(chosen, mine, theirs) for mine, theirs in words))

@@ -13,6 +13,7 @@ from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding
+from ..state.first_rows import first_rows_moved
 from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
@@ -27,7 +28,9 @@ class Arrange(KeyedOperator):
 
     ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
     null in their key are not kept, as they match nothing. Without ``holds_rows`` no row is kept: its readers need none of
-    them, and find there what an earlier version has kept. Rows of keys that are ``expired`` (ascending, distinct) are
+    them, and find there what an earlier version has kept. With ``first``, of an input that never retracts, only the first
+    rows of each key by the order of the layout are kept, this many; a row that others come before is retracted from the
+    state. Rows of keys that are ``expired`` (ascending, distinct) are
     purged when the epoch is over. ``by`` are the first of the keys, if only these determine the bucket of a row.
     """
 
@@ -44,9 +47,11 @@ class Arrange(KeyedOperator):
         expired: Finding[Keys] | None = None,
         by: Sequence[str] | None = None,
         holds_rows: bool = True,
+        first: int | None = None,
     ) -> None:
         super().__init__(schema, KeyColumns.of(keys, by))
         self.holds_rows = holds_rows
+        self._first = first
         self.spine = Spine(layout, self._keys.route, self._keys)
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
@@ -55,13 +60,15 @@ class Arrange(KeyedOperator):
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
-        """Return a mark where no rows are held, so that nobody takes the state for one in which there happen to be none."""
+        """Return a mark where not all rows are held, so that nobody takes the state for one that has them."""
+        if self._first is not None:
+            return (f"first {self._first} rows",)
         return () if self.holds_rows else ("no rows",)
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
-        """Return that a state with rows is read where none are held: those of an earlier version."""
-        return () if self.holds_rows else ((),)
+        """Return that a state with all rows, of an earlier version, is read where not all are held."""
+        return () if self.holds_rows and self._first is None else ((),)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
@@ -72,6 +79,10 @@ class Arrange(KeyedOperator):
         if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):
             frame = frame.drop_nulls(self._keys.names)
         expired = None if self._expired is None else self._expired.value
+        if self._first is not None:
+            if frame.height:
+                self.spine.stage(first_rows_moved(self.spine, self._keys, frame, self._first))
+            return delta
         if expired is None or not len(expired):
             self.spine.stage_rows(frame)
             return delta

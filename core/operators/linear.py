@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import frame_of, stack, with_plain_zeros
+from ..columns.kernels import Mask, frame_of, stack, with_plain_zeros
 from ..columns.ownership import owned
 from ..columns.polars_versions import without
 from ..columns.row_values import twice, written_out
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn, Whole
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import InputError, first_line
@@ -23,6 +23,8 @@ FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 
 ColumnFunction = Callable[[Delta], Sequence[AnyColumn]]
 
+MaskFunction = Callable[[Delta], Mask]
+
 
 @tagged("core.operators.linear:Linear")
 class Linear(Operator):
@@ -31,7 +33,7 @@ class Linear(Operator):
         f(A + B) = f(A) + f(B)
 
     ``function`` takes the frame of the delta, ``_diff`` included, and may drop and multiply rows; or the delta is given to
-    ``columns``, which returns the columns of the result, one value for each row. ``keeps_rows_apart``: different rows stay
+    ``columns``, which returns the columns of the result, one value for each row, or to ``rows``, which returns which rows stay. ``keeps_rows_apart``: different rows stay
     different, so a consolidated delta stays consolidated. Raises ``InputError`` with ``where`` when the function fails on a
     value.
     """
@@ -44,12 +46,14 @@ class Linear(Operator):
         *,
         keeps_rows_apart: bool,
         columns: ColumnFunction | None = None,
+        rows: MaskFunction | None = None,
     ) -> None:
-        assert (function is None) != (columns is None), "one of the two is applied"
+        assert [function, columns, rows].count(None) == 2, "one of them is applied"
         self.schema = schema
         self._where = where
         self._function = function
         self._columns = columns
+        self._rows = rows
         self._keeps_rows_apart = keeps_rows_apart
         self._nothing = Delta.empty(schema)
         self._dtypes = self._nothing.frame.dtypes
@@ -57,14 +61,17 @@ class Linear(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the image of the change."""
         (delta,) = deltas
-        if not len(delta):
+        if not delta.height:
             return self._nothing
         stays_consolidated = delta.is_consolidated and self._keeps_rows_apart
         try:
             if self._columns is not None:
                 columns = map(_of_type, self._columns(delta), self._dtypes)
                 return Delta.of_columns([*columns], delta.diffs, is_consolidated=stays_consolidated)
-            assert self._function is not None, "one of the two is applied"
+            if self._rows is not None:
+                kept = delta.where(self._rows(delta))
+                return kept if kept.height else self._nothing
+            assert self._function is not None, "one of them is applied"
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
                 # If all rows are null, some functions of lists lose the type of the elements.
@@ -76,7 +83,7 @@ class Linear(Operator):
 
 def _of_type(column: AnyColumn, dtype: pl.DataType) -> AnyColumn:
     """Return the column with its declared type, which some functions of lists lose if all rows are null."""
-    return column if column.dtype == dtype else series_of(column).cast(dtype)
+    return column if isinstance(column, Whole) or column.dtype == dtype else column.cast(dtype)
 
 
 @tagged("core.operators.linear:MapBatches")

@@ -60,7 +60,7 @@ class SequencedUpsert(KeyedOperator):
         (delta,) = deltas
         if not len(delta):
             return self._nothing
-        groups = group(self._keys.words(delta.frame))
+        groups = group(self._keys.words_of(delta))
         before, owners = self._standing(groups.keys)
         contest = self._contested(delta, groups, before, owners)
         first = boundaries(contest.keys)

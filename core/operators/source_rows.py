@@ -142,7 +142,7 @@ class Upsert(KeyedOperator):
         delta = _plain(deltas[0])
         if not len(delta):
             return self._nothing
-        groups = group(self._keys.words(delta.frame))
+        groups = group(self._keys.words_of(delta))
         last = np.maximum.reduceat(groups.order, groups.starts)
         stands = delta.diffs[last] > 0
         before = first_rows(self.spine, groups.keys, 1)

@@ -8,7 +8,7 @@ engine that is restored begins it anew.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,3 +134,59 @@ class GradualMerge:
     def result(self) -> tuple[Run, ...]:
         """Return the merged run, or none if all entries cancel. Cost: a copy of its payload."""
         return (self.columns.run(self.size),) if self.size else ()
+
+
+Merging = tuple[GradualMerge, ...]
+"""The merges under way, those of older runs first."""
+
+
+def end_of(merging: Merging, runs: tuple[Run, ...]) -> int:
+    """Return the place behind the last of the runs that are being merged."""
+    place = merging[-1].place_in(runs) if merging else None
+    return 0 if place is None else place + len(merging[-1].runs)
+
+
+def advanced(
+    layout: Layout,
+    runs: tuple[Run, ...],
+    merging: Merging,
+    added: int,
+    due: Callable[[tuple[Run, ...]], int | None],
+) -> tuple[tuple[Run, ...], Merging, int]:
+    """Return runs and merges after an epoch that adds so many entries, and how many entries it has merged.
+
+    ``due`` returns from which of its runs on a merge is due: the result of a merge may be the one that makes it so.
+    """
+    left: Merging = ()
+    work = 0
+    for each in merging:
+        each, merged = each.advanced(layout, added)
+        work += merged
+        place = each.place_in(runs)
+        assert place is not None, "a merge is of runs that are there"
+        if not each.is_complete:
+            left = (*left, each)
+            continue
+        result = each.result()
+        runs = (*runs[:place], *result, *runs[place + len(each.runs) :])
+        before = end_of(left, runs)
+        if result and (start := due(runs[before : place + 1])) is not None:
+            left = (*left, GradualMerge.of(runs[before + start : place + 1]))
+    return runs, left, work
+
+
+def merged_in_ranges(
+    merged: Callable[[Sequence[Run]], Run],
+    runs: Sequence[Run],
+    most: int | None,
+    least: int = 0,
+    greatest: int = WORDS - 1,
+) -> Iterator[Run]:
+    """Yield merged runs of all entries whose first words are in this range, none of more than ``most`` entries."""
+    if most is None or sum(map(len, runs)) <= most or least == greatest:
+        yield from filter(len, [merged(runs)])
+        return
+    middle = (least + greatest) // 2
+    for first, last in ((least, middle), (middle + 1, greatest)):
+        ranges = [run.between(first, last) for run in runs]
+        yield from merged_in_ranges(merged, [run for run in ranges if len(run)], most, first, last)

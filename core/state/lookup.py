@@ -46,9 +46,14 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
     return _first(spine, keys, count, None)[0]
 
 
-def rows_change(spine: Spine, keys: Keys, count: int | None) -> tuple[Found, Found]:
-    """Return the ``first_rows`` of these keys, or without ``count`` all rows, before this epoch, and after it."""
-    delta = spine.delta
+def rows_change(
+    spine: Spine, keys: Keys, count: int | None, change: Run | None = None
+) -> tuple[Found, Found]:
+    """Return the ``first_rows`` of these keys, or without ``count`` all rows, before this epoch, and after it.
+
+    ``change`` takes the place of what the epoch has staged.
+    """
+    delta = spine.delta if change is None else change
     before, after = _all(spine, keys, delta) if count is None else _first(spine, keys, count, delta)
     return before, after
 
@@ -105,6 +110,8 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
         rows.append(run.rows.take(positions))
         diffs.append(run.sums[DIFF][positions])
         before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
+        if take is None:
+            continue
         cut = np.zeros(len(positions), np.int64)
         cut[(np.cumsum(end - lower) - 1)[end < upper]] = 1
         none = np.zeros_like(cut)
@@ -114,9 +121,11 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
         return empty_run(spine.layout)
     spine.touched += sum(map(len, owners))
     numbered = Keys(np.concatenate(owners).astype(np.uint64))
-    sums = {DIFF: np.concatenate(diffs), CUT: np.concatenate(cuts)}
+    sums = {DIFF: np.concatenate(diffs)}
+    sums |= {} if take is None else {CUT: np.concatenate(cuts)}
     if delta is not None:
-        sums |= {BEFORE: np.concatenate(before), CUT_AFTER: np.concatenate(later)}
+        sums |= {BEFORE: np.concatenate(before)}
+        sums |= {} if take is None else {CUT_AFTER: np.concatenate(later)}
     return make_run(spine.layout, numbered, stack(payloads), sums, Keys.concat(rows))
 
 

@@ -17,6 +17,7 @@ import polars as pl
 from ..columns.grouping import group
 from ..columns.kernels import ROUTED_BITS, Ints, Keys, Words, key_words
 from ..data.clock import START_OF_TIME
+from ..data.delta import Delta
 from ..data.tags import tagged
 from .snapshot import INSTANT, KEY, PAYLOAD, SECOND, SPENT, SUM, Saved
 
@@ -134,6 +135,10 @@ class KeyColumns:
     def words(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of these rows."""
         return key_words([frame.get_column(name) for name in self.names], frame.height, self.routed or 0)
+
+    def words_of(self, delta: Delta) -> Keys:
+        """Return the words of the keys of a change, which are made once for all that keep it by the same key."""
+        return delta.words_by(self.names, self.routed or 0)
 
     @property
     def is_plain(self) -> bool:

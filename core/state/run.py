@@ -14,7 +14,8 @@ import polars as pl
 
 from ..columns.directory import Deferred, Directory
 from ..columns.grouping import Groups, Segments, differing, group, group_stretches
-from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, sorted_by, stack
+from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
+from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
@@ -126,7 +127,7 @@ class Run:
         keys, rows = self.keys.cut(start, end), None if self.rows is None else self.rows.cut(start, end)
         sums = {name: column[start:end] for name, column in self.sums.items()}
         payload = self.payload.slice(start, end - start) if self.payload.width else self.payload
-        return Run(keys, payload, sums, rows, Deferred.of(keys.first))
+        return Run(keys, payload, sums, rows, Deferred.of(keys.first, is_matched=rows is None))
 
     def _search(self, targets: Words) -> Index:
         if self.directory is None or len(targets) <= FEW:
@@ -264,6 +265,9 @@ def _alive(
             totals = {name: column[kept] for name, column in totals.items()}
             payload = gather(payload, kept) if payload.width else payload
             directory = None
+    if rows is not None:
+        # Many runs of rows are read once, from end to end.
+        return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
     return Run(keys, payload, totals, rows, directory or Directory.of(keys.first))
 
 

@@ -47,7 +47,7 @@ def run_of_columns(layout: Layout, columns: pl.DataFrame) -> Run:
         for name in columns.columns
         if name.startswith(SUM)
     }
-    return Run(keys, payload, sums, rows, Deferred.of(keys.first))
+    return Run(keys, payload, sums, rows, Deferred.of(keys.first, is_matched=rows is None))
 
 
 def _words(columns: pl.DataFrame, name: str) -> Words | None:

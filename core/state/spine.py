@@ -12,7 +12,7 @@ Rows that are only added may wait unsorted beside the runs (``waiting``), until 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -22,7 +22,7 @@ import polars as pl
 from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
 from ..columns.key_hash import in_force
 from ..data.schema import DIFF
-from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge
+from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
@@ -48,12 +48,13 @@ FAN = 4
 MOST_ENTRIES = 1 << 19
 """Where an epoch adds more entries than this to a state of numbers by key, they are sorted at once."""
 
-Merging = tuple[GradualMerge, ...]
-
 LOOKS = 16
 """At most so many entries wait for each one that an epoch adds, as it looks at each of them."""
 
 NO_DIFFS = np.zeros(0, np.int64)
+
+SORTED_AT_ONCE = 64
+"""Up to so many rows, retractions among them, are sorted together: as a run and rows that wait they would be sorted twice."""
 
 FLOOR = 512
 """Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
@@ -161,14 +162,15 @@ class Spine:
         """Stage rows with their diffs, at most once per epoch: those that are added as they are.
 
         ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
-        within bounds, or most of the rows are retractions, all are sorted at once.
+        within bounds, where most of the rows are retractions, or where rows are few and some are, all are sorted at once.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
         is_added = frame.get_column(DIFF).to_numpy() > 0
         added = np.count_nonzero(is_added)
-        if self.most_merged is not None or 2 * added < frame.height:
+        few = SORTED_AT_ONCE if added < frame.height else 0
+        if self.most_merged is not None or 2 * added < frame.height or frame.height <= few:
             self.stage(self._sorted(frame))
             return
         if added < frame.height:
@@ -315,6 +317,12 @@ class Spine:
         self._committed = Version([(runs, ())], totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
+    def share(self, version: Version) -> None:
+        """Become a version of another spine with the same layout. Nothing is copied, sorted or merged. Cost: none."""
+        # Merges that are under way go on where they were begun.
+        self._committed = replace(version, parts_now=[version.parts], merging=(), merged=[])
+        self.discard()
+
     def columns_of(self, piece: Run) -> pl.DataFrame:
         """See ``State``."""
         return columns_of_run(piece)
@@ -407,28 +415,16 @@ class Spine:
         self, runs: tuple[Run, ...], merging: Merging, added: int
     ) -> tuple[tuple[Run, ...], Merging]:
         """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
-        behind = _end_of(merging, runs)
+        behind = end_of(merging, runs)
         while (start := self._due(runs[behind:])) is not None:
             due = runs[behind + start :]
             if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most_merged is None:
                 merging = (*merging, GradualMerge.of(due))
                 break
             runs = (*runs[: behind + start], *filter(len, [self._merge(due)]))
-        left: Merging = ()
-        for each in merging:
-            each, merged = each.advanced(self.layout, added)
-            self.touched += merged
-            place = each.place_in(runs)
-            assert place is not None, "a merge is of runs that are there"
-            if not each.is_complete:
-                left = (*left, each)
-                continue
-            result = each.result()
-            runs = (*runs[:place], *result, *runs[place + len(each.runs) :])
-            before = _end_of(left, runs)
-            if result and (start := self._due(runs[before : place + 1])) is not None:
-                left = (*left, GradualMerge.of(runs[before + start : place + 1]))
-        return runs, left
+        runs, merging, merged = advanced(self.layout, runs, merging, added, self._due)
+        self.touched += merged
+        return runs, merging
 
     def _due(self, runs: tuple[Run, ...]) -> int | None:
         """Return the place from which all runs are to be merged; None if none are.
@@ -464,7 +460,7 @@ class Spine:
         if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
             return version
         every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
-        merged = tuple(self._merged_in_ranges(every, 0, 2**64 - 1))
+        merged = tuple(merged_in_ranges(self._merge, every, self.most_merged))
         attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
         return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0, merging=())
 
@@ -476,29 +472,11 @@ class Spine:
         fitting = max(1, int(np.searchsorted(entries, self.most_merged, side="right")))
         return len(runs) - fitting
 
-    def _merged_in_ranges(self, runs: Sequence[Run], least: int, greatest: int) -> Iterator[Run]:
-        """Yield merged runs of all entries whose first words are in this range, none above the size limit."""
-        entries = sum(map(len, runs))
-        if self.most_merged is None or entries <= self.most_merged or least == greatest:
-            yield from filter(len, [self._merge(runs)])
-            return
-        middle = (least + greatest) // 2
-        lower = [run.between(least, middle) for run in runs]
-        upper = [run.between(middle + 1, greatest) for run in runs]
-        yield from self._merged_in_ranges([run for run in lower if len(run)], least, middle)
-        yield from self._merged_in_ranges([run for run in upper if len(run)], middle + 1, greatest)
-
     def _merge(self, runs: Sequence[Run]) -> Run:
         if not runs:
             return self._nothing
         self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
         return merge(self.layout, runs)
-
-
-def _end_of(merging: Merging, runs: tuple[Run, ...]) -> int:
-    """Return the place behind the last of the runs that are being merged."""
-    place = merging[-1].place_in(runs) if merging else None
-    return 0 if place is None else place + len(merging[-1].runs)
 
 
 def _add_totals(totals: dict[str, int], run: Run) -> None:

@@ -163,11 +163,14 @@ def test_rows_of_a_key_stay_in_their_order(
 
 
 def test_what_cancels_is_gone_and_nothing_is_written_twice(tmp_path: Path) -> None:
-    with ec.Engine(checkpoint=ec.Checkpoint(tmp_path)) as engine:
-        source = engine.source("rows", {"k": pl.Int64, "x": pl.Int64}, kind="diffs")
-        engine.view("totals", source.group_by("k").agg(x=pl.col("x").sum()))
-        engine.push("rows", {"k": [*range(2000), 7], "x": [*range(2000), 1], "_diff": [1] * 2001})
-        engine.push("rows", {"k": [*range(1000)], "x": [*range(1000)], "_diff": [-1] * 1000})
+    for rows in (
+        {"k": [*range(2000), 7], "x": [*range(2000), 1], "_diff": [1] * 2001},
+        {"k": [*range(1000)], "x": [*range(1000)], "_diff": [-1] * 1000},
+    ):  # In two commits: what waits for one cancels before it is written.
+        with ec.Engine(checkpoint=ec.Checkpoint(tmp_path)) as engine:
+            source = engine.source("rows", {"k": pl.Int64, "x": pl.Int64}, kind="diffs")
+            engine.view("totals", source.group_by("k").agg(x=pl.col("x").sum()))
+            engine.push("rows", rows)
     store = LocalStore(tmp_path)
     before = last_of(store)
     assert max(runs_of(before).values()) == 2

@@ -13,7 +13,7 @@ from polars.testing import assert_series_equal
 
 import evercurrent
 from evercurrent.core.columns import polars_versions
-from evercurrent.core.columns.kernels import sorted_by
+from evercurrent.core.columns.sorting import sorted_by
 
 NESTED: dict[str, tuple[pl.DataType, list[Any]]] = {
     "lists": (pl.List(pl.Int64), [[2], None, [], [1, None], [1], [None], [2], [1, 0]]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import hypothesis.strategies as st
@@ -20,9 +21,11 @@ from hypothesis import assume, given
 import evercurrent.core.columns.directory as directory_module
 import evercurrent.core.columns.grouping as grouping
 import evercurrent.core.columns.kernels as kernels
+import evercurrent.core.columns.sorting as sorting
 import evercurrent.core.data.delta as delta_module
 import evercurrent.core.group.aggregate_states as parts_module
 import evercurrent.core.group.group_by as group_module
+import evercurrent.core.state.first_rows as first_rows_module
 import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
 import evercurrent.core.state.run as run_module
@@ -43,6 +46,7 @@ HASHING = (
     grouping,
     routes_module,
     run_module,
+    first_rows_module,
     delta_module,
     contract_module,
     group_module,
@@ -53,6 +57,7 @@ HASHING = (
 HOUSES: Mapping[object, tuple[str, ...]] = {
     grouping: ("SMALL", "PACKED_BELOW", "SWAPS"),
     kernels: ("MANY_ROWS",),
+    sorting: ("MANY_ROWS",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
     run_module: ("FEW",),
     spine_module: ("FLOOR", "FAN"),
@@ -188,30 +193,43 @@ def test_group_brings_equal_keys_together(
     assert groups.numbers.tolist() == [found.index(key) for key in pairs]
 
 
-INT64 = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1]))
-FLOATS = st.sampled_from([0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, float("inf"), float("-inf"), float("nan")])
+INT64 = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1, None]))
+FLOATS = st.sampled_from(
+    [None, 0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, float("inf"), float("-inf"), float("nan")]
+)
 COLUMNS = st.one_of(
     st.tuples(st.just(pl.Int64()), st.lists(INT64, min_size=12, max_size=12)),
     st.tuples(st.just(pl.Float64()), st.lists(FLOATS, min_size=12, max_size=12)),
-    st.tuples(st.just(pl.UInt64()), st.lists(WORDS, min_size=12, max_size=12)),
-    st.tuples(st.just(pl.Boolean()), st.lists(st.booleans(), min_size=12, max_size=12)),
+    st.tuples(st.just(pl.UInt64()), st.lists(WORDS | st.none(), min_size=12, max_size=12)),
+    st.tuples(st.just(pl.Boolean()), st.lists(st.booleans() | st.none(), min_size=12, max_size=12)),
+    st.tuples(
+        st.just(pl.String()), st.lists(st.sampled_from(["", "a", "b", None]), min_size=12, max_size=12)
+    ),
 )
 
 
-@given(columns=st.lists(st.tuples(COLUMNS, st.booleans()), min_size=1, max_size=3))
+@given(
+    columns=st.lists(st.tuples(COLUMNS, st.booleans(), st.booleans()), min_size=1, max_size=4),
+    keys=st.none() | st.lists(WORDS, min_size=12, max_size=12),
+)
 def test_a_few_rows_are_sorted_as_many_are(
-    columns: list[tuple[tuple[pl.DataType, list[object]], bool]],
+    columns: list[tuple[tuple[pl.DataType, list[object]], bool, bool]], keys: list[int] | None
 ) -> None:
-    given_columns = [pl.Series("", values, dtype) for (dtype, values), _ in columns]
+    given_columns: list[Any] = [pl.Series("", values, dtype) for (dtype, values), _, _ in columns]
+    descending, nulls_last = [each[1] for each in columns], [each[2] for each in columns]
+    if keys is not None:
+        given_columns.insert(0, np.array(keys, np.uint64))
+        descending, nulls_last = [False, *descending], [False, *nulls_last]
     # A last column makes the order total: that of equal rows is not promised.
-    number = np.arange(12, dtype=np.uint64)
-    found = []
-    for many_rows in (0, 4096):
-        with patch.multiple(kernels, MANY_ROWS=many_rows):
-            found.append(
-                kernels.sorted_by([*given_columns, number], [flag for _, flag in columns] + [False]).tolist()
-            )
-    assert found[0] == found[1]
+    given_columns.append(np.arange(12, dtype=np.uint64))
+    flags = [*descending, False], [*nulls_last, False]
+    found = [sorting.sorted_by(given_columns, *flags).tolist()]
+    for passes in (0, 1, sorting.PASSES):
+        with patch.multiple(sorting, MANY_ROWS=0, PASSES=passes):
+            found.append(sorting.sorted_by(given_columns, *flags).tolist())
+    sort_columns = [sorting.SortColumn(*each) for each in zip(given_columns, *flags, strict=True)]
+    found.append(sorting._by_query(sort_columns).tolist())
+    assert found == found[:1] * len(found)
 
 
 @given(

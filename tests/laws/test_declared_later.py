@@ -138,10 +138,15 @@ HEADS = Case(
 )
 
 
+REOPENED = [[("add", 0, 2)], [("restart", 0, 0), ("add", 0, 1)], [("add", 1, 0)]]
+"""A source of a checkpoint that is opened again has had rows, although this process has seen none."""
+
+
 @of_profile(0.6, quick=50)
 @given(case=cases(), plan=steps(), durable=st.booleans())
 @example(HEADS, [[("add", 0, 0)], [("add", 1, 1), ("add", 2, 2)], [("add", 0, 2), ("drop", 1, 0)]], False)
 @example(HEADS, [[("add", 0, 0)], [("add", 0, 1), ("restart", 0, 0)], [("add", 0, 2)]], True)
+@example(HEADS, REOPENED, True)
 def test_views_that_come_and_go(case: Case, plan: list[list[Step]], durable: bool) -> None:
     checked(case, plan, durable=durable)
 

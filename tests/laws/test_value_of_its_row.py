@@ -79,7 +79,7 @@ class Asked:
         self.exprs = [expr.alias(f"out{number}") for number, expr in enumerate(exprs)]
         self.schema = rows.schema
         self.columns = row_expressions("law", rows.schema, *self.exprs)
-        self.columns_of = selecting(self.columns)
+        self.columns_of = selecting(self.columns, rows.schema)
         self.made = {**output_schema(rows.schema, self.columns), DIFF: pl.Int64()}
         self.rows = rows.with_columns(pl.repeat(1, pl.len(), dtype=pl.Int64).alias(DIFF))
 

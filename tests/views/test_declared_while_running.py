@@ -245,6 +245,12 @@ def test_rows_that_are_not_needed_or_do_not_fit_are_refused() -> None:
         engine.view("best", best(engine), backfill={"orders": every})
     with pytest.raises(ec.PlanError, match="is a DataFrame; give a mapping"):
         engine.view("best", best(engine), backfill=every)  # type: ignore[arg-type]
+    fresh = ec.Engine()
+    sales = fresh.source("sales", SALES)
+    with pytest.raises(
+        ec.PlanError, match="view 'all': backfill= goes with a view that is declared after the first push"
+    ):
+        fresh.view("all", sales, backfill={"sales": every})
     other = started(retained=False)
     with pytest.raises(ec.InputError, match="'price'"):
         other.view("best", best(other), backfill={"sales": every.drop("price")})
@@ -410,6 +416,19 @@ def test_a_named_subscription_does_not_outlive_its_view(tmp_path: Path) -> None:
     view.subscribe(heard.append, name="me")
     engine.push("sales", {"shop": ["east"], "price": [1]})
     assert [summed([frame]) for frame in heard] == [{("east", 1): 1}]
+    engine.close()
+
+
+def test_a_subscriber_that_raises_leaves_the_change_done(place: Path | None) -> None:
+    engine = started(place)
+    before = engine.views["per_shop"]
+    before.subscribe(lambda delta: 1 / 0)
+    definition = engine.sources["sales"].group_by("shop").agg(n=pl.len(), total=pl.col("price").min())
+    with pytest.raises(ec.SubscriberError, match="epoch 3 is done"):
+        engine.view("per_shop", definition, replace=True)
+    assert engine.views["per_shop"].read().height == 3
+    with pytest.raises(ec.InputError, match="was replaced"):
+        before.read()
     engine.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,10 @@ import polars as pl
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
-from evercurrent.core.columns.kernels import Keys, with_plain_zeros
+from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
+from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.columns.whole_columns import AnyColumn
+from evercurrent.core.columns.whole_columns import AnyColumn, Whole
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, Order, empty_frame
@@ -45,7 +46,7 @@ from evercurrent.core.group.heads import HeadOrder
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
-from evercurrent.core.operators.linear import ColumnFunction, Linear
+from evercurrent.core.operators.linear import ColumnFunction, Linear, MaskFunction
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.channels import Finding
 from evercurrent.core.state.ledger import Ledger
@@ -57,8 +58,9 @@ from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 
 from ..expressions import Expression
+from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
-from ..expressions.order_insensitive import computes
+from ..expressions.order_insensitive import computes, is_median
 from ..plan.node_identities import CircuitIdentities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
@@ -107,7 +109,7 @@ class Compiled:
         found = [
             (number, name, delta)
             for node, delta in deltas.items()
-            if len(delta)
+            if delta.height
             for number, name in self.views.get(node, ())
         ]
         return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
@@ -146,13 +148,17 @@ class Builder:
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
+        purpose_before: str = "",
     ) -> NodeId:
+        """Add a node. ``purpose_before``: the one it had in earlier versions, if its states held more in these."""
         made = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan, self.place)
-        behind = [nodes[source].identity for source in inputs]
+        behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
+        if purpose_before:
+            nodes[made].identity_before = self._identities.unnumbered(purpose_before, type(operator), behind)
         nodes[made].identity = self._identities.of(purpose, type(operator), behind)
         self.compiled.parts.setdefault(self.place, []).append(made)
         self._note_asked(made)
@@ -231,8 +237,12 @@ class Builder:
         expired: Finding[Keys] | None = None,
         by: tuple[str, ...] | None = None,
         holds_rows: bool = True,
+        first: int | None = None,
     ) -> tuple[NodeId, Spine]:
-        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them."""
+        """The rows of a node by key; without ``holds_rows`` only what an earlier version has kept of them.
+
+        With ``first``, of a node that never retracts, only this many of each key: the first in the order of the layout.
+        """
 
         def make() -> tuple[NodeId, Arrange]:
             arrange = Arrange(
@@ -244,14 +254,19 @@ class Builder:
                 expired=expired,
                 by=by,
                 holds_rows=holds_rows,
+                first=first,
             )
             order = "".join(f", order {part.column}" for part in layout.order)
-            name = f"arrange by {', '.join(keys) or 'nothing'}{order}"
+            what_is_kept = "arrange" if first is None else f"first {first} rows"
+            name = f"{what_is_kept} by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
-            return self.add(name, arrange, source, states=[arrange.spine], placement=placement), arrange
+            before = "" if first is None else self._identities.shared("arrange", what)
+            states = [arrange.spine]
+            added = self.add(name, arrange, source, states=states, placement=placement, purpose_before=before)
+            return added, arrange
 
         what = (KeyColumns.of(keys, by), layout, where, skip_null_keys)
-        node, arrange = self.once("arrange", source, what, make)
+        node, arrange = self.once("arrange", source, what if first is None else (*what, first), make)
         arrange.holds_rows |= holds_rows
         return node, arrange.spine
 
@@ -265,7 +280,7 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, columns=selecting(columns), keeps_rows_apart=False)
+            linear = Linear(where, types, columns=selecting(columns, schema), keeps_rows_apart=False)
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -283,10 +298,12 @@ class Builder:
         of_nothing: bool = False,
         by: tuple[str, ...] | None = None,
         retracts: bool = True,
+        may_go_below_zero: bool = True,
     ) -> tuple[NodeId, AggregateState]:
         """Return the state of one aggregate, and the last node that was made for it.
 
-        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted. If keys expire, all state has
+        ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted; ``may_go_below_zero``: also
+        those that are not there. If keys expire, all state has
         to be by key: values are then counted among the rows of the group, and a user's aggregate is computed from them.
         """
         if expired is not None and isinstance(aggregate, Distinct):
@@ -307,7 +324,7 @@ class Builder:
                 schema = self.schema_of(projected)
                 return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
             case FirstBy(input=name, order=order):
-                head = None if retracts else HeadOrder.of(aggregate, types)
+                head = None if retracts and may_go_below_zero else HeadOrder.of(aggregate, types)
                 node, spine = self._ordered(
                     prepared,
                     types,
@@ -317,14 +334,20 @@ class Builder:
                     aggregate.where,
                     expired,
                     by,
-                    holds_rows=head is None,
+                    holds_rows=head is None or retracts,
                 )
-                return node, FirstByState(aggregate, spine) if head is None else HeadState(head, spine)
+                if head is None:
+                    return node, FirstByState(aggregate, spine)
+                return node, HeadState(head, spine, retracts=retracts)
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
+                in_middle = not order and len(names) == 1 and is_median(aggregate.expr)
+                in_middle = in_middle and has_order_word(types[names[0]]) and types[names[0]].is_numeric()
                 aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
-                return node, RecomputedState(aggregate, spine, keyless=keyless, twice=twice)
+                return node, RecomputedState(
+                    aggregate, spine, keyless=keyless, twice=twice, is_median=in_middle
+                )
             case Custom(input=name, remove=None):
                 node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expired, by)
                 return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)
@@ -361,21 +384,51 @@ def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     return frozenset(column.name for column in columns if column.copies == column.name)
 
 
-def selecting(columns: Sequence[Column]) -> ColumnFunction:
-    """Return a function that computes these columns; plain copies are taken by reference, and only what is read is passed to polars."""
-    exprs = [elementwise(column.expr).alias(column.name) for column in columns if column.copies is None]
-    if not exprs:
-        copies = [(column.name, column.copies or "") for column in columns]
-        return lambda delta: [delta.column(copied).alias(name) for name, copied in copies]
-    computed = RowExpressions([*exprs, pl.col(DIFF)])
+def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
+    """Return a function that computes these columns over rows with columns of these types.
+
+    Plain copies are taken by reference, and only what is read is passed to polars; few numbers are computed as arrays.
+    """
+    copies = {column.name: column.copies for column in columns if column.copies is not None}
+    made = [column for column in columns if column.copies is None]
+    arrays = [over_arrays(column.expr, types) for column in made]
+    if all(array is not None and not array.is_mask for array in arrays):
+        small = {column.name: array for column, array in zip(made, arrays, strict=True) if array is not None}
+    else:
+        small = None
+    computed = RowExpressions([*(elementwise(each.expr).alias(each.name) for each in made), pl.col(DIFF)])
+
+    def values(delta: Delta) -> Mapping[str, AnyColumn]:
+        if small is not None and delta.height <= MANY_ROWS:
+            inputs = {name: delta.column(name) for array in small.values() for name in array.inputs}
+            numbers = {name: array.of(inputs) for name, array in small.items()}
+            found = {name: Whole(name, each) for name, each in numbers.items() if each is not None}
+            if len(found) == len(numbers):
+                return found
+        frame = computed.of(delta.frame_with(computed.inputs))
+        return {column.name: with_plain_zeros(frame.get_column(column.name)) for column in made}
 
     def select(delta: Delta) -> list[AnyColumn]:
-        made = computed.of(delta.frame_with(computed.inputs))
-        return [
-            with_plain_zeros(made.get_column(column.name))
-            if column.copies is None
-            else delta.column(column.copies).alias(column.name)
-            for column in columns
-        ]
+        found = {**values(delta), **{column.name: column for column in delta.renamed(copies)}}
+        return [found[name] for name in names]
 
-    return select
+    names = [column.name for column in columns]
+    return select if made else lambda delta: delta.renamed(copies)
+
+
+def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
+    """Return a function that returns which rows, with columns of these types, fulfil a condition."""
+    computed = RowExpressions([elementwise(condition.expr), pl.col(DIFF)])
+    array = over_arrays(condition.expr, types)
+    small = array if array is not None and array.is_mask else None
+
+    def chosen(delta: Delta) -> Mask:
+        if small is not None and delta.height <= MANY_ROWS:
+            mask = small.of({name: delta.column(name) for name in small.inputs})
+            if mask is not None:
+                return mask
+        flags = computed.of(delta.frame_with(computed.inputs)).to_series()
+        found: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
+        return found
+
+    return chosen

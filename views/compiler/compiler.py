@@ -9,13 +9,10 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.circuit.stages import cut, mark_routes
-from evercurrent.core.columns.kernels import frame_of, keep, with_plain_zeros
-from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.data.schema import DIFF
+from evercurrent.core.columns.kernels import frame_of, with_plain_zeros
 from evercurrent.core.eventtime.triggers.kinds import heeds_order
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, RefuseUntimed, SourceClock
 from evercurrent.core.group.aggregate_states import InputState
-from evercurrent.core.group.aggregates import Column
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.operators.arrange import KeyCounts, Materialize
 from evercurrent.core.operators.join import Join as JoinOperator
@@ -29,7 +26,7 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 
-from ..expressions.elementwise import elementwise, elementwise_columns
+from ..expressions.elementwise import elementwise_columns
 from ..expressions.equalities import only_value
 from ..plan.nodes import (
     Assign,
@@ -51,7 +48,7 @@ from ..plan.nodes import (
     WithEventTime,
 )
 from ..plan.plan import Plan
-from .builder import Builder, Compiled, copied_columns, selecting
+from .builder import Builder, Compiled, copied_columns, filtering, selecting
 from .retained import RetainedRows
 from .windowed_groups import windows_over_time
 
@@ -119,10 +116,16 @@ class Compiler(Builder):
                 return self._input(node, node.operation)
             case Select(columns=columns, keeps_rows_apart=apart):
                 passes = copied_columns(columns)
-                linear = Linear(where, node.schema, columns=selecting(columns), keeps_rows_apart=apart)
+                linear = Linear(
+                    where,
+                    node.schema,
+                    columns=selecting(columns, self.schema_of(inputs[0])),
+                    keeps_rows_apart=apart,
+                )
                 return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))
             case Filter(condition=condition):
-                linear = Linear(where, node.schema, _filtering(condition), keeps_rows_apart=True)
+                rows = filtering(condition, node.schema)
+                linear = Linear(where, node.schema, rows=rows, keeps_rows_apart=True)
                 only = only_value(condition.expr, node.schema)
                 return self.add(node.label, linear, *inputs, placement=_passing(node), only=only)
             case Explode(columns=names):
@@ -150,7 +153,8 @@ class Compiler(Builder):
                 return windows_over_time(self, where, node, inputs[0])
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)
-                arranged, spine = self.arranged(inputs[0], node.schema, keys, layout)
+                first = None if self.plan.may_retract(node.inputs[0]) else count
+                arranged, spine = self.arranged(inputs[0], node.schema, keys, layout, first=first)
                 placement = Placement(passes=frozenset(node.schema))
                 return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
             case _:
@@ -233,9 +237,12 @@ class Compiler(Builder):
         types = self.schema_of(prepared)
         key_types = pl.Schema({key: types[key] for key in keys})
         inputs, parts = [prepared], []
-        retracts = self.plan.may_retract(node.inputs[0])
+        (upstream,) = node.inputs
+        retracts, below_zero = self.plan.may_retract(upstream), bool(self.plan.below_zero_by(upstream))
         for aggregate in aggregation.aggregates:
-            before, part = self.part(aggregate, prepared, types, keys, where, retracts=retracts)
+            before, part = self.part(
+                aggregate, prepared, types, keys, where, retracts=retracts, may_go_below_zero=below_zero
+            )
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(before)
@@ -288,13 +295,3 @@ def _passing(node: PlanNode) -> Placement:
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:
     return frame_of([with_plain_zeros(column) for column in frame.get_columns()])
-
-
-def _filtering(condition: Column) -> FrameFunction:
-    computed = RowExpressions([elementwise(condition.expr), pl.col(DIFF)])
-
-    def choose(frame: pl.DataFrame) -> pl.DataFrame:
-        chosen = computed.of(frame).to_series()
-        return keep(frame, (chosen.fill_null(False) if chosen.has_nulls() else chosen).to_numpy())
-
-    return choose

@@ -70,6 +70,10 @@ class Source(Collection):
             raise PlanError(f"source {self.name!r} belongs to no engine; declare it with engine.source(...)")
         return self._take(self.name, data, at=at, watermark=watermark, position=position)
 
+    def forked(self, plan: Plan) -> Source:
+        """Return the same source in a copy of its plan."""
+        return Source(plan, self._place, self._declared, self.positions.order)
+
     @property
     def name(self) -> str:
         """The name under which rows are pushed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -68,21 +68,40 @@ def every_epoch() -> Trigger:
     return EveryEpoch()
 
 
+class WithDefaultLate(AfterWatermark):
+    """``after_watermark`` without a word about late rows. In a plan it is an ``AfterWatermark`` with or without a late part."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return it as what it is without late rows."""
+        return repr(AfterWatermark(self.early))
+
+
+def with_late_part(trigger: Trigger, lateness: int | None) -> Trigger:
+    """Return the trigger of a window with its default late part: where late rows are accepted, they fire at every epoch."""
+    if not isinstance(trigger, WithDefaultLate):
+        return trigger
+    return AfterWatermark(trigger.early, None if lateness == 0 else EveryEpoch())
+
+
 @tagged("views.triggers:after_watermark")
-def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
+def after_watermark(
+    early: Trigger | None = None, late: Trigger | Literal["default"] | None = "default"
+) -> Trigger:
     """Fire once when the watermark passes the end of the window; ``early`` before that, ``late`` after it.
 
-    ``early`` and ``late`` begin again when they have finished. Without ``late``, panes with late rows are emitted at every
-    epoch that brings any, and none after an on-time pane with an allowed lateness of zero. Inside of another trigger it
-    finishes with the on-time pane. (Dataflow Model, section 2.3.)
+    ``early`` and ``late`` begin again when they have finished. By default, panes with late rows are emitted at every epoch
+    that brings any. With ``late=None``, and inside of another trigger by default too, the trigger finishes with the on-time
+    pane, so it needs an allowed lateness of zero, or has to be inside ``repeat``. (Dataflow Model, section 2.3.)
 
     >>> after_watermark(early=every("1m"), late=each_row())  # doctest: +ELLIPSIS
     AfterWatermark(early=Repeat(...), late=Repeat(...))
     """
-    for name, part in (("early", early), ("late", late)):
-        if part is not None:
-            _trigger(f"after_watermark: {name}=", part)
-    return AfterWatermark(early, late)
+    before = None if early is None else _trigger("after_watermark: early=", early)
+    if late == "default":
+        return WithDefaultLate(before)
+    return AfterWatermark(before, None if late is None else _trigger("after_watermark: late=", late))
 
 
 @tagged("views.triggers:at_period")
@@ -337,4 +356,4 @@ def _trigger(where: str, part: Any) -> Trigger:
         raise PlanError(
             f"{where}: {part!r} is not a trigger; there are every, after_watermark, after_count and others"
         )
-    return part
+    return AfterWatermark(part.early) if isinstance(part, WithDefaultLate) else part

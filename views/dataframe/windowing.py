@@ -12,8 +12,6 @@ from evercurrent.core.data.schema import listed, require_columns
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Mode
 from evercurrent.core.eventtime.triggers.kinds import (
     AfterSum,
-    AfterWatermark,
-    EveryEpoch,
     Pattern,
     Punctuation,
     Trigger,
@@ -40,7 +38,7 @@ from ..plan.plan import Plan
 from ..plan.windowed import HELD, depends_on_key
 from .aggregation import aggregation
 from .grouping import identity
-from .triggers import after_watermark
+from .triggers import after_watermark, with_late_part
 
 STAMPS: tuple[Stamp, ...] = ("end", "start", "earliest", "latest", "watermark")
 MODES: dict[str, Mode] = {
@@ -120,7 +118,7 @@ def triggered(
     if trigger is None and early is None and late is None:
         raise PlanError(f"{where}: no trigger is given; give one, or early= and late=")
     if trigger is None:
-        trigger = after_watermark(early, late)  # type: ignore[arg-type]
+        trigger = after_watermark(early, "default" if late is None else late)  # type: ignore[arg-type]
     if not isinstance(trigger, Trigger):
         raise PlanError(
             f"{where}: {trigger!r} is not a trigger; there are every, after_watermark, after_count and others"
@@ -201,7 +199,7 @@ def windowed_group(
     Raises:
         PlanError: the trigger would lose rows or never fire, names are taken, or window bounds are missing.
     """
-    windowing = with_late_part(windowing)
+    windowing = replace(windowing, trigger=with_late_part(windowing.trigger, windowing.lateness))
     schema, event_time = plan[place].schema, plan[place].event_time
     keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
     is_global = isinstance(windowing.window, Global)
@@ -280,14 +278,6 @@ def _dated_by(where: str, schema: pl.Schema, event_time: EventTime | None) -> st
 def _zone(schema: pl.Schema, event_time: EventTime | None) -> str | None:
     dtype = schema[event_time.column] if event_time is not None else None
     return dtype.time_zone if isinstance(dtype, pl.Datetime) else None
-
-
-def with_late_part(windowing: Windowing) -> Windowing:
-    """Return the windowing with its default late part: where late rows are accepted, ``after_watermark`` emits them at each epoch."""
-    trigger = windowing.trigger
-    if windowing.lateness == 0 or not isinstance(trigger, AfterWatermark) or trigger.late is not None:
-        return windowing
-    return replace(windowing, trigger=replace(trigger, late=EveryEpoch()))
 
 
 def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:

@@ -1,12 +1,15 @@
-"""Commits with identities of an earlier scheme of digests, read with those of the present scheme.
+"""Commits with names of an earlier scheme of digests, or of states that held more, read with the present names.
 
 Names of an earlier scheme are computed again for the present plan; those of the first scheme depend on versions, so these
 have to be the ones that wrote the checkpoint. The next commit has present names, which do not depend on versions.
+
+A state that holds less than it did in earlier versions has a name of its own, under which what these have written
+(``Node.identity_before``) is read, with all that it holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,15 +31,28 @@ class EarlierNames:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._names: dict[int, _Names] = {}
+        self._kept: tuple[list[tuple[str, str]], frozenset[str]] | None = None
 
     def renewed(self, commit: Commit) -> Commit:
         """Return the commit with the present names; what is not of this plan keeps its own."""
         scheme = commit.plan.get("digests", FIRST)
-        if scheme == SCHEME:
-            return commit
-        if scheme not in self._names:
-            self._names[scheme] = _Names.of(self._plan, scheme)
-        return self._names[scheme].renewed(commit)
+        if scheme != SCHEME:
+            if scheme not in self._names:
+                self._names[scheme] = _Names.of(self._plan, scheme)
+            commit = self._names[scheme].renewed(commit)
+        return _under_new_names(commit, *self._kept_less())
+
+    def _kept_less(self) -> tuple[list[tuple[str, str]], frozenset[str]]:
+        """Return the earlier and the present name of each state that holds less than in earlier versions, and all present ones."""
+        if self._kept is None:
+            may = any(node.operation.may_keep_less for node in self._plan.nodes)
+            compiled = compile_plan(self._plan, Ledger(0)) if may else None
+            nodes = (
+                [] if compiled is None else [node for node in compiled.circuit.nodes if node.identity_before]
+            )
+            names = [(f"{node.identity_before}:0", f"{node.identity}:0") for node in nodes]
+            self._kept = names, frozenset(() if compiled is None else state_ids(compiled))
+        return self._kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +70,16 @@ class _Names:
             then = compile_plan(plan, Ledger(0))
             earlier = plan_record(plan, then)
         compiled = compile_plan(plan, Ledger(0))
-        nodes = zip(then.circuit.nodes, compiled.circuit.nodes, strict=True)
+        nodes = list(zip(then.circuit.nodes, compiled.circuit.nodes, strict=True))
+        held_more = {
+            f"{one.identity_before}:0": f"{other.identity_before}:0"
+            for one, other in nodes
+            if one.identity_before
+        }
         return _Names(
             earlier,
             plan_record(plan, compiled),
-            dict(zip(_in_order(then), _in_order(compiled), strict=True)),
+            held_more | dict(zip(_in_order(then), _in_order(compiled), strict=True)),
             {one.identity: other.identity for one, other in nodes},
         )
 
@@ -117,7 +138,40 @@ class _Names:
         """Return the form of a state, which may be a digest too."""
         earlier = dict(zip(self.earlier["states"], self.earlier["forms"], strict=True))
         now = dict(zip(self.now["states"], self.now["forms"], strict=True))
-        return now[self.states[state]] if state in self.states and earlier[state] == form else form
+        return now[self.states[state]] if state in earlier and earlier[state] == form else form
+
+
+def _under_new_names(commit: Commit, names: Sequence[tuple[str, str]], present: Collection[str]) -> Commit:
+    """Return the commit with what it has under the first name of each pair under the second one.
+
+    States of the plan that have one of the first names are ``present``: they are kept as well.
+    """
+    was = commit.plan
+    taken = [(old, new) for old, new in names if old in was["states"] and new not in was["states"]]
+    if not taken:
+        return commit
+    forms = dict(zip(was["states"], was["forms"], strict=True)) if "forms" in was else {}
+    parts = {part: dict(was[part]) for part in ("spines", "labels") if part in was}
+    states = dict(commit.states)
+    for old, new in taken:
+        forms |= {new: forms[old]} if forms else {}
+        for part in parts.values():
+            part |= {new: part[old]} if old in part else {}
+        for key, record in commit.states.items():
+            name, _, bucket = key.rpartition("/")
+            states |= {f"{new}/{bucket}": record} if name == old else {}
+    gone = {old for old, _ in taken}.difference(present)
+    made = {**was, **{part: _without(gone, held) for part, held in parts.items()}}
+    made["states"] = sorted({*was["states"], *(new for _, new in taken)} - gone)
+    if forms:
+        made["forms"] = [forms[name] for name in made["states"]]
+    return replace(
+        commit, plan=made, states={k: v for k, v in states.items() if k.rpartition("/")[0] not in gone}
+    )
+
+
+def _without(names: Collection[str], held: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: what for name, what in held.items() if name not in names}
 
 
 def _in_order(compiled: Compiled) -> list[str]:

@@ -416,6 +416,11 @@ class Durability:
         """Whether ``tidy`` maps states from disk, to keep within a limit of memory."""
         return self._checkpoint.resident_bytes is not None
 
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The place of the checkpoint, and its options."""
+        return self._checkpoint
+
     # Details
 
     @property

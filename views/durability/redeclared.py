@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
@@ -103,7 +106,12 @@ def take_over(compiled: Compiled, was: Compiled, names: Iterable[str]) -> None:
     """Give a circuit the states of another one that have these names; pieces are shared and not copied."""
     ours, theirs = state_ids(compiled), state_ids(was)
     for name in names:
-        ours[name].restore(theirs[name].saved())
+        state, other = ours[name], theirs[name]
+        if isinstance(state, Spine) and isinstance(other, Spine):
+            state.share(other.version)
+        else:
+            saved = other.saved()
+            state.restore(Saved(saved.pieces, deepcopy(saved.facts)))
     measured = {node.identity: node for node in was.circuit.nodes}
     for node in compiled.circuit.nodes:
         if (then := measured.get(node.identity)) is not None:

@@ -18,7 +18,7 @@ from ..durability.plan_match import require_distinguishable
 from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
-from ..plan.declared_calls import NAMED, DeclaredCall, stands_on
+from ..plan.declared_calls import FORKED, NAMED, DeclaredCall, stands_on
 from ..plan.node_identities import plan_identities
 from ..plan.plan import Plan
 from .backfill_rows import backfilled
@@ -70,7 +70,8 @@ class Declarations:
             made = self._sources[name] = declare(self._plan, name, schema, **options)
             change.untouched.add(name)
             change.has_epoch = False
-        self._running.untouched.add(name)
+        if self._running.has_begun:
+            self._running.untouched.add(name)
         return made
 
     def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
@@ -91,6 +92,11 @@ class Declarations:
                 f"{where} is declared twice, in different ways; choose another name, or replace the one that is there with "
                 "replace=True"
             )
+        if backfill is not None and not self._running.has_begun:
+            raise PlanError(
+                f"{where}: backfill= goes with a view that is declared after the first push, and with a checkpoint after it was opened "
+                "(engine.ready()); before that, push the rows into their sources"
+            )
         given = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
         if known is None:
@@ -101,7 +107,8 @@ class Declarations:
             with self._change(where) as change:
                 change.filled, change.backfill = (name,), given
                 self._replace(known, view, collection, change)
-            known._gone = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
+                replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
+                change.done.append(lambda: setattr(known, "_gone", replaced))
         return view
 
     def drop_view(self, name: str) -> None:
@@ -120,7 +127,7 @@ class Declarations:
             del self._views[name]
             named = self._running.readers.forget(name)
             change.undo.append(lambda: self._running.readers.restore(named))
-        view._gone = f"view {name!r} was dropped"
+            change.done.append(lambda: setattr(view, "_gone", f"view {name!r} was dropped"))
 
     def drop_source(self, name: str) -> None:
         """Drop a source. See ``Engine.drop_source``."""
@@ -135,8 +142,7 @@ class Declarations:
             positions = running.positions
             running.positions = {each: at for each, at in positions.items() if each != name}
             change.undo.append(lambda: setattr(running, "positions", positions))
-        running.untouched.discard(name)
-        running.log.forget(name)
+            change.done += [lambda: running.untouched.discard(name), lambda: running.log.forget(name)]
 
     # Details
 
@@ -236,6 +242,8 @@ class Declarations:
                 for undo in reversed(change.undo):
                     undo()
                 raise
+            for done in change.done:
+                done()
         if result is not None:
             running.follow_up(result)
 
@@ -279,6 +287,8 @@ class _Change:
 
     def __init__(self) -> None:
         self.undo: list[Undo] = []
+        self.done: list[Callable[[], object]] = []
+        """What follows once it is real, whatever subscribers raise."""
         self.filled: tuple[str, ...] = ()
         self.untouched: set[str] = set()
         self.backfill: Mapping[str, Callable[[], Delta]] = {}
@@ -290,9 +300,12 @@ class _Change:
 
 
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, View]) -> list[str]:
-    """Return the names of the views that were declared on a view, by any number of calls."""
+    """Return the names of the views that were declared on a view, by any number of calls, perhaps before the engine was forked."""
+    made, before = {id(call.made): call for call in plan.calls}, [view]
+    while (call := made.get(id(before[-1]))) and call.method == FORKED:
+        before.append(call.receiver)
     return [
-        name for name, other in views.items() if other is not view and stands_on(plan.calls, other, [view])
+        name for name, other in views.items() if other is not view and stands_on(plan.calls, other, before)
     ]
 
 

@@ -38,10 +38,9 @@ from ..inspection.questions import shown_watermark
 from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
-from .declarations import Declarations
 from .epoch_runner import Running
+from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
-from .served_views import ServedViews
 from .view import View
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ RESIDENT_ALONE = (
 
 
 @tagged("views.engine:Engine")
-class Engine(ServedViews):
+class Engine(LiveDeclarations):
     """Declares sources and views, takes batches of changes, and keeps every view current.
 
     One batch is one epoch: its changes go through every view before any reader sees them, or, if anything fails, nothing
@@ -225,26 +224,9 @@ class Engine(ServedViews):
         with self._turn:
             return self._declarations().view(name, collection, replace=replace, backfill=backfill)
 
-    def drop_view(self, name: str) -> None:
-        """Drop a view, in an epoch of its own; states that nothing else needs are freed, and their files in time.
-
-        Raises:
-            PlanError: there is no such view, another one was declared on it, or a subscription to it is open.
-        """
-        with self._turn:
-            self._declarations().drop_view(name)
-
-    def drop_source(self, name: str) -> None:
-        """Drop a source with its position, its watermark and its retained rows, in an epoch of its own.
-
-        Raises:
-            PlanError: there is no such source, or a view is computed from it.
-        """
-        with self._turn:
-            self._declarations().drop_source(name)
-
-    def _declarations(self) -> Declarations:
-        return Declarations(self, self._plan, self.sources, self.views, self._running, self._retain)
+    def _fresh(self) -> Self:
+        """Return an engine in memory that retains as many deltas, with nothing declared."""
+        return type(self)(retain=self._retain)
 
     def push(
         self,
@@ -336,11 +318,6 @@ class Engine(ServedViews):
             return self.epoch_number if offered.is_repeated else self._running.run(offered, at)
 
     @property
-    def epoch_number(self) -> int:
-        """The number of the last epoch; 0 before the first."""
-        return self._shown()[0]
-
-    @property
     def positions(self) -> dict[str, Any]:
         """The last ``position`` pushed to each source, after which its input goes on.
 
@@ -388,11 +365,6 @@ class Engine(ServedViews):
             self._running = Running(
                 self._plan, self.sources, self.views, self._running.log, self._turn, durability, self._workers
             )
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether there is a checkpoint."""
-        return self._running.durability is not None
 
     def checkpoint(self) -> int:
         """Commit all epochs that are not committed yet, and return the number of the last one.
@@ -560,12 +532,6 @@ class Engine(ServedViews):
     def _current(self) -> Compiled:
         """Return the circuit of the plan as declared so far."""
         return self.published().compiled
-
-    def _shown(self) -> tuple[int, Mapping[str, Position]]:
-        """Return the last epoch and the positions, of the checkpoint if there is one and its views are declared."""
-        if self._running.durability is not None and self.views:
-            self.published()
-        return self._running.shown()
 
     def _instant(self, source: str, watermark: datetime | str | int) -> int:
         """Return a watermark by hand as an instant."""

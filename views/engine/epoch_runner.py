@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -49,6 +49,23 @@ BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""
 
 
+class _Commits:
+    """A context in which states are committed. ``count`` is how often one has begun or ended: odd while there is one."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        """Count a commit that begins."""
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Count a commit that ends."""
+        self.count += 1
+
+
 class Running:
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
@@ -59,8 +76,8 @@ class Running:
     def __init__(
         self,
         plan: Plan,
-        sources: Mapping[str, Source],
-        views: Mapping[str, View],
+        sources: dict[str, Source],
+        views: dict[str, View],
         log: RunRecorder,
         turn: Turn,
         durability: Durability | None = None,
@@ -89,8 +106,7 @@ class Running:
         self._is_declaring = False
         self.untouched: set[str] = set()
         """The sources that have had no input so far, as far as that is known."""
-        self._commits = 0
-        """How often a commit has begun or ended: odd while there is one."""
+        self._counted = _Commits()
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -120,17 +136,17 @@ class Running:
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
         """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
         for _ in range(ATTEMPTS):
-            begun, compiled = self._commits, self.published().compiled
+            begun, compiled = self._counted.count, self.published().compiled
             if begun % 2 == 0 and not self._is_declaring:
                 try:
                     answer = read(compiled)
                 except Exception:
                     # What is declared meanwhile is in the plan, and in no circuit yet.
-                    is_steady = self._commits == begun and not self._is_declaring
+                    is_steady = self._counted.count == begun and not self._is_declaring
                     if is_steady and compiled is self._compiled and not self._is_outdated:
                         raise
                     continue
-                if self._commits == begun:
+                if self._counted.count == begun:
                     return answer
         with self._turn:
             return read(self.current())
@@ -272,6 +288,30 @@ class Running:
         """Whether there are states: then sources and views that are declared have to be filled."""
         return self.epoch > 0 or (self.durability is not None and self._compiled is not None)
 
+    def begin_with(
+        self, compiled: Compiled, epoch: int, positions: Mapping[str, Position], untouched: Iterable[str]
+    ) -> None:
+        """Begin with a circuit that has states, after an epoch of another engine."""
+        self.epoch, self.positions, self.untouched = epoch, dict(positions), set(untouched)
+        self._compiled, self._compiled_size = compiled, (len(self._plan.nodes), self._plan.edits)
+        self._publish(compiled)
+
+    @property
+    def parts(self) -> tuple[Plan, dict[str, Source], dict[str, View]]:
+        """The plan, the sources and the views."""
+        return self._plan, self._sources, self._views
+
+    def require_between_epochs(self) -> None:
+        """Check that the states are those of an epoch as a whole.
+
+        Raises:
+            InputError: an epoch is being evaluated, or declarations change, in this thread.
+        """
+        if self._is_declaring or self._choreography.is_running:
+            raise InputError(
+                "an epoch is being evaluated: a function that a view uses cannot fork the engine; fork it from a subscriber"
+            )
+
     @contextmanager
     def declaring(self) -> Iterator[None]:
         """Yield while declarations change: what reads the plan and the states waits for the end.
@@ -290,7 +330,7 @@ class Running:
             with self.giving_way:
                 yield
         finally:
-            self._commits += 2
+            self._counted.count += 2
             self._is_declaring = False
 
     def _resumed(self, durability: Durability) -> Compiled:
@@ -383,14 +423,9 @@ class Running:
     def deliver_first(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``: subscribers get an epoch after its commit, as they can catch up."""
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """See ``Audience``: ``steadily`` notices it."""
-        self._commits += 1
-        try:
-            yield
-        finally:
-            self._commits += 1
+        return self._counted
 
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""

@@ -58,6 +58,8 @@ class OnDisk:
 
     def write(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Keeper``."""
+        for delta in evaluated.passed.deltas.unread.values():
+            _ = delta.frame  # Now, and not all at once in the commit that writes many epochs.
         standing = self._standing(evaluated.positions, evaluated.rows)
         self._durability.write(evaluated.passed, standing, evaluated.elsewhere)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,14 @@ class PublishedView:
             spine.version is version
             for spine, version in zip(self.readable.reads, self.versions, strict=True)
         )
+
+    def shares_all(self, other: PublishedView) -> bool:
+        """Return whether a view of another engine is made of the same runs."""
+        ours, theirs = (
+            [part for version in view.versions for parts in version.parts for part in parts]
+            for view in (self, other)
+        )
+        return len(ours) == len(theirs) and all(map(operator.is_, ours, theirs))
 
     def rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that have these values, given as a frame of one row. Cost: these rows, if it is the key of the state."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 
@@ -13,6 +13,8 @@ from evercurrent.core.state.ledger import Refused
 
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
+from ..connectors.positions import Position
+from ..dataframe.source import Source
 from ..epochs.records import EpochInput, FireRequest
 from ..epochs.run_log import RunLog
 from ..epochs.subscriptions import Readers
@@ -20,6 +22,7 @@ from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .epoch_runner import Running
 from .published import Published
+from .view import View
 
 
 class ServedViews:
@@ -28,6 +31,24 @@ class ServedViews:
     _plan: Plan
     _running: Running
     _turn: Turn
+    sources: dict[str, Source]
+    views: dict[str, View]
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch; 0 before the first."""
+        return self._shown()[0]
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether there is a checkpoint."""
+        return self._running.durability is not None
+
+    def _shown(self) -> tuple[int, Mapping[str, Position]]:
+        """Return the last epoch and the positions, of the checkpoint if there is one and its views are declared."""
+        if self._running.durability is not None and self.views:
+            self.published()
+        return self._running.shown()
 
     def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""

@@ -33,8 +33,10 @@ from ..epochs.subscriptions import (
     require_plain_function,
     with_another,
 )
+from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
+from ..proving.proof import Proof
 from .asynchronous import followed
 from .consumers import Reader, check_reader
 from .published import Published
@@ -81,6 +83,14 @@ class ViewKeeper(Protocol):
 
     def why(self, view: str, key: object, window: object) -> list[str]:
         """Explain why windows of a view emit no panes."""
+        ...
+
+    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+        """Return the rows of sources from which a row of a view comes."""
+        ...
+
+    def proof_of(self, view: str) -> Proof:
+        """Evaluate a view's definition in a batch, and compare that with what the view holds."""
         ...
 
     def watermark_of(self, view: str) -> datetime | int | None:
@@ -155,6 +165,12 @@ class View(Collection, ReadForms):
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.name = name
+
+    def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
+        """Return the same view in a fork of its engine, without subscriptions."""
+        view = View(engine, plan, self._place, self.name, retain, self._windowing)
+        plan.calls.append(DeclaredCall(self, FORKED, (), {}, view))
+        return view
 
     @property
     def _engine(self) -> ViewKeeper:
@@ -361,6 +377,45 @@ class View(Collection, ReadForms):
             InputError: the view has no windows, or the key does not go with its columns.
         """
         return "\n".join(self._engine.why(self.name, key, window))
+
+    def lineage(self, row: object, *, limit: int = 1000) -> dict[str, pl.DataFrame]:
+        """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
+
+        They are followed back through the calls that declared the view: through groupings to all rows of a group, through
+        joins to both partners, through distinct, unions and the first rows of groups. Where a source retains no rows, they are
+        those of the nearest view. Rows that keep others away (the other side of an anti join, what ``minus`` subtracts) are not
+        among them. Cost: that of ``prove``, which evaluates the definition over all retained rows.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        >>> _ = engine.push("sales", {"shop": ["north", "south", "north"], "price": [3, 4, 5]})
+        >>> sorted(totals.lineage({"shop": "north"})["sales"].rows())
+        [('north', 3, 1), ('north', 5, 1)]
+
+        Args:
+            row: columns and their values, as far as they choose the row or several; or a whole row as a tuple.
+            limit: the most rows of each source.
+
+        Raises:
+            InputError: there is no such row; or it cannot be followed back, as through windows and ``map_batches``.
+        """
+        return self._engine.lineage_of(self.name, row, limit)
+
+    def prove(self) -> Proof:
+        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+
+        The result is true if both are equal, and has the rows that differ otherwise. Nothing of the engine computes it: the
+        calls that declared the view are repeated with polars, over the rows of retained sources, or of other views where a
+        source retains none. Floats are equal if they differ by a billionth, as polars adds them up in another order. Pushes go
+        on meanwhile. Cost: that of the batch.
+
+        Raises:
+            InputError: it cannot be evaluated: no rows are retained, or it has windows, aggregates of your own, or rows with
+                counts below zero; names the reason.
+        """
+        return self._engine.proof_of(self.name)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the contents as an Arrow C stream."""

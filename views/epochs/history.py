@@ -156,6 +156,13 @@ class History:
         self._complete_since = self._born = after
         self._older = older
 
+    def forked(self) -> History:
+        """Return a history with the deltas that are in memory, which goes on for itself."""
+        other = History(self._view, self._retain)
+        other._frames, other._rows = Recent(self._frames), self._rows
+        other._complete_since, other._born = self._complete_since, self._born
+        return other
+
     def now(self) -> Retained:
         """Return the deltas that are retained now."""
         return Retained(self._view, self._frames.now(), self._complete_since, self._older, self._born)

@@ -113,6 +113,13 @@ class RunRecorder:
             self.records_rows, unrecorded, self._retain, self._epochs.now(), self._rows.now(), self._earlier
         )
 
+    def forked(self) -> RunRecorder:
+        """Return a log with the same records, which goes on for itself."""
+        other = RunRecorder(self._retain, records_rows=self.records_rows)
+        other._epochs, other._rows = Recent(self._epochs), Recent(self._rows)
+        other._unrecorded, other._height, other._earlier = dict(self._unrecorded), self._height, self._earlier
+        return other
+
     def note(
         self, epoch: int, at: datetime, watermarks: Mapping[str, int], rows: Mapping[str, pl.DataFrame]
     ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from evercurrent.core.columns.kernels import frame_of
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import EPOCH
 
@@ -24,7 +25,7 @@ class ViewDelta:
         self.epoch = epoch
         self.entries = len(delta)
         # Without what was computed of it, which would be held as long as the delta.
-        self._delta: Delta | None = Delta(delta.frame, delta.is_consolidated)
+        self._delta: Delta | None = delta.bare()
         self._frame = pl.DataFrame()
 
     @staticmethod
@@ -41,7 +42,7 @@ class ViewDelta:
         if delta is not None:
             columns = delta.consolidate().frame.get_columns()
             epochs = pl.Series(EPOCH, [self.epoch], pl.UInt64).new_from_index(0, len(columns[-1]))
-            self._frame = pl.DataFrame([*columns[:-1], epochs, columns[-1]])
+            self._frame = frame_of([*columns[:-1], epochs, columns[-1]])
             self._delta = None
         return self._frame
 

@@ -93,6 +93,17 @@ def computes(expr: pl.Expr) -> bool:
     return node is None or _computes(node)
 
 
+def is_median(expr: pl.Expr) -> bool:
+    """Return whether an expression over a group is the median of a column, and nothing more."""
+    node = read(expr)
+    if node is None or node.name != "median" or len(node.inputs) != 1:
+        return False
+    (column,) = node.inputs
+    while column.name == "alias":
+        (column,) = column.inputs
+    return column.name == "column"
+
+
 def _computes(node: Node) -> bool:
     return node.name not in _PLAIN or any(map(_computes, node.inputs))
 

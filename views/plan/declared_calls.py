@@ -20,6 +20,9 @@ K = TypeVar("K", bound=type)
 NAMED = ""
 """In place of a method: the collection was given a name, as a view."""
 
+FORKED = "fork"
+"""In place of a method: the collection is the view of a fork of its engine."""
+
 _within = threading.local()
 
 
@@ -60,7 +63,7 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def stands_on(calls: list[DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
     """Return those of the others from which a collection was declared, by any number of calls."""
-    by_made = {id(call.made): call for call in calls}
+    by_made = {id(call.made): call for call in reversed(calls) if call.made is not call.receiver}
     wanted, seen = [collection], set[int]()
     while wanted:
         value = wanted.pop()
@@ -95,7 +98,7 @@ class Replay:
     def _again(self, call: DeclaredCall) -> None:
         try:
             receiver, args, kwargs = self._standing((call.receiver, call.args, dict(call.kwargs)))
-            named = call.method == NAMED
+            named = call.method in (NAMED, FORKED)
             self._made[id(call.made)] = receiver if named else getattr(receiver, call.method)(*args, **kwargs)
         except _MissingError as missing:
             self.failed[id(call.made)] = str(missing)

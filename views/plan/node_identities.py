@@ -45,7 +45,7 @@ class CircuitIdentities:
 
     def of(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
         """Return the identity of the next node for this purpose over these inputs."""
-        made = digest_of("node", purpose, kind_of(kind), list(inputs))
+        made = self.unnumbered(purpose, kind, inputs)
         number, self._numbers[made] = self._numbers[made], self._numbers[made] + 1
         return digest_of(made, number) if number else made
 
@@ -54,6 +54,11 @@ class CircuitIdentities:
         if place not in self._operations:
             self._operations[place] = operation_identity(plan[place])
         return self._operations[place]
+
+    @staticmethod
+    def unnumbered(purpose: str, kind: type, inputs: Sequence[str]) -> str:
+        """Return the identity of the first node for this purpose over these inputs, also for further ones."""
+        return digest_of("node", purpose, kind_of(kind), list(inputs))
 
     @staticmethod
     def shared(role: str, what: object) -> str:

@@ -211,6 +211,8 @@ class Top(GroupTraits):
     order: tuple[Order, ...]
     count: int
 
+    may_keep_less: ClassVar[bool] = True
+
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label alone: the node has one state."""
         return label

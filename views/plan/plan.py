@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..concurrency.turns import Guard
-from .declared_calls import DeclaredCall
+from .declared_calls import NAMED, DeclaredCall
 from .nodes import Input, PlanId, PlanNode, WindowedGroup
 
 if TYPE_CHECKING:
@@ -46,6 +47,25 @@ class Plan:
     def __getstate__(self) -> dict[str, object]:
         """Return all of it except the calls: tasks in other processes compile the plan and declare nothing."""
         return {**self.__dict__, "calls": [], "sources": {}}
+
+    def forked(self) -> Plan:
+        """Return a copy that goes its own way; nodes are shared, as they never change."""
+        with _adding.lock:
+            other = copy.copy(self)
+            for name in (
+                "nodes",
+                "_consequences",
+                "calls",
+                "inputs",
+                "windowed",
+                "_known",
+                "_sources",
+                "views",
+                "sources",
+            ):
+                setattr(other, name, copy.copy(getattr(self, name)))
+            other._names = {place: list(names) for place, names in self._names.items()}
+            return other
 
     def add(self, node: PlanNode) -> PlanId:
         """Return the place of this node; an equal one that is already there is that node."""
@@ -102,7 +122,11 @@ class Plan:
             for place in self.inputs.keys() - before.inputs.keys():
                 del self._known[self.nodes[place]]
             self.views, self.inputs, self.sources = before.views, before.inputs, before.sources
-            del self.calls[before.calls :]
+            for call in self.calls[before.calls :]:
+                if (
+                    call.method == NAMED
+                ):  # Other threads may have declared collections meanwhile, and no views.
+                    self.calls.remove(call)
             self._names = {}
             for name, place in before.views.items():
                 self._names.setdefault(place, []).append(name)

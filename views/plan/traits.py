@@ -35,6 +35,9 @@ class Traits:
     keeps_last: ClassVar[bool] = False
     """Whether it keeps the last row of each key and window of its input."""
 
+    may_keep_less: ClassVar[bool] = False
+    """Whether it keeps less of an input that never retracts than earlier versions did, under a name of its own."""
+
     def made(self, where: str, schema: pl.Schema) -> Made | None:
         """Return the operator that it becomes, whose rows have this schema; ``where`` is the beginning of messages.
 

@@ -143,7 +143,7 @@ class Pipeline:
                 return triggers.repeat(triggers.after_watermark())
             case "after_watermark":
                 parts = {name: self._trigger(part) for name, part in rest.items()}
-                return triggers.after_watermark(**parts)
+                return triggers.after_watermark(**{"late": None, **parts})
             case "after_count":
                 return triggers.after_count(rest)
             case "at_period":

@@ -57,7 +57,7 @@ class LatestPanes(Operator):
         firing = self._firing.value
         if not (len(delta) or len(firing.keys) or len(firing.closed) or firing.moves is not None):
             return self._nothing
-        new_panes = self._keys.words(delta.frame)
+        new_panes = self._keys.words_of(delta)
         replaced = self._replaced(firing, new_panes)
         own = all_rows(self.spine, replaced)
         entries = [(new_panes, delta.rows, delta.diffs), (replaced.take(own.owners), own.payload, -own.diffs)]

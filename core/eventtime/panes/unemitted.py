@@ -156,7 +156,7 @@ class PendingRows(Operator):
 
     def _starts(self, delta: Delta, keys: Keys) -> Index:
         """Return the starts of these sessions, each of which has rows in this epoch."""
-        groups = group(self._key_columns.words(delta.frame))
+        groups = group(self._key_columns.words_of(delta))
         starts = physical(delta.frame.get_column(self._start))[groups.first_entries]
         return starts[places_among(keys, groups.keys)]
 

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from ...columns.grouping import consolidated_rows, group
-from ...columns.kernels import Index, Ints, gather, keep, key_words, sorted_by, stack
+from ...columns.kernels import Index, Ints, gather, keep, key_words, stack
+from ...columns.sorting import sorted_by
 from ...data.clock import Clock, Now
 from ...data.delta import Delta
 from ...data.instants import instants_in, shown

@@ -205,7 +205,7 @@ class TrackWindows(Operator):
     def _words(self, delta: Delta) -> Keys:
         if not len(delta):
             return NO_KEYS
-        return self._key_columns.words(delta.frame)
+        return self._key_columns.words_of(delta)
 
     # Changes of their states
 

@@ -1,0 +1,50 @@
+"""A value of up to 64 bits has an *order word*: an integer that sorts as the value does."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from .kernels import Ints, is_one_word, physical
+from .value_words import one_of_each
+
+MAGNITUDE = np.int64(2**63 - 1)
+LEAST = np.int64(-(2**63))
+
+
+def has_order_word(dtype: pl.DataType) -> bool:
+    """Return whether values of this type have an order word: integers, instants, durations, booleans and floats."""
+    return is_one_word([dtype]) or dtype.is_float()
+
+
+def word_kind(dtype: pl.DataType) -> str:
+    """Return the kind of a type. Equal values of two types of one kind have the same word."""
+    if dtype.is_float():
+        return "float"
+    return "integer" if dtype.is_integer() and dtype != pl.UInt64 else str(dtype)
+
+
+def order_words(column: pl.Series) -> Ints:
+    """Return integers that sort as the values do, with NaN above all numbers; a null may have any word."""
+    if column.dtype.is_float():
+        bits = one_of_each(column.fill_null(0.0) if column.has_nulls() else column).view(np.int64)
+        return bits ^ ((bits >> 63) & MAGNITUDE)
+    words = physical(column)
+    return words ^ LEAST if column.dtype == pl.UInt64 else words
+
+
+def values_of(name: str, words: Ints, dtype: pl.DataType) -> pl.Series:
+    """Return the values that have these order words.
+
+    >>> values = pl.Series("x", [-1.5, 0.0, float("inf")])
+    >>> values_of("x", order_words(values), pl.Float64()).to_list()
+    [-1.5, 0.0, inf]
+    """
+    if dtype.is_float():
+        return pl.Series(name, (words ^ ((words >> 63) & MAGNITUDE)).view(np.float64)).cast(dtype)
+    if dtype == pl.UInt64:
+        return pl.Series(name, (words ^ LEAST).view(np.uint64))
+    column = pl.Series(name, words)
+    return (
+        column if dtype == pl.Int64 else column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
+    )

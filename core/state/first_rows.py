@@ -1,0 +1,116 @@
+"""The first rows of each key are kept of an input that never retracts, and no others.
+
+A row that does not come before the last of the first rows of its key is discarded before it is hashed or sorted, by one
+comparison of words. So the cost follows the rows that are among the first when they come.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import Groups, boundaries, group, group_columns
+from ..columns.kernels import Index, Ints, gather, key_words, stack
+from ..columns.order_words import has_order_word, order_words
+from ..data.schema import DIFF, Order
+from .lookup import first_rows, rows_change
+from .partitioning import KeyColumns
+from .run import Run, empty_run, make_run, run_of_rows
+from .spine import Spine
+
+FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""The least and the greatest word."""
+
+
+def first_rows_moved(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, count: int) -> Run:
+    """Return the rows that become one of the first ``count`` of their key, minus those that no longer are one.
+
+    ``frame`` are new rows, none of them a retraction. Cost: a pass over them; the rest follows the rows that may be among the first.
+    """
+    assert int(frame.get_column(DIFF).to_numpy().min()) > 0, (
+        "rows are kept apart only where none is retracted"
+    )
+    layout = spine.layout
+    order = layout.order[0]
+    if has_order_word(layout.payload[order.column]):
+        rows = _reaching(spine, keys, frame, order, count)
+        frame = frame if len(rows) == frame.height else gather(frame, rows)
+    if not frame.height:
+        return empty_run(layout)
+    new = run_of_rows(layout, keys, frame)
+    touched = new.keys.take(boundaries(new.keys))
+    before, after = rows_change(spine, touched, count, new)
+    payload = stack([before.payload, after.payload])
+    return make_run(
+        layout,
+        touched.take(np.concatenate((before.owners, after.owners))),
+        payload,
+        {DIFF: np.concatenate((-before.diffs, after.diffs))},
+        key_words(payload.get_columns(), payload.height),
+    )
+
+
+def _reaching(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> Index:
+    """Return the rows that may be among the first ones of their key: all that are, and a few more."""
+    words = _words(frame.get_column(order.column), order)
+    if not keys.names:
+        return _reaching_all(spine, keys, frame, words, order, count)
+    groups = _groups(keys, frame)
+    if 2 * count * len(groups) > frame.height:
+        return np.arange(frame.height)
+    numbers = groups.numbers
+    rows = np.flatnonzero(words <= _bounds(spine, groups, order, count)[numbers])
+    if len(rows) <= 2 * count * len(groups):
+        return rows
+    return rows[_within(words[rows], numbers[rows], count)]
+
+
+def _reaching_all(
+    spine: Spine, keys: KeyColumns, frame: pl.DataFrame, words: Ints, order: Order, count: int
+) -> Index:
+    """Return the same for rows that all have one key: only the words are looked at."""
+    one = group(keys.words(frame.head(1)))
+    rows = np.flatnonzero(words <= _bounds(spine, one, order, count)[0])
+    if len(rows) <= count:
+        return rows
+    reaching = words[rows]
+    bound: np.int64 = np.partition(reaching, count - 1)[count - 1]
+    return rows[reaching <= bound]
+
+
+def _words(column: pl.Series, order: Order) -> Ints:
+    """Return words that never decrease in the order; a null has the word of the first or the last value."""
+    words = order_words(column)
+    words = ~words if order.descending else words
+    if column.has_nulls():
+        words = np.where(column.is_null().to_numpy(), LAST if order.nulls_last else FIRST, words)
+    return words
+
+
+def _groups(keys: KeyColumns, frame: pl.DataFrame) -> Groups:
+    if keys.is_plain:
+        return group_columns([frame.get_column(name) for name in keys.names], frame.height)
+    return group(keys.words(frame))
+
+
+def _bounds(spine: Spine, groups: Groups, order: Order, count: int) -> Ints:
+    """Return the word of the last of the first rows of each group; the greatest word where there are fewer of them."""
+    found = first_rows(spine, groups.keys, count)
+    bounds = np.full(len(groups), LAST)
+    if len(found.owners):
+        words = _words(found.payload.get_column(order.column), order)
+        ends = np.flatnonzero(np.append(found.owners[1:] != found.owners[:-1], True))
+        rows = np.bincount(found.owners, found.diffs, len(groups))
+        ends = ends[rows[found.owners[ends]] >= count]
+        bounds[found.owners[ends]] = words[ends]
+    return bounds
+
+
+def _within(words: Ints, numbers: Index, count: int) -> Index:
+    """Return the entries whose word is at most that of the ``count``-th entry of their group. Cost: one sort."""
+    order = np.lexsort((words, numbers))
+    groups, ordered = numbers[order], words[order]
+    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+    sizes = np.diff(starts, append=len(order))
+    bounds = ordered[starts + np.minimum(count, sizes) - 1]
+    return order[ordered <= np.repeat(bounds, sizes)]

@@ -1,0 +1,193 @@
+"""Of an input that never retracts only the first rows of each group are kept: the same deltas as with all rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import evercurrent as ec
+from edge_values import VALUES
+from evercurrent.core.operators.arrange import Arrange
+from evercurrent.views.plan.plan import Plan
+
+OTHERS: dict[Any, list[Any]] = {
+    pl.String: ["", "a", "b", "ä"],
+    pl.Decimal(38, 2): [Decimal("-1.50"), Decimal("0.00"), Decimal("99999999999999999999.99")],
+    pl.Enum(["z", "a"]): ["z", "a"],
+    pl.Categorical: ["z", "a"],
+}
+"""Values that have no order word."""
+
+TYPES = VALUES | OTHERS
+
+each_type = pytest.mark.parametrize("dtype", TYPES, ids=str)
+
+
+def declared(
+    engine: ec.Engine, kind: Any, dtype: Any, *, count: int, keys: tuple[str, ...], **order: Any
+) -> ec.View:
+    rows = engine.source("rows", {"k": pl.Int64, "t": pl.String, "x": dtype}, kind=kind, **options(kind))
+    return engine.view("v", (rows.group_by(*keys) if keys else rows).limit(count, by="x", **order))
+
+
+def options(kind: str) -> dict[str, Any]:
+    return {"trusted": True} if kind == "diffs" else {}
+
+
+def deltas(view: ec.View) -> list[pl.DataFrame]:
+    return list(view.deltas())
+
+
+@each_type
+@settings(max_examples=settings().max_examples // 4)
+@given(data=st.data())
+def test_deltas_are_those_of_all_rows(dtype: Any, data: st.DataObject) -> None:
+    value = st.sampled_from([*TYPES[dtype], None])
+    row = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["a", None]), value)
+    epochs = data.draw(st.lists(st.lists(row, max_size=24), min_size=1, max_size=3))
+    keys = data.draw(st.sampled_from([(), ("k",), ("t",), ("k", "t")]))
+    order = {"descending": data.draw(st.booleans()), "nulls_last": data.draw(st.booleans())}
+    engines = [ec.Engine(), ec.Engine()]
+    views = [
+        declared(
+            engine,
+            kind,
+            dtype,
+            count=data.draw(st.shared(st.integers(1, 3), key="count")),
+            keys=keys,
+            **order,
+        )
+        for engine, kind in zip(engines, ("append", "diffs"), strict=True)
+    ]
+    for rows in epochs:
+        frame = pl.DataFrame(rows, {"k": pl.Int64, "t": pl.String, "x": dtype}, orient="row")
+        for engine in engines:
+            engine.push("rows", frame)
+    ours, theirs = map(deltas, views)
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_frame_equal(one, other)
+
+
+def entries(engine: ec.Engine) -> list[int]:
+    nodes = engine._running.current().circuit.nodes
+    return [node.operator.spine.entries for node in nodes if isinstance(node.operator, Arrange)]
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)], ids=str)
+def test_only_first_rows_are_kept(keys: tuple[str, ...]) -> None:
+    engine = ec.Engine()
+    view = declared(engine, "append", pl.Int64, count=3, keys=keys, descending=True)
+    for epoch in range(20):
+        numbers = range(epoch * 100, epoch * 100 + 100)
+        engine.push("rows", {"k": [n % 2 for n in numbers], "t": [None] * 100, "x": list(numbers)})
+    groups = 2 if keys else 1
+    most = sorted(range(2000), reverse=True)[: 3 * groups]
+    assert sorted(view.read()["x"].to_list(), reverse=True) == most
+    (kept,) = entries(engine)
+    assert kept <= 3 * groups * 3, "what has left and what came after it are in a few runs at most"
+
+
+def test_equal_rows_count_as_often_as_they_came() -> None:
+    engine = ec.Engine()
+    view = declared(engine, "append", pl.Int64, count=3, keys=())
+    rows = {"k": [1] * 8, "t": ["a"] * 8, "x": [5] * 8}
+    engine.push("rows", rows)
+    assert view.read()["x"].to_list() == [5, 5, 5]
+    engine.push("rows", rows | {"x": [5, 5, 5, 5, 5, 5, 5, 4]})
+    assert sorted(view.read()["x"].to_list()) == [4, 5, 5]
+    assert entries(engine) == [3], "two rows, one of them with a change of its count"
+
+
+def two(engine: ec.Engine) -> list[ec.View]:
+    rows = engine.source("rows", {"k": pl.Int64, "x": pl.Float64})
+    grouped = rows.group_by("k")
+    return [
+        engine.view("three", grouped.top_k(3, by="x")),
+        engine.view("one", grouped.top_k(1, by="x")),
+        engine.view("chain", grouped.top_k(2, by="x").group_by("k").agg(least=pl.col("x").min())),
+    ]
+
+
+BATCHES = [
+    {"k": [n % 3 for n in range(30)], "x": [float((n * 37) % 101) for n in range(30)]},
+    {"k": [0, 1, 2, 0], "x": [float("nan"), 1000.0, None, 100.5]},
+    {"k": [n % 3 for n in range(40)], "x": [float((n * 53) % 211) for n in range(40)]},
+    {"k": [1, 4], "x": [float("inf"), -0.0]},
+]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("goes_on_from", range(1, len(BATCHES)))
+def test_a_checkpoint_with_all_rows_goes_on(
+    workers: int, goes_on_from: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = ec.Engine()
+    two(undisturbed)
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "may_retract", lambda plan, place: True)
+        with ec.Engine(checkpoint=tmp_path, workers=workers) as engine:
+            two(engine)
+            for batch in BATCHES[:goes_on_from]:
+                engine.push("rows", batch)
+    for batch in BATCHES:
+        undisturbed.push("rows", batch)
+    for batch in BATCHES[goes_on_from:]:
+        with ec.Engine(checkpoint=tmp_path, workers=workers) as engine:
+            views = two(engine)
+            engine.push("rows", batch)
+            shown = {view.name: deltas(view) for view in views}
+    for view in undisturbed.views.values():
+        for one, other in zip(shown[view.name], deltas(view), strict=True):
+            assert_frame_equal(one, other, check_row_order=workers == 1)
+
+
+def test_first_rows_are_not_taken_for_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        two(engine)
+        engine.push("rows", BATCHES[0])
+    monkeypatch.setattr(Plan, "may_retract", lambda plan, place: True)
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        two(engine)
+        with pytest.raises(ec.CheckpointError, match="is missing and cannot be computed"):
+            engine.push("rows", BATCHES[1])
+
+
+@pytest.mark.parametrize("retained", [True, False])
+def test_another_count_beside_it_leaves_it_as_it_is(retained: bool, tmp_path: Path) -> None:
+    def opened(engine: ec.Engine, *counts: int) -> dict[int, ec.View]:
+        rows = engine.source("rows", {"k": pl.Int64, "x": pl.Float64}, retained=retained)
+        return {
+            count: engine.view(f"top {count}", rows.group_by("k").top_k(count, by="x")) for count in counts
+        }
+
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        opened(engine, 2)
+        engine.push("rows", BATCHES[0])
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        views = opened(engine, 3, 2, 1)
+        if not retained:
+            with pytest.raises(ec.CheckpointError, match="retained=True"):
+                views[3].read()
+            return
+        engine.push("rows", BATCHES[2])
+        every = pl.concat([pl.DataFrame(BATCHES[0]), pl.DataFrame(BATCHES[2])])
+        for count, view in views.items():
+            first = every.sort("x", descending=True).group_by("k").head(count)
+            assert_frame_equal(view.read(), first, check_row_order=False, check_column_order=False)
+
+
+def test_explain_says_so() -> None:
+    engine = ec.Engine()
+    two(engine)
+    assert "first 3 rows by k, order x" in engine.explain(circuit=True)
+    engine = ec.Engine()
+    declared(engine, "diffs", pl.Int64, count=3, keys=("k",))
+    assert "arrange by k, order x" in engine.explain(circuit=True)

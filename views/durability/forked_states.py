@@ -1,0 +1,98 @@
+"""The states of a fork: shared with the engine that was forked, or read from a commit of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.errors import CheckpointError, MissingFileError
+from evercurrent.core.state.ledger import Ledger
+
+from ..checkpoint import Checkpoint, Commit, CommitLog, Pieces, Saver
+from ..checkpoint.marker import is_checkpoint
+from ..compiler.builder import Compiled
+from ..compiler.compiler import compile_plan
+from ..epochs.records import Noted
+from ..plan.plan import Plan
+from .digest_schemes import EarlierNames
+from .plan_diff import OPEN_ONCE, require_all_states
+from .plan_match import check_plan, state_ids
+from .redeclared import take_over
+from .time_travel import in_bucket_0
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedStates:
+    """A circuit with states, and what else an engine goes on from."""
+
+    compiled: Compiled
+    epoch: int
+    positions: Mapping[str, Any]
+    rows: Mapping[str, int]
+    """How many rows of each source with event time have come."""
+    last: Noted | None
+
+
+def shared_states(plan: Plan, was: Compiled) -> Compiled:
+    """Return a circuit of a copy of a plan with the same states. Cost: compiling, and a few pointers for each state."""
+    compiled = compile_plan(plan, Ledger(was.ledger.limit), allow_pickle=was.allow_pickle)
+    compiled.circuit.key_hash = was.circuit.key_hash
+    take_over(compiled, was, state_ids(compiled))
+    return compiled
+
+
+def committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, rows: int) -> ForkedStates:
+    """Return a circuit with the states of a commit, the last one if there is no ``epoch``. Nothing is locked or written.
+
+    ``rows`` is how many rows the ledger keeps.
+
+    Raises:
+        EpochGoneError: there is no commit of that epoch, or it is no longer retained.
+        CheckpointError: it is no checkpoint, is of another plan, is in buckets, or is damaged.
+    """
+    for _ in range(2):
+        try:
+            return _committed_states(plan, checkpoint, epoch, rows)
+        except MissingFileError:
+            continue  # Its writer has swept the files of an old commit meanwhile.
+    return _committed_states(plan, checkpoint, epoch, rows)
+
+
+def _committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, rows: int) -> ForkedStates:
+    store, where = checkpoint.store, checkpoint.store.url
+    if not is_checkpoint(store):
+        raise CheckpointError(f"{where}: there is no checkpoint to fork; give the place of one")
+    log, pieces = CommitLog(store), Pieces.of(store)
+    last = log.last if epoch is None else log.at(epoch)
+    if last is None:
+        raise CheckpointError(f"{where}: there is no commit yet; push something into its engine first")
+    compiled = compile_plan(plan, Ledger(rows), allow_pickle=checkpoint.allow_pickle)
+    compiled.circuit.key_hash = pieces.key_hash
+    commit = EarlierNames(plan).renewed(last)
+    _require_same(where, plan, compiled, commit)
+    with hashing_by(pieces.key_hash):
+        Saver(pieces).restore(in_bucket_0(compiled), commit.states)
+    noted = commit.epochs[-1] if commit.epochs else None
+    return ForkedStates(compiled, commit.epoch, dict(commit.positions), commit.facts.get("rows", {}), noted)
+
+
+def _require_same(where: str, plan: Plan, compiled: Compiled, commit: Commit) -> None:
+    """Check that a commit has all states of a plan, and no others.
+
+    Raises:
+        CheckpointError: it has not; names the difference.
+    """
+    if commit.buckets > 1:
+        raise CheckpointError(
+            f"{where}: its states are in {commit.buckets} buckets, which cannot be forked: {OPEN_ONCE}"
+        )
+    match = check_plan(commit.plan, plan, compiled, ())
+    require_all_states(where, match)
+    if not match.is_same:
+        names = ", ".join(map(repr, (*match.to_fill, *match.new_sources))) or "some states"
+        raise CheckpointError(
+            f"{where}: {names} is not in the commit of epoch {commit.epoch}; declare what was declared then, and more after the "
+            "fork"
+        )

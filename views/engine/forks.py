@@ -1,0 +1,116 @@
+"""Forks: engines in memory that begin with the states of another one, or of a checkpoint, and go their own ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.schema import DIFF, listed
+
+from ..checkpoint import Checkpoint
+from ..dataframe.source import Source
+from ..durability.forked_states import ForkedStates, committed_states, shared_states
+from ..durability.redeclared import difference
+from ..epochs.history import Retain
+from ..epochs.refused_rows import LEDGER_ROWS
+from ..plan.plan import Plan
+from .epoch_runner import Running
+from .published import Published
+from .view import View, ViewKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An engine that is forked, as its parts."""
+
+    plan: Plan
+    sources: Mapping[str, Source]
+    views: Mapping[str, View]
+    running: Running
+    retain: Retain
+
+
+def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoch: int | None) -> Running:
+    """Return what runs a fork, whose sources and views are entered into those of the ``engine``. The caller holds the turn.
+
+    Raises:
+        InputError: an epoch is being evaluated.
+        CheckpointError, EpochGoneError: there is no such commit, or it is of another plan.
+    """
+    plan, running = origin.plan.forked(), origin.running
+    log = running.log.forked()
+    if checkpoint is None:
+        running.require_between_epochs()
+        was = running.current()
+        states = ForkedStates(shared_states(plan, was), running.epoch, running.positions, {}, None)
+    else:
+        states = committed_states(plan, checkpoint, epoch, LEDGER_ROWS)
+        log.go_on(states.last or (0, 0, {}), states.rows, tuple)
+    sources = {name: source.forked(plan) for name, source in origin.sources.items()}
+    views = {name: view.forked(engine, plan, origin.retain) for name, view in origin.views.items()}
+    plan.sources.update(sources)
+    for name, view in views.items():
+        if checkpoint is None:
+            view._history = origin.views[name]._history.forked()
+        else:
+            view._history.begin(states.epoch, None)
+    made = Running(plan, sources, views, log, engine.turn)
+    untouched = running.untouched if checkpoint is None else ()
+    made.begin_with(states.compiled, states.epoch, states.positions, untouched)
+    return made
+
+
+def compared(
+    fork: Published, other: Published, views: Mapping[str, View], others: Mapping[str, View]
+) -> dict[str, pl.DataFrame]:
+    """Return, for each view of both that differs, the rows to add to and to take from the other one's to get the fork's.
+
+    Raises:
+        PlanError: views with one name have different columns; names them.
+    """
+    common = [name for name in views if name in others]
+    reshaped = [
+        name for name in common if list(views[name].schema.items()) != list(others[name].schema.items())
+    ]
+    if reshaped:
+        raise PlanError(
+            f"compare: view {listed(reshaped)} has other columns in the other engine; rename or drop it in the fork"
+        )
+    found: dict[str, pl.DataFrame] = {}
+    for name in common:
+        ours, theirs = fork.views[name], other.views[name]
+        if ours.shares_all(theirs):
+            continue
+        changed = difference(_counted(ours.rows()), _counted(theirs.rows())).consolidate()
+        if len(changed):
+            found[name] = changed.frame.select(*views[name].columns, DIFF)
+    return found
+
+
+def _counted(rows: pl.DataFrame) -> Delta:
+    return Delta.of(rows, np.ones(rows.height, np.int64))
+
+
+def checkpoint_of(running: Running, given: object, epoch: object) -> Checkpoint | None:
+    """Return the checkpoint from which an engine is forked; None if it is forked as it is now.
+
+    Raises:
+        InputError: the epoch is none, or there is no checkpoint that has it.
+    """
+    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | np.integer)):
+        raise InputError(f"fork: epoch={epoch!r}; give the number of an epoch")
+    if given is not None:
+        return given if isinstance(given, Checkpoint) else Checkpoint(given)  # type: ignore[arg-type]
+    if epoch is None or int(epoch) == running.shown()[0]:
+        return None
+    if running.durability is None:
+        raise InputError(
+            f"fork: epoch={epoch}, but an engine without a checkpoint can be forked only as it is now; make it with "
+            "Engine(checkpoint=PATH), or give the checkpoint that has the epoch: fork(checkpoint=PATH, epoch=...)"
+        )
+    return running.durability.checkpoint

@@ -1,0 +1,396 @@
+"""A collection as one polars frame with a count for each row, which has the methods of a declared collection.
+
+Nothing here is shared with operators, expressions or the plan: expressions are evaluated by polars as they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+DIFF = "_diff"
+_OF_LEFT, _OF_RIGHT = "__left place", "__right place"
+_GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
+"""Columns beside those of rows, whose names no declared column has."""
+
+_COUNTS = ("len", "count", "null_count", "n_unique")
+"""The aggregates that polars counts in UInt32, and views in Int64."""
+
+
+class UnprovableError(Exception):
+    """A method that cannot be evaluated here, and why."""
+
+
+class Batch:
+    """Rows with their counts. Each method returns what the method of that name declares, evaluated over all rows at once."""
+
+    def __init__(self, frame: pl.DataFrame, event_time: str | None = None) -> None:
+        self.frame = frame
+        self.event_time = event_time
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows without their counts."""
+        names = [name for name in self.frame.columns if name != DIFF]
+        return pl.DataFrame([self.frame.get_column(name) for name in names])
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
+        return self.rows.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names()
+
+    @property
+    def _diffs(self) -> pl.Series:
+        return self.frame.get_column(DIFF)
+
+    def consolidated(self) -> Batch:
+        """Return each row once, and none with the count zero."""
+        if not self.frame.height:
+            return self
+        summed = self.frame.group_by(self.columns, maintain_order=True).agg(pl.col(DIFF).sum())
+        return self._of(summed.filter(pl.col(DIFF) != 0).select(self.frame.columns))
+
+    def _of(self, frame: pl.DataFrame) -> Batch:
+        time = self.event_time if self.event_time in frame.columns else None
+        return Batch(frame, time)
+
+    def _with_diffs(self, rows: pl.DataFrame, diffs: pl.Series) -> Batch:
+        return self._of(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]))
+
+    # Row by row
+
+    def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """See ``Collection.pipe``."""
+        return function(self, *args, **kwargs)
+
+    def filter(self, *predicates: Any, **constraints: Any) -> Batch:
+        """See ``Collection.filter``."""
+        given = [*predicates, *(pl.col(name).eq(value) for name, value in constraints.items())]
+        chosen = self.rows.select(pl.all_horizontal(*given).alias(_KEY), self._diffs).get_column(_KEY)
+        return self._of(self.frame.filter(chosen.fill_null(False)))
+
+    def select(self, *exprs: Any, **named: Any) -> Batch:
+        """See ``Collection.select``."""
+        made = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
+        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
+
+    def with_columns(self, *exprs: Any, **named: Any) -> Batch:
+        """See ``Collection.with_columns``."""
+        return self._with_diffs(self.rows.with_columns(*exprs, **named), self._diffs)
+
+    def rename(self, mapping: Any, *, strict: bool = True) -> Batch:
+        """See ``Collection.rename``."""
+        return self._with_diffs(self.rows.rename(mapping, strict=strict), self._diffs)
+
+    def drop(self, *columns: Any, strict: bool = True) -> Batch:
+        """See ``Collection.drop``."""
+        return self._with_diffs(self.rows.drop(*columns, strict=strict), self._diffs)
+
+    def cast(self, dtypes: Any, *, strict: bool = True) -> Batch:
+        """See ``Collection.cast``."""
+        return self._with_diffs(self.rows.cast(dtypes, strict=strict), self._diffs)
+
+    def explode(self, *columns: Any) -> Batch:
+        """See ``Collection.explode``."""
+        return self._of(self.frame.explode(*columns, empty_as_null=False))
+
+    def unnest(self, *columns: Any) -> Batch:
+        """See ``Collection.unnest``."""
+        structs = [name for name, dtype in self.schema.items() if isinstance(dtype, pl.Struct)]
+        rows = self.rows.unnest(*(columns or structs))
+        return self._with_diffs(rows, self._diffs)
+
+    def map_batches(
+        self, function: Callable[[pl.DataFrame], pl.DataFrame], *, schema: Any = None, version: Any = None
+    ) -> Batch:
+        """See ``Collection.map_batches``: rows of one count are handed over together."""
+        del version  # It identifies the function, and computes nothing.
+        made = []
+        for frame in self.frame.partition_by(DIFF, maintain_order=True):
+            rows, diff = frame.drop(DIFF), frame.item(0, DIFF)
+            # polars may round otherwise in a frame of one row.
+            is_one = rows.height == 1
+            result = function(pl.concat([rows, rows])).gather_every(2) if is_one else function(rows)
+            made.append(result.with_columns(pl.lit(diff, pl.Int64).alias(DIFF)))
+        empty = pl.DataFrame(schema=schema) if schema is not None else function(self.rows.clear())
+        made.append(empty.clear().with_columns(pl.lit(0, pl.Int64).alias(DIFF)))
+        frame = pl.concat([frame.select(made[-1].columns) for frame in made])
+        return Batch(pl.DataFrame([*_plain(frame.drop(DIFF)), frame.get_column(DIFF)]))
+
+    def with_event_time(self, column: Any, *, strict: bool = False) -> Batch:
+        """See ``Collection.with_event_time``."""
+        if strict or not isinstance(column, str):
+            raise UnprovableError("with_event_time depends on the watermark, or computes a time")
+        return Batch(self.frame, column)
+
+    # What adds up
+
+    def concat(self, *others: Batch) -> Batch:
+        """See ``Collection.concat``."""
+        time = self.event_time if all(other.event_time == self.event_time for other in others) else None
+        return Batch(
+            pl.concat([self.frame, *(other.frame.select(self.frame.columns) for other in others)]), time
+        )
+
+    def negate(self) -> Batch:
+        """See ``Collection.negate``."""
+        return self._with_diffs(self.rows, -self._diffs)
+
+    def minus(self, other: Batch) -> Batch:
+        """See ``Collection.minus``."""
+        return self.concat(other.negate())
+
+    def unpivot(
+        self, on: Any = None, *, index: Any = None, variable_name: str = "variable", value_name: str = "value"
+    ) -> Batch:
+        """See ``Collection.unpivot``."""
+        kept = [] if index is None else self.rows.select(index).columns
+        turned = (
+            [name for name in self.columns if name not in kept]
+            if on is None
+            else self.rows.select(on).columns
+        )
+        names = {"variable_name": variable_name, "value_name": value_name}
+        made = self.frame.unpivot(turned, index=[*kept, DIFF], **names)
+        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
+
+    def unique(
+        self, subset: Any = None, *, keep: str = "any", by: Any = (), maintain_order: bool = False
+    ) -> Batch:
+        """See ``Collection.unique``."""
+        del maintain_order  # Rows have no order.
+        if subset is not None:
+            names, is_last = self.rows.select(subset).columns, keep == "last"
+            order = names if keep == "any" else by
+            return self.group_by(*names).limit(1, by=order, descending=is_last, nulls_last=is_last)
+        there = self.consolidated().frame.filter(pl.col(DIFF) > 0)
+        return self._of(there.with_columns(pl.lit(1, pl.Int64).alias(DIFF)))
+
+    # Groups and joins
+
+    def group_by(self, *by: Any, maintain_order: bool = False, **named_by: Any) -> Groups:
+        """See ``Collection.group_by``."""
+        del maintain_order
+        return Groups(self, by, named_by)
+
+    def top_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
+        """See ``Collection.top_k``."""
+        return self.group_by().top_k(k, by=by, reverse=reverse)
+
+    def bottom_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
+        """See ``Collection.bottom_k``."""
+        return self.group_by().bottom_k(k, by=by, reverse=reverse)
+
+    def limit(self, n: int, *, by: Any, descending: Any = False, nulls_last: Any = False) -> Batch:
+        """See ``Collection.limit``."""
+        return self.group_by().limit(n, by=by, descending=descending, nulls_last=nulls_last)
+
+    def join(self, other: Batch, on: Any = None, how: Any = "inner", **options: Any) -> Batch:
+        """See ``Collection.join``: polars joins the different rows, and their counts multiply."""
+        options = {
+            name: value for name, value in options.items() if name not in ("validate", "maintain_order")
+        }
+        left, right = (
+            pl.DataFrame([*batch.rows, batch._diffs.alias(tag)])
+            for batch, tag in ((self.consolidated(), _LEFT), (other.consolidated(), _RIGHT))
+        )
+        if how != "cross":
+            # With a second key polars does not merge sorted keys, where NaN would not match NaN.
+            left, right = (side.with_columns(pl.lit(0).alias(_KEY)) for side in (left, right))
+            keys = [options.pop(side, None) for side in ("left_on", "right_on")]
+            names = [[*_listed(on if key is None else key), _KEY] for key in keys]
+            options |= {"left_on": names[0], "right_on": names[1]}
+        joined = left.join(right, how=how, **options)
+        tags = [joined.get_column(tag).fill_null(1) for tag in (_LEFT, _RIGHT) if tag in joined.columns]
+        diffs = tags[0] * tags[1] if len(tags) == 2 else tags[0]
+        rows = joined.select(name for name in joined.columns if not name.startswith("#"))
+        time = self.event_time if how in ("semi", "anti") else None
+        return Batch(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]), time)
+
+    def rows_of_join(
+        self, other: Batch, wanted: pl.DataFrame, on: Any = None, how: Any = "inner", **options: Any
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the rows of both sides from which these rows of their join come."""
+        if how in ("semi", "anti"):
+            matched = Batch(self.frame.filter(is_among(self.rows, wanted)))
+            turned = {"left_on": options.get("right_on"), "right_on": options.get("left_on")}
+            turned |= {name: options[name] for name in ("nulls_equal",) if name in options}
+            partners = other.join(matched, on, "semi", **turned).rows if how == "semi" else other.rows.clear()
+            return matched.rows, partners
+        sides = [
+            Batch(batch.consolidated().frame.with_row_index(tag).with_columns(pl.col(tag).cast(pl.Int64)))
+            for batch, tag in ((self, _OF_LEFT), (other, _OF_RIGHT))
+        ]
+        joined = sides[0].join(sides[1], on, how, **options).rows
+        chosen = joined.filter(is_among(joined.select(wanted.columns), wanted))
+        left, right = (
+            side.rows.filter(
+                side.rows.get_column(tag).is_in(chosen.get_column(tag).drop_nulls().implode())
+            ).drop(tag)
+            for side, tag in zip(sides, (_OF_LEFT, _OF_RIGHT), strict=True)
+        )
+        return left, right
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse any other method by name."""
+        raise UnprovableError(f"{name} is not evaluated in a batch")
+
+
+class Groups:
+    """A batch grouped by keys; without keys one group, which is there without rows too."""
+
+    def __init__(self, batch: Batch, by: Sequence[Any], named: Mapping[str, Any]) -> None:
+        self._batch = batch
+        self._by = [key for each in by for key in _listed(each)]
+        self._named = named
+
+    def _numbered(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+        """Return the different keys, and for each row the number of its key."""
+        if not (self._by or self._named):
+            return pl.DataFrame(), pl.repeat(0, rows.height, dtype=pl.UInt32, eager=True)
+        beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
+        keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
+        numbered = keys.with_columns(beside).group_by(keys.columns, maintain_order=True).agg(pl.col(_GROUP))
+        places = numbered.select(pl.col(_GROUP)).with_row_index(_KEY).explode(_GROUP).sort(_GROUP)
+        return numbered.drop(_GROUP), places.get_column(_KEY)
+
+    def rows_of(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of these groups, which are rows with their keys."""
+        rows = self._batch.rows
+        if not (self._by or self._named):
+            return rows
+        beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
+        keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
+        return rows.filter(is_among(keys, wanted.select(keys.columns)))
+
+    def agg(self, *aggs: Any, **named: Any) -> Batch:
+        """See ``GroupedCollection.agg``."""
+        exprs = [
+            *(each for one in aggs for each in _listed(one)),
+            *(_named(one, name) for name, one in named.items()),
+        ]
+        for expr in exprs:
+            if not isinstance(expr, pl.Expr | str):
+                raise UnprovableError("an aggregate of your own is not computed by polars")
+        batch = self._batch.consolidated()
+        if (batch._diffs < 0).any():
+            raise UnprovableError("there are rows with counts below zero, which polars cannot aggregate")
+        rows = _repeated(batch)
+        keys, numbers = self._numbered(rows)
+        columns = keys.get_columns()
+        for expr in (pl.col(each) if isinstance(each, str) else each for each in exprs):
+            columns += self._aggregated(rows, numbers, expr, keys.height)
+        frame = pl.DataFrame(columns)
+        return Batch(frame.with_columns(pl.lit(1, pl.Int64).alias(DIFF)))
+
+    def _aggregated(
+        self, rows: pl.DataFrame, numbers: pl.Series, expr: pl.Expr, groups: int
+    ) -> list[pl.Series]:
+        """Return the columns of one aggregate; it sees rows in the order of its own columns, or of event time."""
+        text, time = str(expr), self._batch.event_time
+        by_time = [time] if time is not None and (".first(" in text or ".last(" in text) else []
+        order = [*by_time, *dict.fromkeys(expr.meta.root_names())]
+        given = rows.with_columns(numbers.alias(_GROUP))
+        ordered = given.sort([*order, _GROUP]) if order else given
+        if self._by or self._named:
+            made = ordered.group_by(_GROUP).agg(expr).sort(_GROUP).drop(_GROUP)
+        else:
+            made = ordered.drop(_GROUP).select(expr)
+        return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in _plain(made)]
+
+    def top_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
+        """See ``GroupedCollection.top_k``."""
+        flags = [not flag for flag in _each(reverse, len(_listed(by)))]
+        return self.limit(k, by=by, descending=flags, nulls_last=True)
+
+    def bottom_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
+        """See ``GroupedCollection.bottom_k``."""
+        return self.limit(k, by=by, descending=reverse, nulls_last=True)
+
+    def limit(self, n: int, *, by: Any, descending: Any = False, nulls_last: Any = False) -> Batch:
+        """See ``GroupedCollection.limit``: ties are broken by the whole row, ascending with nulls first."""
+        batch, order = self._batch.consolidated(), _listed(by)
+        there = batch._of(batch.frame.filter(pl.col(DIFF) > 0))
+        _, numbers = self._numbered(there.rows)
+        rest = [False] * len(there.columns)
+        names = [f"#{at}" for at in range(len(order))]
+        ordered = (
+            there.frame.with_columns(
+                numbers.alias(_GROUP),
+                **{
+                    name: pl.col(key) if isinstance(key, str) else key
+                    for name, key in zip(names, order, strict=True)
+                },
+            )
+            .sort(
+                [*names, *there.columns],
+                descending=[*_each(descending, len(order)), *rest],
+                nulls_last=[*_each(nulls_last, len(order)), *rest],
+            )
+            .with_columns((pl.col(DIFF).cum_sum().over(_GROUP) - pl.col(DIFF)).alias(_COUNT))
+            .filter(pl.col(_COUNT) < n)
+        )
+        taken = ordered.with_columns(
+            pl.min_horizontal(pl.col(DIFF), n - pl.col(_COUNT)).cast(pl.Int64).alias(DIFF)
+        )
+        return batch._of(taken.select(batch.frame.columns))
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse any other method by name."""
+        raise UnprovableError(f"{name} is not evaluated in a batch")
+
+
+def is_among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
+    """Return which rows have the values of one of the wanted ones in its columns; NaN and null are values like others."""
+    names = wanted.columns
+    both = pl.concat(
+        [
+            pl.DataFrame([*frame.select(names), pl.Series(_KEY, [mark]).new_from_index(0, frame.height)])
+            for frame, mark in ((rows, False), (wanted, True))
+        ]
+    ).with_row_index(_COUNT)
+    marked = both.group_by(names).agg(pl.col(_COUNT), pl.col(_KEY).any()).filter(pl.col(_KEY))
+    places = marked.select(pl.col(_COUNT).explode(empty_as_null=False)).get_column(_COUNT).to_numpy()
+    found = np.zeros(both.height, np.bool_)
+    found[places] = True
+    return pl.Series(found[: rows.height])
+
+
+def _repeated(batch: Batch) -> pl.DataFrame:
+    """Return each row as often as it counts."""
+    counts = batch._diffs
+    if (counts == 1).all():
+        return batch.rows
+    places = pl.DataFrame({_KEY: pl.int_range(len(counts), dtype=pl.UInt32, eager=True), _COUNT: counts})
+    return batch.rows[places.select(pl.col(_KEY).repeat_by(_COUNT)).explode(_KEY).get_column(_KEY)]
+
+
+def _plain(rows: pl.DataFrame) -> list[pl.Series]:
+    """Return the columns with 0.0 for -0.0, which are one value in views."""
+    return [column + 0.0 if column.dtype.is_float() else column for column in rows.get_columns()]
+
+
+def _named(expr: Any, name: str) -> Any:
+    return (
+        expr.alias(name)
+        if isinstance(expr, pl.Expr)
+        else pl.col(expr).alias(name)
+        if isinstance(expr, str)
+        else expr
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str | pl.Expr) or not isinstance(value, Sequence) else list(value)
+
+
+def _each(flag: Any, count: int) -> list[bool]:
+    return [flag] * count if isinstance(flag, bool) else list(flag)

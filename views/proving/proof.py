@@ -1,0 +1,269 @@
+"""The proof of a view: its calls repeated over retained rows, evaluated by polars, against the rows that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.data.errors import InputError, first_line
+
+from ..plan.declared_calls import FORKED, NAMED, DeclaredCall
+from .batch import DIFF, Batch, UnprovableError
+
+CLOSE = 1e-9
+"""Floats that differ by less than this part of them are equal: polars adds them up in another order."""
+
+Rows = Callable[[], "pl.DataFrame | None"]
+"""Gives rows with ``_diff``, or None where they are not kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """The comparison of a view with its definition: true if they are equal.
+
+    ``differences`` are the rows that would have to be added to the view, with ``_diff`` 1, or taken away, with -1, to have
+    what the definition gives; ``over`` are the sources and views with whose rows it was evaluated, ``rows`` how many it gave.
+    """
+
+    view: str
+    epoch: int
+    rows: int
+    over: tuple[str, ...]
+    differences: pl.DataFrame = field(repr=False)
+
+    def __bool__(self) -> bool:
+        """Return whether what is kept is what the definition gives."""
+        return not self.differences.height
+
+    def __repr__(self) -> str:
+        """Show what was compared, and what differs."""
+        over = ", ".join(self.over) or "nothing"
+        head = f"view {self.view!r} at epoch {self.epoch}: {self.rows:,} rows evaluated over {over}"
+        if self:
+            return f"{head}: equal"
+        return f"{head}: {self.differences.height:,} rows differ\n{self.differences}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proofs(Mapping[str, Proof]):
+    """The proofs of several views, by name: true if all are. ``refused`` are the views that cannot be proved, and why."""
+
+    proofs: Mapping[str, Proof]
+    refused: Mapping[str, str]
+
+    def __getitem__(self, view: str) -> Proof:
+        """Return the proof of a view."""
+        return self.proofs[view]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the views that were proved."""
+        return iter(self.proofs)
+
+    def __len__(self) -> int:
+        """Return how many views were proved."""
+        return len(self.proofs)
+
+    def __bool__(self) -> bool:
+        """Return whether all views that were evaluated are equal to their definitions."""
+        return all(self.proofs.values())
+
+    def __repr__(self) -> str:
+        """Show each proof, and why others are refused."""
+        return "\n".join([*map(repr, self.proofs.values()), *self.refused.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A source or a view, and its rows if they are kept."""
+
+    name: str
+    label: str
+    rows: Rows
+    event_time: str | None
+    missing: str
+    """Why there are none, and the way out."""
+
+
+class Evaluation:
+    """Repeats the calls that declared a view over batches of rows.
+
+    ``named`` returns what is kept of a source or a view, None for any other value. Of a view its definition is evaluated; its kept rows stand in
+    for it where that cannot be done, but not for the view that is proved.
+    """
+
+    def __init__(self, calls: list[DeclaredCall], named: Callable[[Any], Named | None]) -> None:
+        self._calls = {id(call.made): call for call in reversed(calls) if call.made is not call.receiver}
+        self._named_of = named
+        self._named: dict[int, Named] = {}
+        self._order = {made: at for at, made in enumerate(reversed(self._calls))}
+        self._values: dict[int, Any] = {}
+        self._stands_in: set[int] = set()
+        self.over: dict[str, None] = {}
+
+    def of(self, view: Any) -> Batch:
+        """Return the rows that the definition of a view gives.
+
+        Raises:
+            UnprovableError: it cannot be evaluated; says why.
+        """
+        proved = set(self._other_forks(view))
+        for made in sorted(self._behind(view), key=lambda made: self._order.get(made, -1)):
+            self._values[made] = self._evaluated(made, is_proved=made in proved)
+        found = self._values[id(view)]
+        if isinstance(found, UnprovableError):
+            raise found
+        assert isinstance(found, Batch), "a view is a collection"
+        return found.consolidated()
+
+    def evaluated(self) -> Iterator[tuple[int, DeclaredCall | None, Any]]:
+        """Yield the values, the last first, with their ids, and the calls that made them; no call for rows that are kept."""
+        order = sorted(self._values, key=lambda made: self._order.get(made, -1), reverse=True)
+        for made in order:
+            yield made, None if made in self._stands_in else self._calls.get(made), self._values[made]
+
+    def value(self, collection: Any) -> Any:
+        """Return the value of a collection.
+
+        Raises:
+            UnprovableError: it has none; says why.
+        """
+        return self._standing(collection)
+
+    def call_of(self, collection: Any) -> DeclaredCall:
+        """Return the call that made a collection."""
+        return self._calls[id(collection)]
+
+    def name_of(self, made: int) -> str:
+        """Return the name of a source or a view."""
+        return self._named[made].name
+
+    def _other_forks(self, view: Any) -> Iterator[int]:
+        """Yield the ids of a view and of the same view in the engines from which this one was forked."""
+        yield id(view)
+        while (call := self._calls.get(id(view))) is not None and call.method == FORKED:
+            view = call.receiver
+            yield id(view)
+
+    def _behind(self, view: Any) -> set[int]:
+        """Return the ids of all that a view was declared from, and of itself."""
+        seen, wanted = set[int](), [view]
+        while wanted:
+            value = wanted.pop()
+            if id(value) in seen:
+                continue
+            if (named := self._named_of(value)) is not None:
+                self._named[id(value)] = named
+            if (call := self._calls.get(id(value))) is not None:
+                seen.add(id(value))
+                wanted += [call.receiver, call.args, call.kwargs]
+            elif id(value) in self._named:
+                seen.add(id(value))
+            elif isinstance(value, Mapping):
+                wanted += value.values()
+            elif type(value) in (list, tuple):
+                wanted += value
+        return seen
+
+    def _evaluated(self, made: int, *, is_proved: bool) -> Batch | Any:
+        """Return the value of a call, of a source or view, or why there is none."""
+        try:
+            if made in self._calls:
+                return self._again(self._calls[made])
+            return self._kept(self._named[made])
+        except UnprovableError as reason:
+            if made in self._named and made in self._calls and not is_proved:
+                try:
+                    kept = self._kept(self._named[made])
+                    self._stands_in.add(made)
+                    return kept
+                except UnprovableError:
+                    return reason
+            return reason
+
+    def _again(self, call: DeclaredCall) -> Any:
+        receiver = self._standing(call.receiver)
+        if call.method in (NAMED, FORKED):
+            return receiver
+        args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
+        try:
+            made = getattr(receiver, call.method)(*args, **kwargs)
+        except UnprovableError:
+            raise
+        except Exception as error:  # Whatever polars or a user's function raises.
+            raise UnprovableError(f"polars does not evaluate {call.method}: {first_line(error)}") from error
+        if isinstance(made, Batch):
+            return self._as_declared(made, call.made.schema)
+        return made
+
+    def _as_declared(self, made: Batch, schema: pl.Schema) -> Batch:
+        """Return the rows with the types that they have in views, where polars has others for counts."""
+        if made.schema == schema:
+            return made
+        if made.columns != schema.names():
+            raise UnprovableError(
+                f"polars gives the columns {made.columns}, and the view has {schema.names()}"
+            )
+        return Batch(made.frame.cast(pl.Schema({**schema, DIFF: pl.Int64()})), made.event_time)
+
+    def _kept(self, named: Named) -> Batch:
+        rows = named.rows()
+        if rows is None:
+            raise UnprovableError(named.missing)
+        self.over[named.label] = None
+        return Batch(rows, named.event_time).consolidated()
+
+    def _standing(self, value: Any) -> Any:
+        """Return a value with all collections in it replaced."""
+        known = self._values.get(id(value))
+        if isinstance(known, UnprovableError):
+            raise known
+        if known is not None:
+            return known
+        if isinstance(value, dict):
+            return {key: self._standing(each) for key, each in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(map(self._standing, value))
+        return value
+
+
+def differences(expected: Batch, kept: Batch) -> pl.DataFrame:
+    """Return what to add to the rows that are kept to have the expected ones; floats that are nearly equal are equal."""
+    changed = expected.concat(kept.negate()).consolidated().frame
+    floats = [name for name, dtype in expected.schema.items() if dtype.is_float()]
+    if not floats or not changed.height:
+        return changed
+    others = [name for name in expected.columns if name not in floats]
+    sides = [
+        changed.filter(pl.col(DIFF) * sign > 0).with_columns(pl.col(DIFF) * sign).sort([*others, *floats])
+        for sign in (1, -1)
+    ]
+    if sides[0].height != sides[1].height or not sides[0].select(*others, DIFF).equals(
+        sides[1].select(*others, DIFF)
+    ):
+        return changed
+    for name in floats:
+        one, other = (side.get_column(name) for side in sides)
+        if not one.is_null().equals(other.is_null()):
+            return changed
+        values = [column.fill_null(0).cast(pl.Float64).to_numpy() for column in (one, other)]
+        if not np.isclose(values[0], values[1], rtol=CLOSE, atol=0, equal_nan=True).all():
+            return changed
+    return changed.clear()
+
+
+def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> Proof:
+    """Return the proof of one view.
+
+    Raises:
+        InputError: its definition cannot be evaluated; names the view, the reason and the way out.
+    """
+    try:
+        expected = evaluation.of(view)
+    except UnprovableError as reason:
+        raise InputError(f"view {view.name!r} cannot be proved: {reason}") from reason
+    over = tuple(evaluation.over)
+    return Proof(view.name, epoch, expected.frame.height, over, differences(expected, Batch(kept)))
