@@ -13,9 +13,9 @@ import evercurrent.core.columns.value_words as words_module
 from evercurrent.core.columns.comparisons import differ, order_words
 from evercurrent.core.columns.grouping import group, is_ones
 from evercurrent.core.columns.kernels import Keys, at, least_and_greatest
-from evercurrent.core.columns.sorting import sorted_by
 from evercurrent.core.columns.nulls import FEW_TEXTS, nulls_in
 from evercurrent.core.columns.polars_versions import arg_sort
+from evercurrent.core.columns.sorting import sorted_by
 from evercurrent.core.columns.value_words import row_words
 from evercurrent.core.columns.whole_columns import TYPES, Whole, series_of
 from every_type import LEAVES
