@@ -31,6 +31,7 @@ from ..plan.nodes import (
 )
 from ..plan.plan import Plan
 from .collection_base import CollectionBase
+from .triggers import with_late_part
 from .windowing import refined, require_bounds, require_time, triggered, windowing
 from .windows import described
 
@@ -197,6 +198,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         if declared.lateness is None or isinstance(declared.window, Global):
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
         require_bounds(where, self.schema)
+        declared = replace(declared, trigger=with_late_part(declared.trigger, declared.lateness))
         operation = LateRows(declared, self._event_time or EventTime("window_end", -1), bool(each_window))
         label = "late rows" + (" of each window" if each_window else "")
         place = self._plan.add(PlanNode(operation, (self._place,), self.schema, label, self._event_time))
