@@ -98,7 +98,9 @@ def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | Non
         zone = "UTC"
     times, bad = times_of_texts(texts, pl.Datetime("us", zone))
     if bad is None:
-        return (times.dt.convert_time_zone("UTC") if zone else times.dt.replace_time_zone("UTC")).item()  # type: ignore[no-any-return]
+        utc = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else times
+        moment: datetime = utc.item()
+        return moment.replace(tzinfo=UTC)
     if zone is not None and times_of_texts(texts, pl.Datetime("us"))[1] is None:
         raise InputError(f"{where}: {text!r} names no single instant in {zone}; give its offset")
     return None
