@@ -280,13 +280,13 @@ def test_an_empty_view_is_one_line_and_no_panel() -> None:
     Path("w.csv").write_text("word,n\n")
     done = run("--input", "words=w.csv")
     assert done.exit_code == 0
-    assert "\ncounts has no rows\n" in done.output
+    assert "\ncounts: empty\n" in done.output
     frame = pl.DataFrame(schema={"word": pl.String})
     console = Console(width=100, height=30, file=(out := StringIO()), force_terminal=True)
     shown = Shown("counts", lambda: frame, ())
     console.print(LiveScreen(console, shown)._picture(Tally()))
     text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
-    assert "counts has no rows yet" in text
+    assert "counts: empty so far" in text
     assert "last changes of counts: none yet" in text
     assert "─" not in text
     assert "│" not in text

@@ -226,7 +226,7 @@ class LiveScreen:
 def _view_panel(shown: Shown, height: int) -> RenderableType:
     rows = shown.rows()
     if not rows.height:
-        return Text.assemble((shown.name, "bold"), (" has no rows yet", "dim"))
+        return Text.assemble((shown.name, "bold"), (": empty so far", "dim"))
     limit = height - 3
     cut = f", first {limit}" if rows.height > limit else ""
     title = f"[bold]{shown.name}[/] ({counted(rows.height)}{cut})"
