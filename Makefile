@@ -49,11 +49,11 @@ test-versions: $(PY) ## the tests with each set of versions in tests/versions/se
 	@$(PY) -m pip install --quiet uv
 	@$(PY) tests/versions/run_sets.py $(ARGS)
 
-check: $(READY) ## format, lint, types, layers
+check: $(READY) ## format, lint, types, layers, and that the pages and the notebook show what their code prints
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PYTEST) -q tests/test_layers.py
+	$(PYTEST) -q tests/test_layers.py tests/test_readme.py tests/test_notebook.py
 
 format: $(READY) ## format the code, and fix what ruff can fix
 	$(PY) -m ruff format .
@@ -62,8 +62,9 @@ format: $(READY) ## format the code, and fix what ruff can fix
 bench: $(READY) ## run the benchmarks; ARGS="..." for bench/run.py
 	@$(PY) bench/run.py $(ARGS)
 
-docs: $(READY) ## draw docs/figures from runs, write docs/features.md, and build the site of the documentation in site/
+docs: $(READY) ## draw docs/figures from runs, run the notebook, write docs/features.md, and build the site of the documentation in site/
 	@$(PY) docs/make_figures.py
+	@$(PY) docs/make_notebook.py
 	@$(PY) docs/make_features.py
 	@$(PY) -m pip install --quiet --require-hashes --requirement $(DOCS_LOCK)
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet

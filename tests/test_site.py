@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -57,6 +58,15 @@ def test_each_public_name_is_in_the_reference() -> None:
     shown |= {name for module in modules for name in vars(module)}
     values_and_bases = {"END_OF_TIME", "Trigger", "Watermark", "Window"}
     assert set(evercurrent.__all__) - shown - values_and_bases == set()
+
+
+def test_each_public_function_has_an_example() -> None:
+    """It is a doctest, so what it shows is true."""
+    functions = {name: getattr(evercurrent, name) for name in evercurrent.__all__}
+    without = [
+        name for name, each in functions.items() if inspect.isfunction(each) and ">>> " not in (each.__doc__ or "")
+    ]  # fmt: skip
+    assert without == []
 
 
 def test_links_of_files_beside_the_site() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ..columns.time_texts import has_offset
 from .clock import END_OF_TIME
 from .errors import InputError, PlanError
 from .instants import UNITS, instant_in_text, instant_of
@@ -18,6 +19,7 @@ LONGEST = 2**61
 CALENDAR = ("mo", "q", "y")
 """Units of polars that have no fixed length."""
 
+_ZONED = pl.Datetime("us", "UTC")
 _TEXT = re.compile(r"([+-]?)((?:\d+[a-z]+)+)")
 _PART = re.compile(r"(\d+)([a-z]+)")
 _WORDS = re.compile(r"\s*(?:interval\s+)?(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s*", re.IGNORECASE)
@@ -111,12 +113,9 @@ def processing_time(at: datetime | str) -> datetime:
     >>> processing_time("2026-01-31T12:00:00Z")
     datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
     """
-    moment = at
+    moment: object = at
     if isinstance(at, str):
-        try:
-            moment = datetime.fromisoformat(at.strip())
-        except ValueError:
-            moment = at
+        moment = instant_in_text("at", at, _ZONED) if has_offset(pl.Series([at.strip()])).item() else at
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InputError(
             f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC) or '2026-01-31T12:00:00Z'"

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.kernels import Ints, Mask, physical
+from ..columns.time_texts import has_offset, times_of_texts
 from .clock import END_OF_TIME, START_OF_TIME
 from .errors import InputError
 
@@ -91,20 +92,18 @@ def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | Non
     Raises:
         InputError: it is a local time that does not exist or exists twice.
     """
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    if moment.tzinfo is not None:
-        return moment
     zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
-    if zone is None:
+    texts = pl.Series([text.strip()], dtype=pl.String)
+    if zone is None and has_offset(texts).item():
+        zone = "UTC"
+    times, bad = times_of_texts(texts, pl.Datetime("us", zone))
+    if bad is None:
+        utc = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else times
+        moment: datetime = utc.item()
         return moment.replace(tzinfo=UTC)
-    try:
-        local = pl.Series([moment], dtype=pl.Datetime("us")).dt.replace_time_zone(zone)
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{where}: {text!r} names no single instant in {zone}; give its offset") from error
-    return local.dt.convert_time_zone("UTC").item()  # type: ignore[no-any-return]
+    if zone is not None and times_of_texts(texts, pl.Datetime("us"))[1] is None:
+        raise InputError(f"{where}: {text!r} names no single instant in {zone}; give its offset")
+    return None
 
 
 def time_of(instant: int) -> datetime | None:

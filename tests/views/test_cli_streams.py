@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from evercurrent.views.cli import app
+from evercurrent.views.cli.screens import LiveScreen, Shown, Tally
 from evercurrent.views.cli.tables import FittingTable
 
 WORDS = """
@@ -63,8 +65,9 @@ def test_rows_come_from_the_standard_input(text: str, path: str) -> None:
     assert contents() == CONTENTS
 
 
-def test_deltas_go_to_the_standard_output_and_all_else_elsewhere() -> None:
-    process = command("--input", "words=-", "--deltas", "counts=-", stdin=subprocess.PIPE)
+@pytest.mark.parametrize("path", ["-", "/dev/stdout"])
+def test_deltas_go_to_the_standard_output_and_all_else_elsewhere(path: str) -> None:
+    process = command("--input", "words=-", "--deltas", f"counts={path}", stdin=subprocess.PIPE)
     out, err = process.communicate(ROWS.encode(), 60)
     assert process.returncode == 0, err
     assert pl.read_ndjson(out).sort("word").rows() == [(word, n, 1, 1) for word, n in CONTENTS]
@@ -387,3 +390,20 @@ def test_the_format_of_no_output_is_refused() -> None:
     done = run("--input", "words=w.csv", "--output-format", "csv")
     assert done.exit_code == 2
     assert "goes with --output" in done.output
+
+
+def test_an_empty_view_is_one_line_and_no_panel() -> None:
+    Path("w.csv").write_text("word,n\n")
+    done = run("--input", "words=w.csv")
+    assert done.exit_code == 0
+    assert "\ncounts: empty\n" in done.output
+    frame = pl.DataFrame(schema={"word": pl.String})
+    console = Console(width=100, height=30, file=(out := StringIO()), force_terminal=True)
+    shown = Shown("counts", lambda: frame, ())
+    console.print(LiveScreen(console, shown)._picture(Tally()))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert "counts: empty so far" in text
+    assert "last changes of counts: none yet" in text
+    assert "─" not in text
+    assert "│" not in text
+    assert text.count("\n") <= 6

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.epochs import merge_events
 from evercurrent.views.epochs.queued import QueuedSubscription
 
 
@@ -82,6 +83,31 @@ def test_events_have_fields(caplog: pytest.LogCaptureFixture, tmp_path: Path) ->
     assert (fields["epoch"], fields["rows"], fields["refused"]) == (2, {"sales": 1}, 1)
     assert (dict(events)["refused"].levelname, dict(events)["refused"].rows) == ("WARNING", 1)  # type: ignore[attr-defined]
     assert "retract" in caplog.text or "not there" in caplog.text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_large_merges_of_running_states_are_an_event(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, workers: int
+) -> None:
+    """Small ones are not, nor is what an epoch that was refused would have merged."""
+    monkeypatch.setattr(merge_events, "LARGE", 2000)
+    engine = ec.Engine(workers=workers)
+    source = engine.source("s", {"k": pl.Int64}, kind="diffs")
+    engine.view("v", source.group_by("k").len())
+    epochs = []
+    for number in range(40):
+        level = logging.WARNING if number < 10 else logging.INFO
+        with caplog.at_level(level, "evercurrent"):
+            rows = {"k": range(number * 400, number * 400 + 400), "_diff": [1] * 400}
+            engine.push("s", pl.DataFrame(rows))
+            with pytest.raises(ec.InputError):
+                engine.push("s", {"k": [-1], "_diff": [2**63]})
+        merged = [record for record in caplog.records if record.event == "merge"]  # type: ignore[attr-defined]
+        epochs = [(record.epoch, record.levelname) for record in merged]  # type: ignore[attr-defined]
+    if workers == 1:
+        assert epochs == [(16, "INFO"), (32, "INFO")]
+        assert (merged[0].entries, merged[0].merged) == (6000, 6400)  # type: ignore[attr-defined]
+        assert "group by" in merged[0].node  # type: ignore[attr-defined]
 
 
 def test_late_rows_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:

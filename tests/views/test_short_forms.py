@@ -169,6 +169,16 @@ def test_a_look_up_that_makes_no_sense_is_refused(look: Any, kind: type[Exceptio
 TIMES = {"k": pl.String, "at": pl.Datetime("us")}
 
 
+@pytest.mark.parametrize("lateness", ["0s", "1m"])
+def test_late_rows_of_windows_with_the_default_late_part(lateness: str) -> None:
+    engine = ec.Engine()
+    windows = engine.source("s", TIMES, event_time="at").window(ec.fixed("1m")).lateness(lateness)
+    late = engine.view("late", windows.trigger(ec.after_watermark()).late_rows())
+    engine.advance("s", "2026-01-01 13:00")
+    engine.push("s", {"k": ["a"], "at": ["2026-01-01 12:00:30"]})
+    assert len(late) == 1
+
+
 def test_after_watermark_alone_emits_late_rows_as_they_come() -> None:
     engine = ec.Engine()
     source = engine.source("s", TIMES, event_time="at")

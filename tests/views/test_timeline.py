@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -11,6 +13,7 @@ from itertools import pairwise
 import polars as pl
 import pytest
 
+import evercurrent as ec
 from drawings import (
     CURVE,
     MARKS,
@@ -30,7 +33,8 @@ from drawings import (
 )
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 from evercurrent.core.data.errors import PlanError
-from evercurrent.views.timeline import Look, Recording, Timeline
+from evercurrent.views.timeline import Look, Recording, Timeline, png
+from evercurrent.views.timeline import timeline as timeline_module
 from evercurrent.views.timeline.axes import ClockFace, Scale
 from evercurrent.views.timeline.dots import dots_of
 from evercurrent.views.timeline.labels import labels
@@ -304,7 +308,9 @@ class TestDrawing:
         page = Timeline(recorded(), title="totals").html()
         assert "<svg" in page
         assert re.findall(r"https?://[^\"' ]+", page) == ["http://www.w3.org/2000/svg"]
-        assert not re.search(r"<script|<link|<image|url\(", page)
+        assert not re.search(r"<link|<image|url\(|src=|import|fetch", page)
+        assert page.count("<script>") == 1  # The page zooms; the drawing itself has no script.
+        assert "<script" not in Timeline(recorded(), title="totals").svg()
 
     def test_what_users_write_is_text(self):
         rows = rows_of([("<b>&\"'", "12:01:00", "12:06:00")])
@@ -389,12 +395,41 @@ class TestDrawing:
 
 
 class TestTimeline:
-    def test_is_written_as_its_suffix_says(self, tmp_path):
+    def test_is_written_as_its_suffix_says(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(timeline_module, "converter", lambda: None)
         told = Timeline(recorded(), title="totals")
         assert told.save(tmp_path / "a.svg").read_text("utf-8") == told.svg() + "\n"
         assert told.save(str(tmp_path / "a.HTML")).read_text("utf-8") == told.html()
         with pytest.raises(PlanError, match=r"a\.png: the suffix has to be one of \.svg, \.html"):
             told.save(tmp_path / "a.png")
+        assert not (tmp_path / "a.png").exists()
+        with pytest.raises(PlanError, match=r"png\(\).*install cairosvg .*rsvg-convert"):
+            told.png()
+        with pytest.raises(PlanError, match=r"a\.gif: the suffix has to be one of \.svg, \.html, \.png"):
+            told.save(tmp_path / "a.gif")
+
+    def test_is_a_picture_where_a_converter_is_installed(self, tmp_path, monkeypatch):
+        command = tmp_path / "rsvg-convert"
+        command.write_text("#!/bin/sh\nprintf '\\211PNG '\necho $*\ncat\n")
+        command.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        monkeypatch.setattr(png, "find_spec", lambda name: None)
+        told = Timeline(recorded(), title="totals")
+        made = told.save(tmp_path / "a.png").read_bytes()
+        assert made.startswith(b"\x89PNG --format=png --zoom=2\n")
+        assert made.endswith(told.svg().encode())
+        command.write_text("#!/bin/sh\ncat > /dev/null\necho broken fonts >&2\nexit 3\n")
+        with pytest.raises(
+            ec.EvercurrentError, match="rsvg-convert could not convert the drawing: broken fonts"
+        ):
+            told.png()
+
+    def test_is_a_picture_by_a_library_too(self, monkeypatch):
+        library = types.ModuleType("cairosvg")
+        library.svg2png = lambda bytestring, scale: b"\x89PNG" + bytestring[:4] + bytes([scale])
+        monkeypatch.setitem(sys.modules, "cairosvg", library)
+        monkeypatch.setattr(png, "find_spec", lambda name: name == "cairosvg")
+        assert Timeline(recorded()).png() == b"\x89PNG<svg\x02"
 
     def test_shows_itself_in_notebooks(self):
         told = Timeline(recorded(), title="totals")

@@ -22,12 +22,11 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed
 
 from ..connectors.delta_files import DELTA_SUFFIXES, STANDARD_OUTPUT, DeltaFile, write_contents
 from ..connectors.file_columns import Reading
-from ..connectors.lines import STANDARD_INPUT
 from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
 from .drivers import Driver, Place, driven
 from .guards import errors_as_sentences, stoppable
-from .inputs import feed_of, pairs, require_apart
+from .inputs import feed_of, pairs, require_apart, texts_by_name
 from .options import (
     App,
     BatchRows,
@@ -51,6 +50,7 @@ from .options import (
     Separator,
     Show,
 )
+from .remote_inputs import local_inputs
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
 from .summaries import summary
@@ -112,16 +112,16 @@ def run(
 
     Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C ends it at once.
     """
-    paths = pairs("--input", "SOURCE=PATH", inputs or [], STANDARD_INPUT)
+    given = texts_by_name("--input", "SOURCE=PATH", inputs or [])
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [], STANDARD_OUTPUT)
     place = Place(on, master, buckets)
-    _check_usage(paths, delta_paths, follow, place)
+    _check_usage(bool(given), delta_paths, follow, place)
     if output_format is not None and output is None:
         raise typer.BadParameter("goes with --output", param_hint="--output-format")
     form = output_format or OutputFormat.PARQUET
     skips = (on_error or (OnError.LEDGER if follow else OnError.STOP)) is OnError.LEDGER
     reading = Reading(_character(separator), ignore_extra, skips, follow and checkpoint is None)
-    with errors_as_sentences(debug), stoppable() as stop:
+    with errors_as_sentences(debug), stoppable() as stop, local_inputs(given, follow=follow) as paths:
         application = load(name)
         application.showing(show)
         require_apart(paths, delta_paths, _contents(application, output, form))
@@ -222,12 +222,10 @@ def _character(separator: str) -> str:
     return character
 
 
-def _check_usage(
-    paths: dict[str, list[Path]], delta_paths: dict[str, list[Path]], follow: bool, place: Place
-) -> None:
+def _check_usage(has_inputs: bool, delta_paths: dict[str, list[Path]], follow: bool, place: Place) -> None:
     if place.on is None and (place.master or place.buckets):
         raise typer.BadParameter("goes with --on", param_hint="--master" if place.master else "--buckets")
-    if follow and not paths:
+    if follow and not has_inputs:
         raise typer.BadParameter("needs an --input to follow", param_hint="--follow")
     for name, files in delta_paths.items():
         if len(files) > 1:

@@ -18,15 +18,23 @@ READ_ROWS = 10_000
 """The rows read at once for an application that lets them arrive in another order."""
 
 
-def pairs(option: str, form: str, arguments: list[str], standard: Path) -> dict[str, list[Path]]:
-    """Split ``NAME=PATH`` into names and paths; anything else is wrong usage. The path ``-`` stands for ``standard``."""
-    pairs: dict[str, list[Path]] = {}
+def texts_by_name(option: str, form: str, arguments: list[str]) -> dict[str, list[str]]:
+    """Split ``NAME=PATH`` into names, each with its paths as they are written; anything else is wrong usage."""
+    texts: dict[str, list[str]] = {}
     for text in arguments:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise typer.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
-        pairs.setdefault(name, []).append(standard if path == "-" else Path(path))
-    return pairs
+        texts.setdefault(name, []).append(path)
+    return texts
+
+
+def pairs(option: str, form: str, arguments: list[str], standard: Path) -> dict[str, list[Path]]:
+    """Split ``NAME=PATH`` into names and paths of this machine. The path ``-`` stands for ``standard``."""
+    return {
+        name: [standard if path == "-" else Path(path) for path in paths]
+        for name, paths in texts_by_name(option, form, arguments).items()
+    }
 
 
 def require_apart(inputs: dict[str, list[Path]], deltas: dict[str, list[Path]], contents: list[Path]) -> None:

@@ -208,10 +208,10 @@ class LiveScreen:
         return Group(parts[0], *panels, *parts[1:])
 
     def _changes_panel(self, height: int) -> RenderableType:
-        body: RenderableType = Text("none yet", "dim")
-        if self._changes:
-            rows = (ordered(delta, self._shown.order).head(height) for delta in self._changes)
-            body = changes_table(pl.concat(rows), height - 3)
+        if not self._changes:
+            return Text.assemble("last changes of ", (self._shown.name, "bold"), (": none yet", "dim"))
+        rows = (ordered(delta, self._shown.order).head(height) for delta in self._changes)
+        body = changes_table(pl.concat(rows), height - 3)
         return Panel(
             body, title=f"last changes of [bold]{self._shown.name}[/]", title_align="left", height=height
         )
@@ -225,10 +225,12 @@ class LiveScreen:
 
 def _view_panel(shown: Shown, height: int) -> RenderableType:
     rows = shown.rows()
+    if not rows.height:
+        return Text.assemble((shown.name, "bold"), (": empty so far", "dim"))
     limit = height - 3
     cut = f", first {limit}" if rows.height > limit else ""
     title = f"[bold]{shown.name}[/] ({counted(rows.height)}{cut})"
-    body = FittingTable(rows, limit, bar=shown.bar) if rows.height else Text("no rows yet", "dim")
+    body = FittingTable(rows, limit, bar=shown.bar)
     return Panel(body, title=title, title_align="left", height=height)
 
 

@@ -55,6 +55,8 @@ def summary(
 def _first_rows(shown: Shown) -> RenderableType:
     rows = shown.rows()
     title = shown.name
+    if not rows.height:
+        return Text.assemble((title, "bold"), (": empty", "dim"))
     if rows.height > SUMMARY_ROWS:
         title += f", the first {SUMMARY_ROWS} of {counted(rows.height)}"
     return FittingTable(rows, SUMMARY_ROWS, title, shown.bar)

@@ -7,22 +7,26 @@ import polars as pl
 import typer
 from rich.console import Console
 
+from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 
-from ..connectors.lines import STANDARD_INPUT
 from ..timeline.of_view import pane_keys
-from ..timeline.timeline import SUFFIXES
+from ..timeline.timeline import require_suffix
 from .applications import Application, ApplicationError, load
 from .guards import errors_as_sentences, stoppable
-from .inputs import feed_of, pairs
+from .inputs import feed_of, texts_by_name
 from .options import App, BatchRows, Debug, Inputs
+from .remote_inputs import local_inputs
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
 
 Drawing = Annotated[
     Path,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Where to write the drawing: .svg, or a page as .html."
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write the drawing: .svg, .html for a page that zooms, or .png if a converter is installed.",
     ),
 ]
 OfView = Annotated[
@@ -47,6 +51,11 @@ Keys = Annotated[
         help="Draw only this key of the view. For a key of several columns, repeat it in their order.",
     ),
 ]
+Start = Annotated[
+    str | None,
+    typer.Option("--start", metavar="TIME", help="Draw event time from here on, as in 2026-01-31T12:00."),
+]
+End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Draw event time before this.")]
 Title = Annotated[str | None, typer.Option("--title", help="The text above the drawing.")]
 Wide = Annotated[int, typer.Option("--width", min=200, metavar="PIXELS", help="The width of the drawing.")]
 Rows = Annotated[int, typer.Option("--rows", min=0, metavar="N", help="Draw at most N rows.")]
@@ -62,6 +71,8 @@ def draw_timeline(
     value: Value = None,
     label: Label = None,
     key: Keys = None,
+    start: Start = None,
+    end: End = None,
     title: Title = None,
     width: Wide = 900,
     rows: Rows = 2000,
@@ -72,14 +83,14 @@ def draw_timeline(
 
     Ctrl-C ends the run after the current epoch; what happened until then is drawn.
     """
-    if output.suffix.lower() not in SUFFIXES:
-        raise typer.BadParameter(
-            f"{output}: the suffix has to be one of {listed(SUFFIXES)}", param_hint="--output"
-        )
+    try:
+        require_suffix(output)
+    except PlanError as error:
+        raise typer.BadParameter(str(error).removeprefix("timeline: "), param_hint="--output") from None
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output}: there is no folder {output.parent}", param_hint="--output")
-    paths = pairs("--input", "SOURCE=PATH", inputs or [], STANDARD_INPUT)
-    with errors_as_sentences(debug), stoppable() as stop:
+    given = texts_by_name("--input", "SOURCE=PATH", inputs or [])
+    with errors_as_sentences(debug), stoppable() as stop, local_inputs(given) as paths:
         application = load(name)
         view = application.engine.views[application.showing(show)]
         application.engine.record_rows()
@@ -89,7 +100,14 @@ def draw_timeline(
         screen: Screen = LiveScreen(console, shown) if console.is_terminal else PlainScreen(console, shown)
         feed = feed_of(application, paths, batch_rows, follow=False, stop=stop)
         Run(application, application.engine, feed, screen, shown, {}, stop).go()
-        options: dict[str, Any] = {"title": title, "width": width, "rows": rows, "panes": panes}
+        options: dict[str, Any] = {
+            "start": start,
+            "end": end,
+            "title": title,
+            "width": width,
+            "rows": rows,
+            "panes": panes,
+        }
         drawn = view.timeline(value, label=label, key=chosen, **options)
         typer.echo(str(drawn.save(output)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evercurrent.core.columns.lossless import as_type
 from evercurrent.core.columns.ownership import owned, owned_arrow
+from evercurrent.core.columns.time_texts import READ_AS, has_offset, times_of_texts
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import listed, with_diff
 
@@ -191,6 +192,8 @@ def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series
         for row, value in enumerate(values):
             if (what := next(_misfits(value, dtype), None)) is not None:
                 raise InputError(f"{where}: column {name!r} holds {what} (in row {row})")
+    if isinstance(dtype, READ_AS) and any(isinstance(value, str) for value in values):
+        return _with_texts(where, name, values, dtype)
     try:
         column = pl.Series(name, values, dtype)
     except (
@@ -212,6 +215,38 @@ def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series
                     f"{where}: column {name!r} holds {value} in row {row}, which {dtype} would round; {PYTHON_WAY_OUT}"
                 )
     return column
+
+
+def _with_texts(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
+    """Return dates or datetimes of which some are texts; each is read by itself, whatever stands beside it."""
+    texts = pl.Series(name, [value if isinstance(value, str) else None for value in values], pl.String)
+    times = read_texts(where, texts, dtype)
+    others = _column(where, name, [None if isinstance(value, str) else value for value in values], dtype)
+    return pl.select(pl.when(texts.is_not_null()).then(times).otherwise(others)).to_series().alias(name)
+
+
+def read_texts(where: str, texts: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column of texts as one of dates or datetimes.
+
+    Raises:
+        InputError: a text names no single value of the type; names it and its row.
+    """
+    times, bad = times_of_texts(texts, dtype)
+    if bad is None:
+        return times
+    text = texts[bad]
+    zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
+    if zone is None and has_offset(texts.slice(bad, 1)).item():
+        way_out = "it has an offset, and the column no time zone: declare the column with one, or leave the offset out"
+    elif zone is None:
+        way_out = f"write it as in {'2026-01-31' if dtype == pl.Date else '2026-01-31 12:50:00'}"
+    else:
+        way_out = f"write it as in 2026-01-31 12:50:00+00:00, or as a local time of {zone} that exists once"
+    finest = f" not finer than {dtype.time_unit}" if isinstance(dtype, pl.Datetime) else ""
+    raise InputError(
+        f"{where}: column {texts.name!r} holds {text!r} in row {bad}, which is not of its declared type {dtype}{finest}; "
+        f"{way_out}"
+    )
 
 
 def _first_refused(values: Any, dtype: pl.DataType) -> int:
@@ -262,6 +297,11 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield (
                 f"{value}, which has {has}, and the column is declared with {wants}; "
                 "use .replace(tzinfo=...) or .astimezone(...)"
+            )
+        case date(), pl.Datetime(time_zone=str()) if not isinstance(value, datetime):
+            yield (
+                f"{value}, which has no time zone, and the column is declared with one; "
+                "use datetime(2026, 1, 31, tzinfo=...)"
             )
         case datetime(), pl.Datetime(time_unit="ms") if value.microsecond % 1000:
             yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Datetime('us')"

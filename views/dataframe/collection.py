@@ -347,7 +347,16 @@ class GroupedCollection(AggregateForms["Collection"]):
 
 @tagged("views.collection:concat")
 def concat(collections: Iterable[Collection]) -> Collection:
-    """Return all rows of all collections (UNION ALL); the columns must be the same."""
+    """Return all rows of all collections (UNION ALL); the columns must be the same.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> one, other = (engine.source(name, {"x": pl.Int64}) for name in ("one", "other"))
+    >>> both = engine.view("both", concat([one, other]))
+    >>> _ = one.push({"x": [1]}), other.push({"x": [2]})
+    >>> both.read().sort("x")["x"].to_list()
+    [1, 2]
+    """
     inputs = list(collections)
     if not inputs:
         raise PlanError("concat: there is no collection; give at least one")

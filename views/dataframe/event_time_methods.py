@@ -195,10 +195,10 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             PlanError: there is no lateness, so that no row is ever too late.
         """
         where, declared = self._where("late_rows"), self._windows
-        declared = replace(declared, trigger=with_late_part(declared.trigger, declared.lateness))
         if declared.lateness is None or isinstance(declared.window, Global):
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
         require_bounds(where, self.schema)
+        declared = replace(declared, trigger=with_late_part(declared.trigger, declared.lateness))
         operation = LateRows(declared, self._event_time or EventTime("window_end", -1), bool(each_window))
         label = "late rows" + (" of each window" if each_window else "")
         place = self._plan.add(PlanNode(operation, (self._place,), self.schema, label, self._event_time))

@@ -64,10 +64,15 @@ KNOWN_TO_HOOKS = ("rows", "end", "watermark", "processing_time")
 
 @tagged("views.triggers:every_epoch")
 def every_epoch() -> Trigger:
-    """Fire at the end of every epoch that brought rows, as a view without a trigger does."""
+    """Fire at the end of every epoch that brought rows, as a view without a trigger does.
+
+    >>> in_words(every_epoch())
+    'every epoch'
+    """
     return EveryEpoch()
 
 
+@tagged("views.triggers:WithDefaultLate")
 class WithDefaultLate(AfterWatermark):
     """``after_watermark`` without a word about late rows. In a plan it is an ``AfterWatermark`` with or without a late part."""
 
@@ -112,6 +117,9 @@ def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
 
     Raises:
         PlanError: the period is not above zero.
+
+    >>> in_words(at_period("1 hour"))
+    'at_period 1h'
     """
     length = microseconds("at_period: the period", period, zero=False)
     start = 0
@@ -124,7 +132,11 @@ def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
 
 @tagged("views.triggers:every")
 def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
-    """Fire at every multiple of a period of processing time, if rows came since the last one."""
+    """Fire at every multiple of a period of processing time, if rows came since the last one.
+
+    >>> in_words(every("90s"))
+    'every 1m30s'
+    """
     return Repeat(at_period(period, aligned_to=aligned_to))
 
 
@@ -149,6 +161,9 @@ def after_count(rows: int) -> Trigger:
 
     Raises:
         PlanError: the number is below 1.
+
+    >>> in_words(after_count(100))
+    'after_count(100)'
     """
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
         raise PlanError(f"after_count: the number of rows is {rows!r}; give a whole number from 1")
@@ -157,7 +172,11 @@ def after_count(rows: int) -> Trigger:
 
 @tagged("views.triggers:each_row")
 def each_row() -> Trigger:
-    """Fire whenever rows came: ``repeat(after_count(1))``."""
+    """Fire whenever rows came: ``repeat(after_count(1))``.
+
+    >>> in_words(each_row())
+    'each row'
+    """
     return Repeat(AfterCount(1))
 
 
@@ -167,6 +186,9 @@ def after_bytes(limit: int, column: str) -> Trigger:
 
     Raises:
         PlanError: the limit is below 1.
+
+    >>> in_words(after_bytes(1_000_000, "body"))
+    'after_bytes(1000000, body)'
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise PlanError(f"after_bytes: the limit is {limit!r}; give a whole number from 1")
@@ -175,13 +197,21 @@ def after_bytes(limit: int, column: str) -> Trigger:
 
 @tagged("views.triggers:punctuation")
 def punctuation(column: str) -> Trigger:
-    """Fire once, when a row comes in which a Boolean column is true: a flush, the end of a file."""
+    """Fire once, when a row comes in which a Boolean column is true: a flush, the end of a file.
+
+    >>> in_words(punctuation("is_last"))
+    'punctuation(is_last)'
+    """
     return Punctuation(_column("punctuation", column))
 
 
 @tagged("views.triggers:pattern")
 def pattern(start: str, stop: str) -> Trigger:
-    """Fire once, when a row with ``stop`` true comes after a row with ``start`` true, in order of arrival."""
+    """Fire once, when a row with ``stop`` true comes after a row with ``start`` true, in order of arrival.
+
+    >>> in_words(pattern("begins", "ends"))
+    'pattern(begins, ends)'
+    """
     return Pattern(_column("pattern", start), _column("pattern", stop))
 
 
@@ -194,6 +224,9 @@ def after_percentile(share: float) -> Trigger:
 
     Raises:
         PlanError: the share is not between 0 and 1.
+
+    >>> in_words(after_percentile(0.9))
+    'after_percentile(0.9)'
     """
     if not isinstance(share, int | float) or not 0 < share <= 1:
         raise PlanError(
@@ -204,7 +237,11 @@ def after_percentile(share: float) -> Trigger:
 
 @tagged("views.triggers:signal")
 def signal() -> Trigger:
-    """Fire once, when ``view.fire(...)`` is called."""
+    """Fire once, when ``view.fire(...)`` is called.
+
+    >>> in_words(any_of(each_row(), signal()))
+    'any_of(each row, signal())'
+    """
     return Signal()
 
 
@@ -233,6 +270,19 @@ def custom_trigger(
             ``repeat`` to have it fire again.
         on_merge: called when sessions have merged, with the sum of their states; returns the frame with new state.
         name: the name in messages.
+
+    >>> def add(windows: pl.DataFrame) -> pl.DataFrame:
+    ...     return windows.with_columns(seen=pl.col("seen") + pl.col("rows"))
+    >>> in_words(
+    ...     custom_trigger(
+    ...         state=["seen"],
+    ...         on_rows=add,
+    ...         should_fire=lambda windows: windows["seen"] >= 3,
+    ...         on_fire=lambda windows: windows.with_columns(seen=pl.lit(0)),
+    ...         name="three rows",
+    ...     )
+    ... )
+    'custom_trigger three rows'
     """
     names = [state] if isinstance(state, str) else list(state)
     if isinstance(state, str) or not all(isinstance(name, str) for name in names):
@@ -252,13 +302,21 @@ def custom_trigger(
 
 @tagged("views.triggers:any_of")
 def any_of(*parts: Trigger) -> Trigger:
-    """Fire once, as soon as one of the parts would fire."""
+    """Fire once, as soon as one of the parts would fire.
+
+    >>> in_words(any_of(after_count(100), at_period("1m")))
+    'any_of(after_count(100), at_period 1m)'
+    """
     return AnyOf(_parts("any_of", parts))
 
 
 @tagged("views.triggers:all_of")
 def all_of(*parts: Trigger) -> Trigger:
-    """Fire once, as soon as each of the parts would fire or would have fired before."""
+    """Fire once, as soon as each of the parts would fire or would have fired before.
+
+    >>> in_words(all_of(after_count(100), at_period("1m")))
+    'all_of(after_count(100), at_period 1m)'
+    """
     return AllOf(_parts("all_of", parts))
 
 
@@ -268,6 +326,9 @@ def sequence(*parts: Trigger) -> Trigger:
 
     Raises:
         PlanError: a part that is not the last never finishes.
+
+    >>> in_words(sequence(after_count(1), every("1m")))
+    'sequence(after_count(1), every 1m)'
     """
     triggers = _parts("sequence", parts)
     for number, part in enumerate(triggers[:-1]):
@@ -281,13 +342,21 @@ def sequence(*parts: Trigger) -> Trigger:
 
 @tagged("views.triggers:repeat")
 def repeat(part: Trigger) -> Trigger:
-    """Fire as the part does, and begin it again whenever it finishes."""
+    """Fire as the part does, and begin it again whenever it finishes.
+
+    >>> in_words(repeat(after_count(100)))
+    'repeat(after_count(100))'
+    """
     return Repeat(_trigger("repeat", part))
 
 
 @tagged("views.triggers:until")
 def until(part: Trigger, end: Trigger) -> Trigger:
-    """Fire as the part does, until ``end`` fires once and finishes both."""
+    """Fire as the part does, until ``end`` fires once and finishes both.
+
+    >>> in_words(until(every("1m"), signal()))
+    'until(every 1m, signal())'
+    """
     return Until(_trigger("until", part), _trigger("until", end))
 
 

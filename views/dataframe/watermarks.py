@@ -67,6 +67,14 @@ def bounded_delay(delay: Duration, *, future_limit: Duration | None = None) -> W
 
     Raises:
         PlanError: the delay is not a length of time, or negative.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"at": pl.Datetime("us")}, event_time="at", watermark=bounded_delay("10m"))
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"at": ["2026-01-01 12:00", "2026-01-01 11:55"]})
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 11:50:00+00:00
     """
     return BoundedDelay(
         microseconds("bounded_delay()", delay), future_limit=_limit("bounded_delay", future_limit)
@@ -82,6 +90,14 @@ def perfect(*, future_limit: Duration | None = None) -> Watermark:
 
     Args:
         future_limit: see ``ascending``.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"at": pl.Datetime("us")}, event_time="at", watermark=perfect())
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"at": ["2026-01-01 12:00"]})
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 12:00:00+00:00
     """
     return Perfect(future_limit=_limit("perfect", future_limit))
 
@@ -94,6 +110,14 @@ def behind_processing_time(delay: Duration) -> Watermark:
 
     Raises:
         PlanError: the delay is not a length of time, or negative.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"at": pl.Datetime("us")}, event_time="at", watermark=behind_processing_time("1h"))
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"at": ["2026-01-01 12:00"]}, at="2026-01-01T14:00:00Z")
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 13:00:00+00:00
     """
     return BehindProcessingTime(microseconds("behind_processing_time()", delay))
 
@@ -105,6 +129,14 @@ def ingress_time() -> Watermark:
         W = processing time of the epoch, and no row is ever late
 
     Pushed rows need not have the column. The source must be of kind "append".
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"path": pl.String, "at": pl.Datetime("us")}, event_time="at", watermark=ingress_time())
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"path": ["/"]}, at="2026-01-01T14:00:00Z")
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 14:00:00+00:00
     """
     return IngressTime()
 
@@ -138,6 +170,14 @@ def by_partition(
 
     Raises:
         PlanError: the inner watermark is of another kind, or an idle time or number is not above 0.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"p": pl.Int64, "at": pl.Datetime("us")}, event_time="at", watermark=by_partition("p"))
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"p": [1, 2], "at": ["2026-01-01 12:00", "2026-01-01 11:55"]})
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 11:55:00+00:00
     """
     where = "by_partition()"
     if not isinstance(column, str):
@@ -181,6 +221,14 @@ def percentile_watermark(
 
     Raises:
         PlanError: the share or a number is out of range.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"at": pl.Datetime("us")}, event_time="at", watermark=percentile_watermark(0.5))
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"at": ["2026-01-01 12:00", "2026-01-01 11:00"]})
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 12:00:00+00:00
     """
     where = "percentile_watermark()"
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
@@ -206,6 +254,14 @@ def punctuated(column: str, *, future_limit: Duration | None = None) -> Watermar
     Args:
         column: a Boolean column of the source; null is false.
         future_limit: see ``ascending``.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"at": pl.Datetime("us"), "is_last": pl.Boolean}, event_time="at", watermark=punctuated("is_last"))
+    >>> _ = engine.view("all", hits)
+    >>> _ = hits.push({"at": ["2026-01-01 12:00"], "is_last": [True]})
+    >>> print(engine.watermarks["hits"])
+    2026-01-01 12:00:00+00:00
     """
     if not isinstance(column, str):
         raise PlanError(f"punctuated(): column= is {column!r}; give the name of a Boolean column")
@@ -232,6 +288,11 @@ def custom_watermark(
 
     Raises:
         PlanError: it is not a function. At push ``InputError``, if the function raises or moves the watermark back.
+
+    >>> from datetime import timedelta
+    >>> def hour_behind(state, rows, processing_time):
+    ...     return state, None if rows.is_empty() else rows["at"].max() - timedelta(hours=1)
+    >>> watermark = custom_watermark(hour_behind)  # for engine.source(..., watermark=watermark)
     """
     if not callable(function):
         raise PlanError(

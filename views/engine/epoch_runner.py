@@ -28,6 +28,7 @@ from ..dataframe.source import Source
 from ..durability.durability import Durability
 from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
+from ..epochs.merge_events import MergeEvents
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_events import RunEvents
@@ -105,6 +106,7 @@ class Running:
         self._turn = turn
         self.giving_way = GivingWay()
         self.events = RunEvents()
+        self._merges = MergeEvents()
         self._published: Published | None = None
         self._is_opening = False
         self._is_declaring = False
@@ -210,6 +212,7 @@ class Running:
             self.events.failed(now, error)
             raise
         self.events.end(begun, now, offered, evaluated.passed, compiled.ledger)
+        self._merges.report(int(now.epoch), compiled.circuit.nodes)
         if self.untouched:
             self.untouched.difference_update(offered.deltas, offered.watermarks)
         try:

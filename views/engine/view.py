@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import date, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -442,6 +442,8 @@ class View(Collection, ReadForms):
         *,
         label: str | None = None,
         key: Key | None = None,
+        start: date | str | None = None,
+        end: date | str | None = None,
         title: str | None = None,
         subtitle: str = "",
         width: int = 900,
@@ -461,6 +463,8 @@ class View(Collection, ReadForms):
             label: the column of a source written at its rows; by default the one named like the value, else its
                 only column of numbers.
             key: draw this key alone: a value, several in the order of the key's columns, or by name.
+            start: draw event time from here on: rows at it or later, and panes whose windows reach beyond it.
+            end: draw event time before this. Both are given as a watermark is.
             title: a line above the drawing; by default the name of the view.
             subtitle: a line below the title.
             width: of the drawing, in pixels.
@@ -471,11 +475,13 @@ class View(Collection, ReadForms):
             legend: whether to explain the marks.
 
         Returns:
-            A drawing to be saved with ``save("run.svg")`` or ``save("run.html")``; notebooks display it.
+            A drawing to be saved with ``save("run.svg")``, ``save("run.html")``, which zooms, or ``save("run.png")`` if a
+            converter is installed; notebooks display it.
 
         Raises:
-            PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing.
-            InputError: the view has emitted nothing for the key.
+            PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing, or an
+                ``end`` that is not after ``start``.
+            InputError: the view has emitted nothing for the key, or ``start`` or ``end`` is no time.
         """
         from ..timeline.drawing import Look  # Imported here, as only drawings need it.
         from ..timeline.of_view import timeline_of_view
@@ -494,6 +500,8 @@ class View(Collection, ReadForms):
             title=title,
             subtitle=subtitle,
             look=Look(width, height, rows, panes, keys, legend),
+            start=start,
+            end=end,
         )
 
     def __repr__(self) -> str:

@@ -259,7 +259,12 @@ class Groups:
         beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
         keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
         numbered = keys.with_columns(beside).group_by(keys.columns, maintain_order=True).agg(pl.col(_GROUP))
-        places = numbered.select(pl.col(_GROUP)).with_row_index(_KEY).explode(_GROUP, empty_as_null=False).sort(_GROUP)
+        places = (
+            numbered.select(pl.col(_GROUP))
+            .with_row_index(_KEY)
+            .explode(_GROUP, empty_as_null=False)
+            .sort(_GROUP)
+        )
         return numbered.drop(_GROUP), places.get_column(_KEY)
 
     def rows_of(self, wanted: pl.DataFrame) -> pl.DataFrame:

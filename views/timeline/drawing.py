@@ -19,6 +19,7 @@ from .placing import Placing
 from .plot import Plot, draw_axes, draw_grid
 from .recording import Recording, instants
 from .rectangles import draw_bodies, draw_firings, draw_labels
+from .span import WHOLE, Span
 from .svg import FONT, element, text, width, wrapped
 from .watermarks import Watermark, draw_ideal, draw_watermark, has_ideal, take_watermark, watermarks_of
 
@@ -35,6 +36,7 @@ class Look:
 
     ``height`` is that of one pair of axes; by default it follows from the width. ``rows``, ``panes`` and ``keys`` are
     the most that are drawn of each; a note below the drawing counts the others. ``legend`` adds an explanation of marks.
+    ``span`` is the event time that is drawn.
 
     Raises:
         PlanError: a size or number is too small.
@@ -46,6 +48,7 @@ class Look:
     panes: int = 300
     keys: int = 6
     legend: bool = True
+    span: Span = WHOLE
 
     def __post_init__(self) -> None:
         least = {"width": 200, "height": 100, "rows": 0, "panes": 0, "keys": 1}
@@ -110,17 +113,18 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
 
 
 def _scene(recording: Recording, look: Look) -> _Scene:
-    keys, keys_in_all = _keys(recording, look.keys)
+    part = look.span.part_of(recording)
+    keys, keys_in_all = _keys(part, look.keys)
     if keys_in_all > len(keys):
-        recording = _of_keys(recording, keys)
+        recording, part = _of_keys(recording, keys), _of_keys(part, keys)
     return _Scene(
-        dots_of(recording, look.rows),
-        panes_of(recording, look.panes),
+        dots_of(part, look.rows),
+        panes_of(recording, look.panes, look.span),
         watermarks_of(recording),
         keys,
         keys_in_all,
-        _span_across(recording),
-        _span_up(recording),
+        look.span.held(*_span_across(part)),
+        _span_up(part, look.span),
         ClockFace(recording.zone),
     )
 
@@ -154,9 +158,11 @@ def _span_across(recording: Recording) -> tuple[int, int]:
     return _padded(pl.concat([bounds, near]), 0.02)
 
 
-def _span_up(recording: Recording) -> tuple[int, int]:
-    """Return processing time from the first to the last event."""
-    frames = (recording.rows, recording.panes, recording.watermarks)
+def _span_up(recording: Recording, span: Span) -> tuple[int, int]:
+    """Return processing time from the first to the last event; of a part of the run, to its last row or pane."""
+    frames = [recording.rows, recording.panes]
+    if not span.is_bounded or not any(frame.height for frame in frames):
+        frames.append(recording.watermarks)
     return _padded(pl.concat([_bounded(frame["processing_time"]) for frame in frames]), 0.06)
 
 

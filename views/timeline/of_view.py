@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import polars as pl
@@ -16,6 +17,7 @@ from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 from .drawing import Look
 from .gathering import NOT_VALUES, Choice, SourceRows
+from .span import Bound, span_of
 from .timeline import Timeline, timeline_of
 
 Key = object | Sequence[object] | Mapping[str, object]
@@ -49,12 +51,14 @@ def timeline_of_view(
     title: str | None,
     subtitle: str,
     look: Look,
+    start: Bound = None,
+    end: Bound = None,
 ) -> Timeline:
     """Return the timeline of a view at a place of a plan, from its deltas and the records of the run.
 
     Raises:
         PlanError: a column does not exist, or the view has no such key.
-        InputError: the view has no pane of the key.
+        InputError: the view has no pane of the key, or ``start`` or ``end`` is no time.
     """
     where = f"timeline of view {name!r}"
     keys = pane_keys(plan, place)
@@ -73,8 +77,15 @@ def timeline_of_view(
         remarks=_remarks(log, sources),
         title=title,
         subtitle=subtitle,
-        look=look,
+        look=replace(look, span=span_of(where, start, end, _event_time_type(sources))),
     )
+
+
+def _event_time_type(sources: Mapping[str, SourceRows]) -> pl.DataType:
+    """Return the type of event time, that of the first source with a zone if there are several."""
+    types = [source.frame.schema[source.event_time] for source in sources.values()]
+    zoned = [dtype for dtype in types if isinstance(dtype, pl.Datetime) and dtype.time_zone]
+    return next(iter([*zoned, *types]), pl.Datetime("us"))
 
 
 def _upstream(plan: Plan, place: PlanId) -> Iterator[PlanId]:

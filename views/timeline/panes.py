@@ -13,6 +13,7 @@ import polars as pl
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 
 from .recording import Recording, instants
+from .span import WHOLE, Span
 
 _WINDOW = ("key", "start", "end")
 
@@ -58,14 +59,14 @@ class Panes:
     total: int
 
 
-def panes_of(recording: Recording, limit: int) -> Panes:
-    """Return the panes of a recording, thinned out evenly to ``limit``; their extents are those of the whole run."""
+def panes_of(recording: Recording, limit: int, span: Span = WHOLE) -> Panes:
+    """Return the panes of a span, thinned out evenly to ``limit``; their extents are those of the whole run."""
     entries = _entries(recording.panes)
     emitted = entries.filter(pl.col("diff") > 0)
     retractions = _with_replacements(entries.filter(pl.col("diff") < 0), emitted)
     alone = retractions.filter(pl.col("by").is_null())
-    total = emitted.height + alone.height
-    marks = _thinned(pl.concat([emitted, alone.select(emitted.columns)]).sort("id"), limit)
+    shown = pl.concat([emitted, alone.select(emitted.columns)]).filter(span.meets())
+    marks = _thinned(shown.sort("id"), limit)
     rows = _ends(_beginnings(emitted, recording), retractions).filter(
         pl.col("id").is_in(marks["id"].implode())
     )
@@ -73,7 +74,7 @@ def panes_of(recording: Recording, limit: int) -> Panes:
     drawn = [_pane(row, taken.get(row["id"], ())) for row in rows.iter_rows(named=True)]
     drawn += [_lone(row) for row in alone.join(marks, on="id", how="semi").iter_rows(named=True)]
     drawn.sort(key=lambda pane: (pane.fired, pane.epoch, pane.start, pane.end, pane.key))
-    return Panes(tuple(drawn), total)
+    return Panes(tuple(drawn), shown.height)
 
 
 def _pane(row: Mapping[str, Any], takes_back: tuple[TakenBack, ...]) -> Pane:

@@ -17,6 +17,9 @@ from .svg import MINUS, TIMES, element, hint, text, width
 CROWDED = 40
 """With more panes than this, a value without a free place in its rectangle is only in the hints."""
 
+ROOM_OF_A_LABEL = 2500
+"""Square pixels of a plot for each of its labels; with less, they are crowded however few there are."""
+
 HIDDEN = 0.3
 """A value that would cover others with this share of its own place is only in the hints, however few panes there are."""
 
@@ -26,6 +29,8 @@ _RETRACTIONS = 3
 """The most retracted values that are written at a pane."""
 
 _PADDING, _BETWEEN = 4, 5
+_LEADS = (26, 40, 56, 76)
+"""How far the value of a pane may stand from its upper edge, led to by a line."""
 
 
 def draw_bodies(plot: Plot, panes: Sequence[Pane]) -> str:
@@ -61,17 +66,46 @@ class Labels:
 
 
 def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
-    """Draw the values near the upper edge of their rectangles, where they cover nothing else."""
-    drawn, left_out = [], 0
+    """Draw the values near the upper edge of their rectangles, where they cover nothing else.
+
+    In a crowded plot the values that still stand are then led to by a line, as far as there is room for them.
+    """
+    drawn: list[str] = []
+    left_out: list[Pane] = []
+    is_crowded = len(panes) > min(CROWDED, _room(plot))
     for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
         parts, box, covered = _placed(plot, pane, placing)
         too_wide = box.right - box.left > plot.x.at(pane.end) - plot.x.at(pane.start)
-        if covered > HIDDEN * box.area or (len(panes) > CROWDED and (covered or too_wide)):
-            left_out += 1
+        if covered > HIDDEN * box.area or (is_crowded and (covered or too_wide)):
+            left_out.append(pane)
             continue
         placing.take(box)
         drawn.append(_label(plot, pane, parts, box))
-    return Labels(element("g", *drawn) if drawn else "", left_out)
+    standing = [pane for pane in left_out if is_crowded and pane.label is not None and pane.gone_at is None]
+    led = [label for pane in standing if (label := _led(plot, pane, placing)) is not None]
+    return Labels(element("g", *drawn, *led) if drawn or led else "", len(left_out) - len(led))
+
+
+def _led(plot: Plot, pane: Pane, placing: Placing) -> str | None:
+    """Return the value of a pane in the nearest free place, with a line from its upper edge; None if all are taken."""
+    parts = _parts(pane)[:1]
+    x = (plot.x.at(pane.start) + plot.x.at(pane.end)) / 2
+    y, size = plot.y.at(pane.fired), _size(parts)
+    for distance in _LEADS:
+        for across, down in ((-1, -0.8), (0.9, 0.9), (0, -1), (0, 1)):
+            box = Box.around(x + across * distance, y + down * distance, size, _LABEL_HEIGHT)
+            is_inside = plot.left < box.left and box.right < plot.right
+            if is_inside and plot.top < box.top and box.bottom < plot.bottom and not placing.best([box])[1]:
+                placing.take(box)
+                line = {"x1": x, "y1": y, "x2": box.middle[0], "y2": box.middle[1]}
+                lead = element("line", **line, stroke=style.TIMING_COLOURS[pane.timing], stroke_width=0.8)
+                return lead + _label(plot, pane, parts, box)
+    return None
+
+
+def _room(plot: Plot) -> float:
+    """Return the number of labels for which a plot has room."""
+    return (plot.right - plot.left) * (plot.bottom - plot.top) / ROOM_OF_A_LABEL
 
 
 def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_LabelPart], Box, float]:
@@ -161,7 +195,8 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str
 def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
     """Yield places in the rectangle: below its upper edge, from the middle outwards, then lower."""
     top, bottom = plot.y.at(pane.fired), plot.y.at(pane.since)
-    y, half = top + 3 + _LABEL_HEIGHT / 2, _LABEL_HEIGHT / 2
+    half = _LABEL_HEIGHT / 2
+    y = min(top + 3 + half, plot.bottom - half - 2)
     for step in range(12):
         if step and y + 8 * step + half > bottom:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 import polars as pl
@@ -12,27 +11,13 @@ from evercurrent.core.data.errors import PlanError
 
 from .drawing import Look, draw
 from .gathering import Choice, SourceRows, gathered
+from .page import page
+from .png import CONVERTERS, Converter, converter
 from .recording import Recording
+from .svg import FONT
 
 SUFFIXES = (".svg", ".html")
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-body {{ margin: 2rem auto; max-width: {width}px; background: #ffffff; }}
-svg {{ display: block; max-width: 100%; height: auto; }}
-svg g:hover > rect[stroke], svg rect[stroke]:hover {{ stroke-width: 2.5; stroke-opacity: 1; }}
-</style>
-</head>
-<body>
-{svg}
-</body>
-</html>
-"""
+"""The formats that need nothing else; .png needs a converter."""
 
 
 class Timeline:
@@ -55,22 +40,30 @@ class Timeline:
         return draw(self.recording, self.title, self.subtitle, self.look)
 
     def html(self) -> str:
-        """Return the drawing as a self-contained page."""
-        return _PAGE.format(title=escape(self.title or "timeline"), width=self.look.width, svg=self.svg())
+        """Return the drawing as a self-contained page that zooms."""
+        return page(self.svg(), self.title or "timeline", self.look.width, FONT)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the drawing in the format of the suffix, .svg or .html, and return the path.
+    def png(self) -> bytes:
+        """Return the drawing as a picture, made by a converter that is installed.
 
         Raises:
-            PlanError: another suffix.
+            PlanError: there is no converter; names those that can be installed.
+        """
+        return _png_converter("png()")(self.svg())
+
+    def save(self, path: str | Path) -> Path:
+        """Write the drawing in the format of the suffix, .svg, .html, or .png with a converter, and return the path.
+
+        Raises:
+            PlanError: another suffix, or .png without a converter.
         """
         path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix not in SUFFIXES:
-            raise PlanError(f"timeline: {path}: the suffix has to be one of {', '.join(SUFFIXES)}")
-        path.write_text(
-            self.html() if suffix == ".html" else self.svg() + "\n", encoding="utf-8", newline="\n"
-        )
+        suffix = require_suffix(path)
+        if suffix == ".png":
+            path.write_bytes(self.png())
+        else:
+            written = self.html() if suffix == ".html" else self.svg() + "\n"
+            path.write_text(written, encoding="utf-8", newline="\n")
         return path
 
     def __repr__(self) -> str:
@@ -83,6 +76,30 @@ class Timeline:
     def _repr_html_(self) -> str:
         """Show the drawing in notebooks."""
         return self.svg()
+
+
+def require_suffix(path: Path) -> str:
+    """Return the suffix of a path to which a drawing can be written, in lower case.
+
+    Raises:
+        PlanError: another suffix, or .png without a converter.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".png":
+        _png_converter(str(path))
+    elif suffix not in SUFFIXES:
+        raise PlanError(f"timeline: {path}: the suffix has to be one of {', '.join(SUFFIXES)}, .png")
+    return suffix
+
+
+def _png_converter(where: str) -> Converter:
+    found = converter()
+    if found is None:
+        raise PlanError(
+            f"timeline: {where}: the suffix has to be one of {', '.join(SUFFIXES)}, as nothing is installed that makes a PNG; "
+            f"install {CONVERTERS}"
+        )
+    return found
 
 
 def timeline_of(
