@@ -375,7 +375,9 @@ def _repeated(batch: Batch) -> pl.DataFrame:
     if (counts == 1).all():
         return batch.rows
     places = pl.DataFrame({_KEY: pl.int_range(len(counts), dtype=pl.UInt32, eager=True), _COUNT: counts})
-    return batch.rows[places.select(pl.col(_KEY).repeat_by(_COUNT)).explode(_KEY).get_column(_KEY)]
+    return batch.rows[
+        places.select(pl.col(_KEY).repeat_by(_COUNT)).explode(_KEY, empty_as_null=False).get_column(_KEY)
+    ]
 
 
 def _plain(rows: pl.DataFrame) -> list[pl.Series]:
