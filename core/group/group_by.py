@@ -200,7 +200,7 @@ class GroupBy(Operator):
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
         if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
-            return self._first_row() if now.epoch == 0 and self._has_first_row else self._nothing
+            return self._first_row(self._parts) if now.epoch == 0 and self._has_first_row else self._nothing
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
         before, after = self._before_and_after(groups, deltas[0], added)
@@ -265,13 +265,15 @@ class GroupBy(Operator):
             self.reads if at is None else [spine.at(each) for spine, each in zip(self.reads, at, strict=True)]
         )
         run, others = spines[0].merged(), iter(spines[1:])
+        # Those of an empty group, too, are read at these versions: the rows that it has by now are of a later commit.
+        parts: list[AggregateState] = [
+            part.of(next(others)) if isinstance(part, ReadAggregateState) else part for part in self._parts
+        ]
         if self._has_first_row and not len(run):
-            return self._first_row().rows
+            return self._first_row(parts).rows
         values = [
-            self._current(
-                part.of(next(others)) if isinstance(part, ReadAggregateState) else part, aggregate, run
-            )
-            for part, aggregate in self._aggregates
+            self._current(part, aggregate, run)
+            for part, aggregate in zip(parts, self._spec.aggregates, strict=True)
         ]
         names: Sequence[AnyColumn] = (
             [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
@@ -467,9 +469,9 @@ class GroupBy(Operator):
         finished = self._spec.finished
         return [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
 
-    def _first_row(self) -> Delta:
+    def _first_row(self, parts: Sequence[AggregateState]) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""
-        values = [part.current(key_words([], 1), {}) for part in self._parts]
+        values = [part.current(key_words([], 1), {}) for part in parts]
         rows = frame_of([*map(series_of, self._finished([], values, 1))])
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 

@@ -108,9 +108,9 @@ class GradualMerge:
     def place_in(self, runs: tuple[Run, ...]) -> int | None:
         """Return where the runs begin among these; None if they are not there any more, as a reader has merged them."""
         place = next((at for at, run in enumerate(runs) if run is self.runs[0]), None)
-        if place is None or not all(map(operator.is_, self.runs, runs[place : place + len(self.runs)])):
-            return None
-        return place
+        there = () if place is None else runs[place : place + len(self.runs)]
+        is_whole = len(there) == len(self.runs) and all(map(operator.is_, self.runs, there))
+        return place if is_whole else None
 
     def advanced(self, layout: Layout, added: int) -> tuple[GradualMerge, int]:
         """Return the merge after an epoch that adds so many entries, and how many it has merged. Cost: those."""

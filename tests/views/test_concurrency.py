@@ -332,3 +332,19 @@ def test_the_engine_explains_itself_while_views_are_declared() -> None:
         return engine._explained(compiled if len(asked) == 1 else engine._current())
 
     assert "second" in running.steadily(explained)
+
+
+def test_a_row_of_no_groups_is_read_as_it_was_published() -> None:
+    """Without keys there is a row of nothing, and values of rows that came later are no part of it."""
+    engine = ec.Engine()
+    rows = engine.source("rows", {"t": pl.String, "x": pl.Int64}, kind="diffs")
+    x, t = pl.col("x"), pl.col("t")
+    engine.view(
+        "all", rows.group_by().agg(n=pl.len(), mid=x.median(), first=t.sort_by("x").first(), least=t.min())
+    )
+    for diff in (1, -1):
+        engine.push("rows", {"t": ["q"], "x": [1], "_diff": [diff]})
+    published = engine.published()
+    engine.push("rows", {"t": ["z"], "x": [7]})
+    assert published.rows("all").rows() == [(0, None, None, None)]
+    assert engine.views["all"].read().rows() == [(1, 7.0, "z", "z")]

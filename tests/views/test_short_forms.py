@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash
 from evercurrent.views.dataframe.package_hints import NAMES
 from evercurrent.views.dataframe.spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
 
@@ -308,3 +309,16 @@ def test_a_short_form_that_a_column_does_not_have_says_how_to_leave_it_out() -> 
         with pytest.raises(ec.PlanError, match=rf'col\("name"\).*{name}\(\) is of every column .*\.select'):
             getattr(source.group_by("k"), name)()
     assert source.select("k", "x").group_by("k").sum().columns == ["k", "x"]
+
+
+@pytest.mark.parametrize("key_hash", [OURS, OF_POLARS])
+def test_a_key_is_looked_up_by_the_hash_of_its_circuit(key_hash: KeyHash) -> None:
+    """A checkpoint of format 1 keeps the hash that it was begun with."""
+    engine = ec.Engine()
+    rows = engine.source("rows", {"t": pl.String, "x": pl.Int64}, kind="diffs")
+    view = engine.view("sums", rows.group_by("t").agg(s=pl.col("x").sum()))
+    engine._running.current().circuit.key_hash = key_hash
+    rows.push({"t": ["a", "b"], "x": [1, 2]})
+    rows.push({"t": ["a"], "x": [5]})
+    assert view.lookup("a").rows() == [("a", 6)]
+    assert view.lookup("c").rows() == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused
@@ -111,6 +112,12 @@ class Published:
     def rows(self, view: str) -> pl.DataFrame:
         """All rows of a view, in a frame of the caller's own."""
         return self._view(view).rows()
+
+    def rows_of(self, view: str, row: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of a view that have these values, see ``PublishedView.rows_of``."""
+        # A reader's thread, too, has to use the hash of the circuit.
+        with hashing_by(self.compiled.circuit.key_hash):
+            return self._view(view).rows_of(row)
 
     def require(self, view: str, since: int) -> None:
         """Check that the deltas of a view after this epoch are retained.

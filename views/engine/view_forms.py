@@ -114,7 +114,7 @@ class ReadForms(TableForms):
                 f"{where}: the key {wanted!r} does not fit the columns {dict(types)}: {error}"
             ) from error
         with self._now() as now:
-            return now.views[self.name].rows_of(row)
+            return now.rows_of(self.name, row)
 
     def _wanted(self, where: str, key: tuple[Any, ...], columns: dict[str, Any]) -> dict[str, Any]:
         """Return the values to look up, by column."""
