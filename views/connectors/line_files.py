@@ -92,7 +92,7 @@ class TextFile:
                     break
                 if not self._target.reading.skips:
                     raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
-                bad, rest = row_in(rest, fault.row, quoted=not self._json_lines)
+                bad, rest = row_in(rest, fault.row, None if self._names is None else len(self._names))
                 self._refuse(bad, fault.message)
 
     def _refuse(self, row: bytes, message: str) -> None:

@@ -6,6 +6,7 @@ column and the value. Row numbers count data rows from 1; a CSV header or an emp
 
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -322,16 +323,29 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def row_in(block: bytes, index: int, *, quoted: bool) -> tuple[bytes, bytes]:
-    """Return the row of a block with this index, and the bytes after it. Empty lines are not rows."""
+CSV_LINE_END, JSON_LINE_END = re.compile(rb"\r\n?|\n"), re.compile(rb"\n")
+
+
+def row_in(block: bytes, index: int, columns: int | None) -> tuple[bytes, bytes]:
+    """Return the row of a block with this index, and the bytes after it. ``columns`` is how many CSV has, None for JSON lines.
+
+    Rows are counted as they are parsed: an empty line is a row of CSV of one column only, one of blanks of any CSV.
+    """
+    line_end = JSON_LINE_END if columns is None else CSV_LINE_END
     start = count = 0
     while start < len(block):
-        end = block.find(b"\n", start) + 1 or len(block)
-        while quoted and block.count(b'"', start, end) % 2 and end < len(block):
-            end = block.find(b"\n", end) + 1 or len(block)
-        if block[start:end].strip():
+        end = _end_of_line(block, start, line_end)
+        while columns is not None and block.count(b'"', start, end) % 2 and end < len(block):
+            end = _end_of_line(block, end, line_end)
+        line = block[start:end]
+        if columns == 1 or (line.strip() if columns is None else line.strip(b"\r\n")):
             if count == index:
                 return block[start:end], block[end:]
             count += 1
         start = end
     return b"", b""
+
+
+def _end_of_line(block: bytes, start: int, line_end: re.Pattern[bytes]) -> int:
+    found = line_end.search(block, start)
+    return len(block) if found is None else found.end()

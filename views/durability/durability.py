@@ -240,6 +240,8 @@ class Durability:
     ) -> Iterator[None]:
         """Go on with another circuit of a plan that has changed, whose epoch is run inside of the block and committed at once.
 
+        Without an epoch in the block the next one is committed: the input of a source that no commit has would be lost.
+
         ``born`` are the first epochs of the views whose deltas begin anew. If the block raises, nothing has changed.
         """
         before = self._now()
@@ -259,7 +261,6 @@ class Durability:
         except BaseException:
             self._open = before
             raise
-        self._open.is_due = False
         self._open.saver.keep_only(states.keys())
         before.readers.record, before.readers.born = record, born
 
@@ -274,6 +275,7 @@ class Durability:
             opened.is_logging = opened.waits = (
                 opened.inputs is not None
                 and opened.may_log
+                and not opened.is_due
                 and len(opened.past.waiting) + 1 < MOST_WAITING
                 and time.monotonic() - opened.committed_at < MOST_SECONDS
                 and opened.inputs.begin(now, offered, arrived, delivered)
@@ -322,6 +324,7 @@ class Durability:
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
         committed(commit.epoch, len(waiting), opened.store.url)
+        opened.is_due = False
         opened.commits += 1
         opened.committed_at = time.monotonic()
         if opened.inputs is not None:

@@ -182,7 +182,7 @@ class Declarations:
         self._plan.remove_view(name)
         self._add(view, collection)
         followed = SchemaChange(name, self._running.epoch + 1, known.schema, view.schema)
-        delivered = [(each, each.delivered) for each in known.subscriptions]
+        places = [(each, each.place) for each in known.subscriptions]
         view._subscriptions = known.subscriptions
         if not same:
             named = readers.forget(name, only_closed=True)
@@ -191,10 +191,8 @@ class Declarations:
             each.follow(view, None if same else followed)
 
         def return_readers() -> None:
-            for each, before in delivered:
-                each.follow(known, None)
-                each.delivered = before
-                each.forget_change()
+            for each, place in places:
+                each.return_to(place)
 
         change.undo.append(return_readers)
 

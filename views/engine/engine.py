@@ -287,7 +287,8 @@ class Engine(LiveDeclarations):
         Raises:
             InputError: the source has no event time, or the watermark would move back; nothing has changed.
         """
-        return self._take(self._block(at), Batch(source, watermark=self._instant(source, watermark)), at)
+        moved, positions = self._instant(source, watermark), self._source(source).positions
+        return self._take(self._block(at), Batch(source, watermark=moved, positions=positions), at)
 
     def tick(self, *, at: datetime | str | None = None) -> int:
         """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
@@ -315,8 +316,23 @@ class Engine(LiveDeclarations):
     def _run(self, offered: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
+            self._require_declared(offered)
             offered = offered.without(self.positions)
             return self.epoch_number if offered.is_repeated else self._running.run(offered, at)
+
+    def _require_declared(self, offered: EpochInput) -> None:
+        """Check that the sources are those for which the batches were checked.
+
+        Raises:
+            InputError: one was dropped meanwhile, and perhaps declared anew.
+        """
+        for batch in offered.batches:
+            known = self.sources.get(batch.source)
+            if known is None or known.positions is not batch.positions:
+                raise InputError(
+                    f"source {batch.source!r} was dropped after these rows were checked for it; nothing has changed, push them "
+                    "again into a source that is declared"
+                )
 
     @property
     def positions(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_e
 from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_events import RunEvents
 from ..epochs.run_log import RunRecorder
-from ..epochs.subscriptions import Readers
+from ..epochs.subscriptions import Readers, view_of
 from ..plan.plan import Plan
 from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
 from .keepers import InMemory, OnDisk
@@ -197,6 +197,10 @@ class Running:
             CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
+        if self._is_declaring:
+            raise InputError(
+                "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
+            )
         with self.giving_way:
             return self._run(offered, None if at is None else processing_time(at))
 
@@ -219,7 +223,8 @@ class Running:
             self._choreography.follow_up(now, evaluated)
         finally:
             if self.durability is not None and self.durability.maps_states:
-                self._publish(compiled)
+                # A subscriber may have declared views, which made another circuit.
+                self._publish(self.current())
         return now.epoch
 
     def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
@@ -330,6 +335,7 @@ class Running:
             raise InputError(
                 "an epoch is being evaluated: a function that a view uses cannot declare anything; declare it from a subscriber"
             )
+        self.events.require_none_reported("declare anything; declare it from a subscriber")
         if self.durability is not None:
             self.durability.require_open()
         self._is_declaring = True
@@ -373,7 +379,7 @@ class Running:
         """Evaluate the epochs again whose input is on disk, and commit them; named subscriptions catch up by themselves."""
         for logged in resumed.logged:
             delivered = {
-                key: at for key, at in logged.delivered.items() if key.rpartition("/")[0] in self._views
+                key: at for key, at in logged.delivered.items() if view_of(key, self._views) is not None
             }
             self.readers.remember(delivered)
             try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import polars as pl
 
 from ..checkpoint import Checkpoint
+from ..connectors.positions import Position
 from ..epochs.history import Retain
 from ..proving.proof import Proof, Proofs
 from .declarations import Declarations
@@ -25,6 +27,18 @@ class LiveDeclarations(ServedViews, ABC):
     @abstractmethod
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
+
+    @abstractmethod
+    def push(
+        self,
+        source: str,
+        data: Any,
+        *,
+        at: datetime | str | None = None,
+        watermark: datetime | str | int | None = None,
+        position: Position | None = None,
+    ) -> int:
+        """Take one batch of changes."""
 
     def drop_view(self, name: str) -> None:
         """Drop a view, in an epoch of its own; states that nothing else needs are freed, and their files in time.
@@ -82,6 +96,8 @@ class LiveDeclarations(ServedViews, ABC):
             origin = Origin(self._plan, self.sources, self.views, self._running, self._retain)
             other._running = running = fork(origin, other, place, epoch)
             other._plan, other.sources, other.views = running.parts
+            for source in other.sources.values():
+                source._take = other.push
         return other
 
     def compare(self, other: LiveDeclarations) -> dict[str, pl.DataFrame]:

@@ -73,9 +73,17 @@ class RunEvents:
         Raises:
             InputError: a watcher pushes, whose epoch would be delivered before the one that it is called for.
         """
-        if self._is_reporting:
-            raise InputError("a watcher of epochs cannot push; push from a subscriber")
+        self.require_none_reported("push; push from a subscriber")
         return Begun(time.perf_counter(), ledger.entries + ledger.forgotten)
+
+    def require_none_reported(self, what: str) -> None:
+        """Check that it is no watcher who does something that makes an epoch.
+
+        Raises:
+            InputError: it is one, and the epoch would be delivered before the one that it is called for.
+        """
+        if self._is_reporting:
+            raise InputError(f"a watcher of epochs cannot {what}")
 
     def end(
         self, begun: Begun, now: Now, offered: EpochInput, evaluated: EvaluatedEpoch, ledger: Ledger

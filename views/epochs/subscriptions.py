@@ -106,9 +106,14 @@ class Subscription:
         if change is not None:
             self._change, self.delivered = change, change.epoch - 1
 
-    def forget_change(self) -> None:
-        """Forget a change of columns that did not come to be."""
-        self._change = None
+    @property
+    def place(self) -> tuple[Followed, int, SchemaChange | None]:
+        """The view, the epoch up to which it was delivered, and the change of columns that is to be announced."""
+        return self._view, self.delivered, self._change
+
+    def return_to(self, place: tuple[Followed, int, SchemaChange | None]) -> None:
+        """Go on as before a change of declarations, which has failed."""
+        self._view, self.delivered, self._change = place
 
     def _announce(self) -> None:
         """Call ``on_schema`` if the columns have changed since the last delta."""
@@ -132,6 +137,8 @@ class Subscription:
                     if result is not None:
                         require_no_coroutine(self._callback, result)
                     self.delivered = int(frame["_epoch"][0])
+                    if self.is_closed:  # By the callback, which may also have dropped the view.
+                        return
                 self.delivered = max(self.delivered, until)
         finally:
             self._is_delivering = False
@@ -181,6 +188,11 @@ def reader_key(view: str, name: str) -> str:
     return f"{view}/{name}"
 
 
+def view_of(key: str, views: Iterable[str]) -> str | None:
+    """Return the view of a named subscription by its key in a commit; both names may contain a slash. None: it is of no other view."""
+    return max((view for view in views if key.startswith(reader_key(view, ""))), key=len, default=None)
+
+
 def require_free_name(view: Followed, name: object) -> None:
     """Check that a subscription of the view may have this name.
 
@@ -222,7 +234,7 @@ class Readers:
         self._named = {
             key: named
             for key, named in before.items()
-            if key.rpartition("/")[0] != view
+            if view_of(key, (*self._views, view)) != view
             or (only_closed and isinstance(named, Subscription) and not named.is_closed)
         }
         return before
@@ -276,6 +288,8 @@ class Readers:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
         for name in published:
+            if name not in self._views:  # A subscriber that was called before has dropped it.
+                continue
             for subscription in self._views[name]._subscriptions:
                 try:
                     subscription.deliver(epoch, published[name])
