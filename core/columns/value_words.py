@@ -61,6 +61,9 @@ FEW, SIDE_BY_SIDE = 16, (1 << 16) - 1
 FEW_TEXTS, FEW_LONG_TEXTS, FEW_WORDS = 128, 1024, 8
 """Up to so many texts, of up to so many words, are read as bytes of Python: that takes less than the steps over Arrow's buffers."""
 
+BEYOND = 16
+"""How many bytes beyond the end of a text are read where words of many texts are taken at once."""
+
 STARTS = (np.arange(FEW_WORDS, dtype=np.uint64) * np.uint64(8))[:, None]
 """The first byte of each word of a text."""
 
@@ -342,8 +345,17 @@ def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Wor
     """Return the words of texts of eight bytes and more, given where they start in a buffer."""
     sums = counts.astype(np.uint64), np.zeros(len(counts), np.uint64)
     # ``_side_by_side`` reads up to two words beyond the end of a text.
-    reaching = np.flatnonzero(starts + counts > (buffer.size & -8) - 16)
+    reaching = np.flatnonzero(starts + counts > (buffer.size & -8) - BEYOND)
     others = np.arange(len(counts))
+    if len(reaching) >= FEW:  # Many rows may have one text, the last one of the buffer.
+        first = int(starts[reaching].min())
+        longer = pa.py_buffer(bytes(buffer[first:]) + bytes(BEYOND + 8))
+        if len(reaching) == len(counts):
+            return _of_texts(longer, starts - first, counts)
+        others = np.delete(others, reaching)
+        for rows, held, start in ((others, buffer, 0), (reaching, longer, first)):
+            sums[0][rows], sums[1][rows] = _of_texts(held, starts[rows] - start, counts[rows])
+        return sums
     if len(reaching):
         others = np.delete(others, reaching)
     if len(others) < FEW:

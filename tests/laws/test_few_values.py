@@ -12,7 +12,7 @@ import pytest
 import evercurrent.core.columns.value_words as words_module
 from evercurrent.core.columns.comparisons import differ, order_words
 from evercurrent.core.columns.grouping import group, is_ones
-from evercurrent.core.columns.kernels import Keys, at, least_and_greatest
+from evercurrent.core.columns.kernels import Keys, at, key_words, least_and_greatest
 from evercurrent.core.columns.nulls import FEW_TEXTS, nulls_in
 from evercurrent.core.columns.polars_versions import arg_sort
 from evercurrent.core.columns.sorting import sorted_by
@@ -115,3 +115,29 @@ def test_a_column_of_whole_numbers_is_the_series_of_its_values(kind: np.dtype[An
     index = np.array([3, 0])
     assert at(whole, index).series.equals(at(whole.series, index))
     assert row_words([whole.series], 4)[0].tolist() == row_words([pl.Series("n", values)], 4)[0].tolist()
+
+
+def test_many_rows_of_the_last_text_are_hashed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a gather share their texts, so most of them may be the last one of the buffer."""
+    one_by_one = words_module._one_by_one
+
+    def few(buffer: Any, starts: Any, counts: Any, done: int, sums: Any) -> None:
+        assert len(starts) < words_module.FEW
+        one_by_one(buffer, starts, counts, done, sums)
+
+    monkeypatch.setattr(words_module, "_one_by_one", few)
+    texts = pl.Series(
+        [
+            "a text of some length",
+            "é" * 9,
+            "one more, of other length, that is longer than all",
+            "United Kingdom",
+        ]
+    )
+    for among in ([3], [2, 3], [0, 1, 2, 3]):
+        rows = texts[[among[place % len(among)] for place in range(3000)]]
+        alone = [key_words([texts[each : each + 1]], 1) for each in among]
+        words = key_words([rows], len(rows))
+        for place, each in enumerate(alone):
+            assert (words.first[place :: len(among)] == each.first[0]).all()
+            assert (words.seconds()[place :: len(among)] == each.seconds()[0]).all()
