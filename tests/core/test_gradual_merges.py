@@ -15,9 +15,10 @@ import evercurrent.core.state.gradual as gradual_module
 import evercurrent.core.state.spine as spine_module
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.gradual import GradualMerge
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.partitioning import KeyColumns
-from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
+from evercurrent.core.state.run import Layout, Run, empty_run, make_run, run_of_rows
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine, Version
 from strategies import of_profile
@@ -189,3 +190,9 @@ def test_what_is_merged_does_not_depend_on_discarded_epochs(monkeypatch: pytest.
         assert sizes[0] == sizes[1]
         for ours, theirs in zip(*(spine.runs for spine in spines), strict=True):
             assert ours.keys.first.tolist() == theirs.keys.first.tolist()
+
+
+def test_a_merge_is_not_there_without_its_last_run() -> None:
+    runs = tuple(empty_run(Layout()) for _ in range(2))
+    assert GradualMerge.of(runs).place_in(runs) == 0
+    assert GradualMerge.of(runs).place_in(runs[:1]) is None

@@ -172,6 +172,23 @@ def test_a_subscription_of_any_name_is_forgotten_with_its_view(name: str) -> Non
     assert [delta["b"].to_list() for delta in deltas][-1] == [3]
 
 
+def test_a_named_subscriber_closes_itself_and_drops_its_view() -> None:
+    engine, source = started()
+    view = engine.view("v", source.select("a"))
+    deltas: list[pl.DataFrame] = []
+
+    def once(delta: pl.DataFrame) -> None:
+        deltas.append(delta)
+        subscription.close()
+        engine.drop_view("v")
+
+    subscription = view.subscribe(once, name="once")
+    for each in (1, 2):
+        source.push({"a": [each]})
+    assert len(deltas) == 1
+    assert not engine.views
+
+
 def test_a_source_of_a_fork_pushes_into_the_fork() -> None:
     engine, source = started()
     view = engine.view("v", source.select("a"))
