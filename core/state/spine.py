@@ -12,7 +12,7 @@ Rows that are only added may wait unsorted beside the runs (``waiting``), until 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -21,6 +21,7 @@ import polars as pl
 
 from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
 from ..columns.key_hash import in_force
+from ..columns.marks import Marks, marks_of
 from ..data.schema import DIFF
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .partitioning import WORDS, KeyColumns, Route
@@ -31,6 +32,7 @@ from .snapshot import KEY, Saved
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
 from .waiting import (
+    UNHASHED_FROM,
     Chunk,
     Waiting,
     add_waiting,
@@ -137,7 +139,8 @@ class Spine:
         """Return the run that this epoch adds. Cost: none; once, where rows were staged as they are, that of sorting them."""
         if self._delta is None:
             assert self.change is not None, "what is staged is rows or a run"
-            self._delta = self._sorted(self.change)
+            is_hashed = self._chunk is None or self._chunk.marks is None
+            self._delta = self._sorted(self.change) if is_hashed else self._sorted_waiting((self._chunk,))
             self._added, self._chunk = (self._delta,), None
             self._staged = self._with(self._added)
         return self._delta
@@ -174,9 +177,10 @@ class Spine:
             self.stage(self._sorted(frame))
             return
         if added < frame.height:
-            self._stage_change(frame, keep(frame, is_added), (self._sorted(keep(frame, ~is_added)),))
+            waiting = Chunk(keep(frame, is_added), in_force())
+            self._stage_change(frame, waiting, (self._sorted(keep(frame, ~is_added)),))
         else:
-            self._stage_change(frame, frame)
+            self._stage_change(frame, Chunk(frame, in_force()))
 
     def stage_entries(self, keys: Keys, diffs: Ints) -> None:
         """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
@@ -190,17 +194,23 @@ class Spine:
         if self.most_merged is not None or len(keys) > MOST_ENTRIES:
             self.stage(self._sorted(frame))
         else:
-            self._stage_change(frame, frame, looks=LOOKS * len(keys))
+            self._stage_change(frame, Chunk(frame, in_force()), looks=LOOKS * len(keys))
+
+    def unhashed(self, frame: pl.DataFrame, columns: Sequence[str]) -> Chunk | None:
+        """Return rows and their diffs as a chunk without words, marked by these columns; None if they are to be hashed at once."""
+        if not columns or self.most_merged is not None or not UNHASHED_FROM <= frame.height <= MOST_ENTRIES:
+            return None
+        return Chunk(frame, in_force(), marks_of([frame.get_column(name) for name in columns]))
+
+    def stage_unhashed(self, chunk: Chunk) -> None:
+        """Stage the entries of rows whose words are not made, as ``stage_entries`` does."""
+        assert self._staged is None, "staged twice in one epoch"
+        self._stage_change(chunk.frame, chunk, looks=LOOKS * len(chunk))
 
     def _stage_change(
-        self,
-        change: pl.DataFrame,
-        waiting: pl.DataFrame,
-        added: tuple[Run, ...] = (),
-        *,
-        looks: int | None = None,
+        self, change: pl.DataFrame, waiting: Chunk, added: tuple[Run, ...] = (), *, looks: int | None = None
     ) -> None:
-        self._added, self._chunk, self._looks = added, Chunk(waiting, in_force()), looks
+        self._added, self._chunk, self._looks = added, waiting, looks
         self._staged = self._with(self._added, self._chunk)
         self.change, self._delta = change, None
 
@@ -242,7 +252,7 @@ class Spine:
     def nbytes(self) -> int:
         """Return bytes held in columns."""
         runs, waiting = self._committed.parts
-        return sum(run.nbytes for run in runs) + sum(int(chunk.frame.estimated_size()) for chunk in waiting)
+        return sum(run.nbytes for run in runs) + sum(chunk.nbytes for chunk in waiting)
 
     def total(self, name: str) -> int:
         """Return the sum of an additive column over all entries of the last commit. Cost: none."""
@@ -269,15 +279,15 @@ class Spine:
                 totals[name][hit] += column[position]
         return totals
 
-    def totals_among(self, keys: Keys) -> Ints:
+    def totals_among(self, keys: Keys, marks: Callable[[], Marks]) -> Ints:
         """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
 
-        Each entry that waits is looked at.
+        Each entry that waits is looked at. ``marks`` returns those of the rows with these keys.
         """
         runs, waiting = self._committed.parts
         sums = self._totals(keys, runs).get(DIFF)
         totals = np.zeros(len(keys), np.int64) if sums is None else sums
-        add_waiting(waiting, keys, totals)
+        add_waiting(waiting, keys, marks, totals)
         self.touched += rows_in(waiting)
         return totals
 

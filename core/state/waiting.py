@@ -5,20 +5,23 @@ rows cost to compute, and a side of a join costs nothing until the other side ch
 chunks of waiting rows add up, as runs do.
 
 In a state that keeps nothing but numbers by key, entries wait as the words of their keys: a few keys are found among
-many of these by looking at each, which costs less than sorting them, unless it is done often.
+many of these by looking at each, which costs less than sorting them, unless it is done often. Where the keys are whole rows,
+many at once wait as rows, and their words are only made of those whose marks are those of the rows that are looked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from ..columns.directory import entries_among
-from ..columns.kernels import Ints, Keys, stack
+from ..columns.grouping import group
+from ..columns.kernels import Index, Ints, Keys, gather, key_words, stack
 from ..columns.key_hash import KeyHash, hashing_by
+from ..columns.marks import Marks, marked
 from ..data.schema import DIFF
 from .merge_policy import to_merge
 from .run import Run
@@ -27,20 +30,73 @@ from .snapshot import KEY, SECOND
 APART_FROM = 1 << 16
 """Chunks of this many rows are not put together any more: there are few of them, and each copy costs time."""
 
+UNHASHED_FROM = APART_FROM
+"""From so many rows on, an epoch's rows wait without words: they are not put together with others."""
+
+FEW_MARKED = 4
+"""If more than one row in so many has a mark that is looked for, the words of all are made."""
+
 Sorter = Callable[[pl.DataFrame], Run]
 """A function that returns rows with their diffs as a run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Chunk:
-    """Rows with positive diffs, the payload's columns and ``_diff``, and the hash that makes the words of their keys."""
+    """Rows with their diffs, the payload's columns and ``_diff``, and the hash that makes the words of their keys.
+
+    Diffs of rows are positive; those of entries may be negative. Entries are words of keys with diffs. If there are ``marks``,
+    they are rows whose words are not made: ``words`` has them once they are.
+    """
 
     frame: pl.DataFrame
     key_hash: KeyHash
+    marks: Marks | None = None
+    words: list[Keys] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.frame.height
+
+    @property
+    def nbytes(self) -> int:
+        """Return bytes held."""
+        marks = 0 if self.marks is None else self.marks.nbytes
+        return int(self.frame.estimated_size()) + marks + sum(words.nbytes for words in self.words)
+
+    def entries(self) -> tuple[Keys, Ints]:
+        """Return the keys of entries and their diffs. Cost: none; that of the words of rows, where they are not made."""
+        if self.marks is None:
+            return entries_of(self.frame)
+        if not self.words:
+            with hashing_by(self.key_hash):
+                self.words.append(_words_of_rows(self.frame))
+        return self.words[0], self.frame.get_column(DIFF).to_numpy()
+
+    def of_keys(self, keys: Keys, marks: Callable[[], Marks]) -> tuple[Index, Index]:
+        """Return which entries have one of these ascending, distinct keys, and which key; ``marks`` returns those of the keys."""
+        if self.marks is None or self.words:
+            return entries_among(self.entries()[0], keys)
+        maybe, words = self.marked(marks())
+        entries, owners = entries_among(words, keys)
+        return maybe[entries], owners
+
+    def marked(self, marks: Marks) -> tuple[Index, Keys]:
+        """Return the positions of all rows that have one of these marks, maybe of more, and the words of these rows."""
+        assert self.marks is not None, "rows have marks where their words are not made"
+        maybe = marked(self.marks, marks)
+        if self.words or FEW_MARKED * len(maybe) > len(self):
+            return np.arange(len(self)), self.entries()[0]
+        with hashing_by(self.key_hash):
+            return maybe, _words_of_rows(gather(self.frame, maybe))
+
+    def retracted(self) -> tuple[Keys, Index, Index]:
+        """Return the keys of the retractions, ascending and distinct, which entries have one of them, and which key it is."""
+        assert self.marks is not None, "rows have marks where their words are not made"
+        diffs = self.frame.get_column(DIFF).to_numpy()
+        maybe, words = self.marked(self.marks[diffs < 0])
+        keys = group(words.take(np.flatnonzero(diffs[maybe] < 0))).keys
+        entries, owners = entries_among(words, keys)
+        return keys, maybe[entries], owners
 
 
 Waiting = tuple[Chunk, ...]
@@ -91,16 +147,21 @@ def entries_of(frame: pl.DataFrame) -> tuple[Keys, Ints]:
     return Keys(frame.get_column(KEY).to_numpy(), second), frame.get_column(DIFF).to_numpy()
 
 
-def add_waiting(waiting: Waiting, keys: Keys, totals: Ints) -> None:
+def add_waiting(waiting: Waiting, keys: Keys, marks: Callable[[], Marks], totals: Ints) -> None:
     """Add the diffs of waiting entries to the totals of these ascending, distinct keys. Cost: a look at each entry."""
     for chunk in waiting:
-        entries, diffs = entries_of(chunk.frame)
-        places, owners = entries_among(entries, keys)
-        np.add.at(totals, owners, diffs[places])
+        entries, owners = chunk.of_keys(keys, marks)
+        np.add.at(totals, owners, chunk.frame.get_column(DIFF).to_numpy()[entries])
+
+
+def _words_of_rows(frame: pl.DataFrame) -> Keys:
+    return key_words(frame.get_columns()[:-1], frame.height)
 
 
 def _together(chunks: Sequence[Chunk]) -> pl.DataFrame:
     frames = [chunk.frame for chunk in chunks]
+    if any(chunk.marks is not None for chunk in chunks):
+        frames = [frame_of_entries(*chunk.entries()) for chunk in chunks]
     if len(frames) == 1:
         return frames[0]
     if len({frame.width for frame in frames}) > 1:  # Only keys with a null have a second word.
