@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..columns.key_hash import in_force
 from ..columns.marks import Marks, marks_of
 from ..data.schema import DIFF
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
+from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
@@ -213,6 +215,30 @@ class Spine:
         self._added, self._chunk, self._looks = added, waiting, looks
         self._staged = self._with(self._added, self._chunk)
         self.change, self._delta = change, None
+
+    def near(self, keys: Keys) -> Self:
+        """Return a spine with all entries of these ascending, distinct keys, of the last commit and of this epoch.
+
+        Of rows that wait, only those of these keys are sorted. Cost: a look at each row that waits; where these are more than
+        ``LOOKS`` for each one that this epoch adds, all are sorted, once.
+        """
+        runs, waiting = self._parts()
+        change = self.change if self._delta is None else None
+        added = len(self.delta) if change is None else change.height
+        if self._keys is None or (change is None and not waiting) or rows_in(waiting) > LOOKS * added:
+            return self
+        near, of_keys = self.at(self._committed), partial(run_of_keys, self.layout, self._keys, keys=keys)
+        there = of_keys([(chunk.frame, chunk.words_by(self._keys)) for chunk in waiting])
+        near._committed = Version([((*runs, *filter(len, [there])), ())])
+        near._delta = self.delta if change is None else of_keys([(change, self._keys.words(change))])
+        self.touched += rows_in(waiting) + added
+        return near
+
+    def count_reads(self, near: Spine) -> None:
+        """Count what was read of a spine that ``near`` returned."""
+        if near is not self:
+            self.touched += near.touched
+            self.waste(near._wasted)
 
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""

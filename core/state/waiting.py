@@ -19,11 +19,12 @@ import polars as pl
 
 from ..columns.directory import entries_among
 from ..columns.grouping import group
-from ..columns.kernels import Index, Ints, Keys, gather, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, gather, is_one_word, key_words, stack
 from ..columns.key_hash import KeyHash, hashing_by
 from ..columns.marks import Marks, marked
 from ..data.schema import DIFF
 from .merge_policy import to_merge
+from .partitioning import KeyColumns
 from .run import Run
 from .snapshot import KEY, SECOND
 
@@ -71,6 +72,16 @@ class Chunk:
             with hashing_by(self.key_hash):
                 self.words.append(_words_of_rows(self.frame))
         return self.words[0], self.frame.get_column(DIFF).to_numpy()
+
+    def words_by(self, columns: KeyColumns) -> Keys:
+        """Return the words of the keys of rows in these columns, always the same. Cost: kept once made, unless they are values."""
+        if self.words:
+            return self.words[0]
+        with hashing_by(self.key_hash):
+            words = columns.words(self.frame)
+        if not is_one_word([self.frame.schema[name] for name in columns.names]):
+            self.words.append(words)
+        return words
 
     def of_keys(self, keys: Keys, marks: Callable[[], Marks]) -> tuple[Index, Index]:
         """Return which entries have one of these ascending, distinct keys, and which key; ``marks`` returns those of the keys."""

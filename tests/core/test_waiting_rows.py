@@ -18,8 +18,10 @@ import evercurrent as ec
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import entries_among
+from evercurrent.core.columns.grouping import group
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.lookup import first_rows_change, rows_change
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, Run, make_run
 from evercurrent.core.state.snapshot import Saved
@@ -152,6 +154,41 @@ def test_rows_that_wait_are_the_rows_that_were_sorted(
             assert twins.lazy.total(DIFF) == twins.eager.total(DIFF)
         for number in range(len(twins.versions)):
             twins.check(number)
+
+
+@pytest.mark.parametrize("sorted_at_once", [0, 64])
+@of_profile(0.5, quick=60)
+@given(
+    epochs=st.lists(ENTRIES, min_size=1, max_size=6),
+    keys=st.sets(st.integers(0, 5), min_size=1),
+    count=st.integers(1, 3),
+    looks=st.sampled_from([0, 1, 1000]),
+)
+def test_rows_near_some_keys_are_those_of_the_state(
+    sorted_at_once: int, epochs: list[list[Any]], keys: set[int], count: int, looks: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "SORTED_AT_ONCE", sorted_at_once)
+        patches.setattr(spine_module, "LOOKS", looks)
+        lazy, eager = by_key(), by_key()
+        for entries in epochs[:-1]:
+            for spine in (lazy, eager):
+                spine.stage_rows(rows_of(entries))
+                spine.commit()
+        for spine in (lazy, eager):
+            spine.stage_rows(rows_of(epochs[-1]))
+        frame = pl.DataFrame({"k": sorted(keys)}, {"k": pl.Int64})
+        words = group(lazy.words_of(frame)).keys
+        near = first_rows_change(lazy, words, count)
+        whole = rows_change(eager, words, count)
+        for ours, theirs in zip(near, whole, strict=True):
+            assert ours.owners.tolist() == theirs.owners.tolist()
+            assert ours.payload.equals(theirs.payload)
+            assert ours.diffs.tolist() == theirs.diffs.tolist()
+        assert bits_of(lazy.delta) == bits_of(eager.delta)
+        for spine in (lazy, eager):
+            spine.commit()
+        assert bits_of(lazy.merged()) == bits_of(eager.merged())
 
 
 def test_small_chunks_are_put_together_and_large_ones_stay() -> None:
