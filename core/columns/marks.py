@@ -74,4 +74,5 @@ def marked(marks: Marks, wanted: Marks) -> Index:
         return positions
     table[:] = False
     table[wanted & lower] = True
-    return positions[table[marks[positions] & lower]]
+    passing: Index = positions[table[marks[positions] & lower]]
+    return passing

@@ -28,6 +28,7 @@ from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
+from .row_merge import merged_rows
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
@@ -105,6 +106,7 @@ class Spine:
         """The runs that are staged, and the rows that are to wait."""
         self._looks: int | None = None
         """How many entries may go on waiting; None: all."""
+        self._whole: tuple[Run, Run] | None = None
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -120,6 +122,7 @@ class Spine:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
         own._committed, own._staged, own._settled, own._added = version, None, None, ()
+        own._whole = None
         own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own
@@ -141,7 +144,8 @@ class Spine:
         """Return the run that this epoch adds. Cost: none; once, where rows were staged as they are, that of sorting them."""
         if self._delta is None:
             assert self.change is not None, "what is staged is rows or a run"
-            is_hashed = self._chunk is None or self._chunk.marks is None
+            assert self._chunk is not None, "rows are staged to wait"
+            is_hashed = self._chunk.marks is None
             self._delta = self._sorted(self.change) if is_hashed else self._sorted_waiting((self._chunk,))
             self._added, self._chunk = (self._delta,), None
             self._staged = self._with(self._added)
@@ -240,6 +244,23 @@ class Spine:
             self.touched += near.touched
             self.waste(near._wasted)
 
+    def whole(self) -> tuple[Run, Run] | None:
+        """Return all entries in one run: those of the last commit, and those after this epoch; the state is then that run.
+
+        None where that would cost more than some entries for each one that this epoch adds, or where runs stay apart.
+        """
+        if self._whole is None and self.has_delta and not self.keeps_runs and self.most_merged is None:
+            runs, delta = self.runs, self.delta
+            staged = self._staged
+            if staged is None or sum(map(len, runs)) > AT_ONCE * len(delta):
+                return None
+            before = self._merge(runs)
+            after = self._merge((before, delta))
+            purged = tuple(run for run in self._added if run is not delta)
+            self._staged = staged.with_parts((*filter(len, [after]), *purged), (), merging=())
+            self._whole = before, after
+        return self._whole
+
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""
         assert self._keys is not None, "rows are kept by columns"
@@ -263,7 +284,7 @@ class Spine:
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted, self._settled = 0, None
+        self._wasted, self._settled, self._whole = 0, None, None
         if self._staged is not None:
             self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
@@ -512,7 +533,7 @@ class Spine:
         if not runs:
             return self._nothing
         self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
-        return merge(self.layout, runs)
+        return merged_rows(self.layout, runs) or merge(self.layout, runs)
 
 
 def _add_totals(totals: dict[str, int], run: Run) -> None:

@@ -12,7 +12,6 @@ from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
-from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.columns.whole_columns import AnyColumn, Whole
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
@@ -43,6 +42,7 @@ from evercurrent.core.group.aggregates import (
 from evercurrent.core.group.group_by import GroupBy
 from evercurrent.core.group.head_states import HeadState
 from evercurrent.core.group.heads import HeadOrder
+from evercurrent.core.group.ranked_states import RANKED, RankedState
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
@@ -60,7 +60,7 @@ from evercurrent.core.state.spine import Spine
 from ..expressions import Expression
 from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
-from ..expressions.order_insensitive import computes, is_median
+from ..expressions.order_insensitive import computes, ranked
 from ..plan.node_identities import CircuitIdentities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
@@ -342,12 +342,13 @@ class Builder:
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
-                in_middle = not order and len(names) == 1 and is_median(aggregate.expr)
-                in_middle = in_middle and has_order_word(types[names[0]]) and types[names[0]].is_numeric()
+                ranks = None
+                if not order and len(names) == 1 and types[names[0]] in RANKED:
+                    ranks = ranked(aggregate.expr)
                 aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
-                return node, RecomputedState(
-                    aggregate, spine, keyless=keyless, twice=twice, is_median=in_middle
-                )
+                if ranks is not None:
+                    return node, RankedState(aggregate, spine, keyless=keyless, ranks=ranks)
+                return node, RecomputedState(aggregate, spine, keyless=keyless, twice=twice)
             case Custom(input=name, remove=None):
                 node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expired, by)
                 return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)
