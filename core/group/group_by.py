@@ -44,6 +44,7 @@ from .aggregates import Additive, Aggregate, Column, Custom
 from .head_states import HeadState
 from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
 from .user_states import StateRefusedError, StateUnreadableError
+from .window_sums import sums_of_windows
 
 MOST_ROWS = 2**30
 """One epoch with more rows than this could overflow the sums of their limbs."""
@@ -111,6 +112,7 @@ class GroupBy(Operator):
         inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._heads = [part for part in parts if isinstance(part, HeadState)]
+        self._read = inputs.union(*(head.order.needs for head in self._heads))
         self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
         self._row_parts = row_parts(self._additive)
         self._modulo = {part.column for part in self.inverted}.union(
@@ -201,6 +203,8 @@ class GroupBy(Operator):
         if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
             return self._first_row(self._parts) if now.epoch == 0 and self._has_first_row else self._nothing
+        if len(deltas) == 1 and self.may_combine:
+            deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
         before, after = self._before_and_after(groups, deltas[0], added)

@@ -280,7 +280,13 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, columns=selecting(columns, schema), keeps_rows_apart=False)
+            linear = Linear(
+                where,
+                types,
+                columns=selecting(columns, schema),
+                keeps_rows_apart=False,
+                untouched=untouched_columns(columns),
+            )
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -383,6 +389,14 @@ class Builder:
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     """Return the columns that are the same in the output as in the input."""
     return frozenset(column.name for column in columns if column.copies == column.name)
+
+
+def untouched_columns(columns: Sequence[Column]) -> frozenset[str]:
+    """Return the columns that are the same in the output, and from which no other one is made."""
+    read = {
+        name for column in columns if column.copies != column.name for name in column.expr.meta.root_names()
+    }
+    return copied_columns(columns) - read
 
 
 def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
