@@ -203,7 +203,7 @@ class GroupBy(Operator):
         if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
             return self._first_row(self._parts) if now.epoch == 0 and self._has_first_row else self._nothing
-        if len(deltas) == 1 and self.may_combine:
+        if len(deltas) == 1:
             deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
@@ -230,6 +230,9 @@ class GroupBy(Operator):
         """
         if not self.may_combine:
             return None
+        summed = sums_of_windows(delta, self._spec.keys, self._read, self.combine)
+        if summed is not delta:
+            return summed
         sums, groups = self._contributions(delta), self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
         firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
