@@ -46,7 +46,7 @@ FLOORS = (
     {"core.circuit"},
     # views
     {"views.expressions", "views.store", "views.connectors", "views.concurrency"},
-    {"views.plan", "views.checkpoint"},
+    {"views.plan", "views.checkpoint", "views.sinks"},
     {"views.dataframe", "views.compiler", "views.epochs"},
     {"views.inspection", "views.timeline", "views.durability", "views.proving"},
     {"views.partitioned"},
@@ -68,7 +68,7 @@ STAND_ALONE = {"core.operators"}
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
-    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec", "opentelemetry"},
+    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec", "opentelemetry", "sqlalchemy", "deltalake", "pyiceberg"},
     "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark", "deltalake"},
 }
 """What a layer may import that is neither ours nor Python's."""

@@ -39,10 +39,12 @@ from ..inspection.questions import shown_watermark
 from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
+from ..sinks.delivery import Delivery
 from .epoch_runner import Running
 from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
 from .view import View
+from .view_sinks import DeliverySubscription
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -409,12 +411,26 @@ class Engine(LiveDeclarations):
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
+        deliveries = self._deliveries()
+        for delivery in deliveries:
+            delivery.drain()
         with self._turn:
             try:
                 self._running.close()
             finally:
                 for view in self.views.values() if self._running.durability is not None else ():
                     view._end()
+                for delivery in deliveries if self._running.durability is not None else ():
+                    delivery.close()
+
+    def _deliveries(self) -> tuple[Delivery, ...]:
+        """Return the open deliveries of all views."""
+        return tuple(
+            each.delivery
+            for view in self.views.values()
+            for each in view.subscriptions
+            if isinstance(each, DeliverySubscription) and each.delivery is not None
+        )
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""

@@ -30,11 +30,24 @@ def net_change(delta: pl.DataFrame, keys: Sequence[str], after: int) -> NetChang
     columns = [name for name in delta.columns if name not in (EPOCH, DIFF)]
     rows = news.group_by(columns, maintain_order=True).agg(pl.col(DIFF).sum())
     now = rows.filter(pl.col(DIFF) > 0)
-    if (now[DIFF] > 1).any() or now.select(keys).is_duplicated().any():
-        raise InputError(
-            f"the delta has several rows of one key {listed(keys)}; name all columns that tell rows apart"
-        )
+    require_one_row_each(now, keys)
     gone = rows.filter(pl.col(DIFF) < 0).join(now, on=list(keys), how="anti", nulls_equal=True)
     last = news[EPOCH].max() if news.height else after
     assert isinstance(last, int)
     return NetChange(now.select(columns), gone.select(keys), last)
+
+
+def require_one_row_each(rows: pl.DataFrame, keys: Sequence[str]) -> None:
+    """Check that no key has two rows, counting a row with diff n as n rows.
+
+    Raises:
+        InputError: one has; names it.
+    """
+    twice = rows.select(keys).is_duplicated()
+    if DIFF in rows.columns:
+        twice |= rows[DIFF] > 1
+    if twice.any():
+        example = rows.filter(twice).select(keys).row(0)
+        raise InputError(
+            f"there are several rows of one key {listed(keys)}, such as {example!r}; name all columns that tell rows apart"
+        )
