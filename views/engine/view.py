@@ -369,7 +369,7 @@ class View(Collection, ReadForms, Outputs):
         return subscription
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
-        check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+        self.require_reader(name, reader)
         with self._engine.turn:
             require_free_name(self, name)
             origin, key = self._engine.origin(), reader_key(self.name, name)
@@ -382,6 +382,19 @@ class View(Collection, ReadForms, Outputs):
             self, sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended
         )
         return subscription.delivery
+
+    def require_reader(self, name: str, reader: Reader) -> None:
+        """Check that the panes of the view fit what is done with its rows under this name.
+
+        Raises:
+            PlanError: they do not.
+        """
+        check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns that tell its rows apart, if it is a grouping or an upsert source; otherwise none."""
+        return self._plan.keys_of(self._place)
 
     @property
     def watermark(self) -> datetime | int | None:
@@ -540,7 +553,7 @@ class View(Collection, ReadForms, Outputs):
         return self._engine.reading(self.name)
 
     def _keys(self) -> tuple[str, ...]:
-        return self._plan.keys_of(self._place)
+        return self.key_columns
 
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})

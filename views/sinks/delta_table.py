@@ -31,7 +31,7 @@ class DeltaTableSink:
     and ``_diff``, and each step is an append.
     """
 
-    most_rows = MOST_ROWS
+    remembers, most_rows = True, MOST_ROWS
 
     def __init__(
         self, path: str, keys: Sequence[str], name: str, schema: Mapping[str, pl.DataType], origin: str,

@@ -15,8 +15,8 @@ from .counted_rows import counted
 class FunctionSink:
     """A function that is called with deltas. It remembers nothing itself: the engine does, in its next commit."""
 
-    most_rows = 1
-    """Each epoch is passed on its own."""
+    remembers, most_rows = False, 1
+    """The engine remembers how far it is, and each epoch is passed on its own."""
 
     def __init__(self, function: Callable[[pl.DataFrame], Any], position: int | None) -> None:
         self._function, self._position = function, position

@@ -22,7 +22,7 @@ MOST_ROWS = 200_000
 class IcebergTable:
     """An Iceberg table with one row per key. Its property ``evercurrent.<name>`` is the epoch, set in the same commit."""
 
-    most_rows = MOST_ROWS
+    remembers, most_rows = True, MOST_ROWS
 
     def __init__(
         self, catalog: Catalog | Mapping[str, str], table: str, keys: Sequence[str], name: str,

@@ -29,7 +29,7 @@ class ParquetFolder:
     its count as ``_diff``: whoever sums ``_diff`` up to an epoch has the contents as of it.
     """
 
-    most_rows = MOST_ROWS
+    remembers, most_rows = True, MOST_ROWS
 
     def __init__(self, store: Store, origin: str) -> None:
         self._store, self._owner = store, f"{OWNER}{origin}"

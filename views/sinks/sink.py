@@ -20,6 +20,11 @@ class Sink(Protocol):
         ...
 
     @property
+    def remembers(self) -> bool:
+        """Whether the place itself says how far it is."""
+        ...
+
+    @property
     def most_rows(self) -> int:
         """How many rows of deltas are written in one step; several epochs go together up to this many."""
         ...

@@ -28,7 +28,7 @@ class SqlTable:
     A table that is there and was not written by a view is left alone; one of another engine is written anew.
     """
 
-    most_rows = MOST_ROWS
+    remembers, most_rows = True, MOST_ROWS
 
     def __init__(
         self, url: str | sa.Engine, table: str, keys: Sequence[str], schema: Mapping[str, pl.DataType], origin: str
