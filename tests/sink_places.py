@@ -61,7 +61,11 @@ class Place:
     @property
     def catalog(self) -> dict[str, str]:
         (self.folder / "warehouse").mkdir(exist_ok=True)
-        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/warehouse"}
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder}/catalog.db",
+            "warehouse": f"file://{self.folder}/warehouse",
+        }
 
     def rows(self) -> list[tuple]:
         match self.kind:

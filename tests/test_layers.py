@@ -55,7 +55,7 @@ FLOORS = (
     {"views.cli"},
     # spark_bridge
     {"spark_bridge.runtime"},
-    {"spark_bridge.input", "spark_bridge.examples"},
+    {"spark_bridge.input"},
     {"spark_bridge.execution"},
     {"spark_bridge.output"},
     {"spark_bridge.query"},
@@ -69,7 +69,7 @@ STAND_ALONE = {"core.operators"}
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
     "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec", "opentelemetry", "sqlalchemy", "deltalake", "pyiceberg"},
-    "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark", "deltalake"},
+    "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark"},
 }
 """What a layer may import that is neither ours nor Python's."""
 

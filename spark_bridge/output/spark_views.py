@@ -227,7 +227,9 @@ class SparkView(TableForms, Outputs):
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self._declared.require_reader(name, reader)
         if any(each.name == name for each in self.deliveries):
-            raise PlanError(f"view {self.name!r}: {name!r} is being written already; close that delivery first")
+            raise PlanError(
+                f"view {self.name!r}: {name!r} is being written already; close that delivery first"
+            )
         store = self._reader.store
         offset = SinkOffset(store, f"{self.name}/{name}")
         sink = make(origin_of(store), offset.last())

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from sink_places import Place, ordered
 
 import evercurrent as ec
 from evercurrent import Delivery
+from sink_places import Place, ordered
 
 
 def counted(engine: ec.Engine) -> ec.View:
@@ -125,3 +125,61 @@ def test_a_function_that_raises_is_called_again(place: Place, caplog: pytest.Log
     assert [delta["_epoch"][0] for delta in place.deltas] == [1, 2, 3, 4]
     assert "no net" in caplog.text
     assert (delivery.failures, delivery.error) == (0, None)
+
+
+def test_figures_of_a_sink(place: Place) -> None:
+    engine = ec.Engine()
+    view = counted(engine)
+    delivery = place.deliver(view)
+    engine.push("words", HISTORY[0])
+    assert delivery.join(20)
+    [(name, figures)] = engine.stats()["sinks"].items()
+    assert name == f"counts/{delivery.name}"
+    assert {**figures, "place": ""} == {
+        "view": "counts", "place": "", "epoch": 1, "lag": 0, "failures": 0, "error": None,
+    }  # fmt: skip
+    assert f'evercurrent_sink_lag{{view="counts",sink="counts/{delivery.name}"}} 0' in ec.prometheus_text(
+        engine.stats()
+    )
+
+
+def test_two_deliveries_of_a_name_are_refused(place: Place) -> None:
+    engine = ec.Engine()
+    view = counted(engine)
+    place.deliver(view)
+    with pytest.raises(ec.PlanError, match="is in use; close that subscription first"):
+        place.deliver(view)
+
+
+def test_what_cannot_be_mended_ends_the_delivery(tmp_path: Path) -> None:
+    engine = ec.Engine()
+    view = counted(engine)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    delivery = view.to_parquet(tmp_path / "mine")
+    with pytest.raises(ec.SinkError, match=r"letter\.txt is not of this view; give an empty folder"):
+        delivery.join(20)
+    assert delivery.is_closed
+    engine.push("words", HISTORY[0])
+    assert view.to_parquet(tmp_path / "other").join(20)
+
+
+def test_a_view_without_a_key_is_refused_with_the_way_out() -> None:
+    engine = ec.Engine()
+    view = engine.view("all", engine.source("s", {"a": pl.Int64, "b": pl.Int64}))
+    with pytest.raises(ec.PlanError, match=r"to_sql: its rows have no key; give key=\[...\].*'a', 'b'"):
+        view.to_sql("sqlite://", "t")
+    with pytest.raises(ec.PlanError, match="'c'"):
+        view.to_sql("sqlite://", "t", key="c")
+
+
+def test_a_fork_has_no_sinks(place: Place) -> None:
+    engine = ec.Engine()
+    view = counted(engine)
+    delivery = place.deliver(view)
+    engine.push("words", HISTORY[0])
+    assert delivery.join(20)
+    fork = engine.fork()
+    fork.push("words", HISTORY[3])
+    assert fork.stats()["sinks"] == {}
+    assert place.rows() == rows_of(view)

@@ -39,7 +39,9 @@ class SinkOffset:
         Raises:
             CheckpointError: the store fails.
         """
-        return max((int(each.name.rpartition("/")[2]) for each in self._store.list(self._folder)), default=None)
+        return max(
+            (int(each.name.rpartition("/")[2]) for each in self._store.list(self._folder)), default=None
+        )
 
     def note(self, epoch: int) -> None:
         """Put an epoch in the place of those before.

@@ -483,8 +483,8 @@ class Engine(LiveDeclarations):
     def stats(self) -> dict[str, Any]:
         """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
 
-        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger`` and
-        ``checkpoint``. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
+        ``checkpoint`` and ``sinks`` by view and name. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
         states now. ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> engine = Engine()
@@ -499,7 +499,10 @@ class Engine(LiveDeclarations):
     def _figures(self, compiled: Compiled) -> dict[str, Any]:
         durability, last = self._running.durability, self._last_instant()
         checkpoint = None if durability is None else durability.figures()
-        return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
+        sinks = {f"{each.view_name}/{each.name}": each.figures() for each in self._deliveries()}
+        return stats_of(
+            self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
+        )
 
     def watch(self, watcher: Watcher) -> None:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import polars as pl
 
@@ -13,7 +13,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, require_plain_function
-from ..sinks.delivery import Delivery, Retry
+from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.function_sink import FunctionSink
 from ..sinks.iceberg_table import IcebergTable
@@ -58,7 +58,9 @@ class Outputs(ABC):
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         """Begin a delivery."""
 
-    def to_sql(self, url: str | sa.Engine, table: str, *, key: Key = None, retry: Retry | None = None) -> Delivery:
+    def to_sql(
+        self, url: str | sa.Engine, table: str, *, key: Key = None, retry: Retry | None = None
+    ) -> Delivery:
         """Keep a table of a database equal to the view, with one row per key, through SQLAlchemy.
 
         Rows of an epoch and its number, in the table ``evercurrent_epochs``, are one transaction. The table is created with the
@@ -85,7 +87,10 @@ class Outputs(ABC):
         """
         keys = self._required_keys("to_sql", key)
         return self._deliver(
-            lambda origin, _: SqlTable(url, table, keys, self.schema, origin), f"sql {table}", "overwriting", retry
+            lambda origin, _: SqlTable(url, table, keys, self.schema, origin),
+            f"sql {table}",
+            "overwriting",
+            retry,
         )
 
     def to_delta(
@@ -110,7 +115,9 @@ class Outputs(ABC):
         if mode not in ("merge", "append"):
             raise PlanError(f"view {self.name!r}: to_delta: mode={mode!r}; there are 'merge' and 'append'")
         if mode == "append" and key is not None:
-            raise PlanError(f"view {self.name!r}: to_delta: key={key!r} goes with mode='merge'; leave out one of the two")
+            raise PlanError(
+                f"view {self.name!r}: to_delta: key={key!r} goes with mode='merge'; leave out one of the two"
+            )
         keys = self._required_keys("to_delta", key) if mode == "merge" else ()
         name = f"delta {path}"
         return self._deliver(
@@ -135,7 +142,10 @@ class Outputs(ABC):
         """
         keys = self._required_keys("to_iceberg", key)
         return self._deliver(
-            lambda origin, _: IcebergTable(catalog, table, keys, self.name, self.schema, origin), f"iceberg {table}", "overwriting", retry
+            lambda origin, _: IcebergTable(catalog, table, keys, self.name, self.schema, origin),
+            f"iceberg {table}",
+            "overwriting",
+            retry,
         )
 
     def to_parquet(self, folder: str | Path | Store, *, retry: Retry | None = None) -> Delivery:
@@ -149,7 +159,9 @@ class Outputs(ABC):
             retry: how long to leave a store alone that failed.
         """
         store = store_at(folder)
-        return self._deliver(lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry)
+        return self._deliver(
+            lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry
+        )
 
     def foreach(
         self, function: Callable[[pl.DataFrame], Any], *, name: str, retry: Retry | None = None
@@ -204,7 +216,7 @@ class DeliverySubscription(Subscription):
         """Deliver the view that replaces the one so far, which has the same columns."""
         super().follow(view, change)
         if self.delivery is not None:
-            self.delivery.follow(self._view)
+            self.delivery.follow(cast("DeliveredView", view))  # Whatever views follow each other in an engine are views.
 
     def written(self, epoch: int) -> None:
         """Note, in the thread of the delivery, how far the sink is."""

@@ -124,6 +124,11 @@ class Delivery:
         self._thread.start()
 
     @property
+    def view_name(self) -> str:
+        """The name of the view."""
+        return self._view.name
+
+    @property
     def lag(self) -> int:
         """How many epochs of the view the sink is behind."""
         return self._view.epoch - (-1 if self.epoch is None else self.epoch)
@@ -162,7 +167,9 @@ class Delivery:
             there = self._changed.wait_for(lambda: self._has(until) or self.is_closed, timeout)
             if self._has(until) or not there:
                 return there
-        raise SinkError(f"{self._where} is closed at epoch {self.epoch}: {self.error or 'by close()'}") from self.error
+        raise SinkError(
+            f"{self._where} is closed at epoch {self.epoch}: {self.error or 'by close()'}"
+        ) from self.error
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Wait until the sink has every epoch up to now, has failed, or this many seconds are over. Raises nothing."""
@@ -209,9 +216,7 @@ class Delivery:
         """Wait for an epoch, the next look or the next attempt; return whether to go on."""
         with self._changed:
             if self.error is not None:
-                self._changed.wait_for(
-                    lambda: self._is_ending, max(0.0, self._retry_at - time.monotonic())
-                )
+                self._changed.wait_for(lambda: self._is_ending, max(0.0, self._retry_at - time.monotonic()))
             else:
                 self._changed.wait_for(lambda: self._is_woken or self._is_ending, self._poll)
             self._is_woken = False
@@ -224,7 +229,12 @@ class Delivery:
             self._note(error)
             return
         if self.error is not None:
-            LOG.info("%s works again, at epoch %s", self._where, self.epoch, extra={"event": "sink", "view": self._view.name})
+            LOG.info(
+                "%s works again, at epoch %s",
+                self._where,
+                self.epoch,
+                extra={"event": "sink", "view": self._view.name},
+            )
         with self._changed:
             self.error, self.failures = None, 0
             self._changed.notify_all()

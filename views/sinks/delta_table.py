@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SinkError
-from evercurrent.core.data.schema import DIFF, EPOCH
+from evercurrent.core.data.schema import EPOCH
 
 from .counted_rows import counted
 from .lake_types import lake_frame, require_lake_types
@@ -42,7 +42,10 @@ class DeltaTableSink:
         except ImportError:
             raise PlanError("to_delta needs deltalake: pip install 'evercurrent[delta]'") from None
         self._path, self._keys, self._application = path, tuple(keys), f"evercurrent/{name}"
-        self._options, self._origin = dict(storage_options or {}), int(sha256(origin.encode()).hexdigest()[:15], 16)
+        self._options, self._origin = (
+            dict(storage_options or {}),
+            int(sha256(origin.encode()).hexdigest()[:15], 16),
+        )
         self.place = f"Delta Lake table {path}"
         require_lake_types(self.place, schema)
 
@@ -54,7 +57,9 @@ class DeltaTableSink:
         epoch = table.transaction_version(self._application)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another path")
-        return int(epoch) if table.transaction_version(f"{self._application}/origin") == self._origin else None
+        return (
+            int(epoch) if table.transaction_version(f"{self._application}/origin") == self._origin else None
+        )
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: with keys, the table is overwritten in one commit.
@@ -85,7 +90,9 @@ class DeltaTableSink:
 
         written, table = self.position(), self._table()
         if written is None or table is None:
-            raise SinkError(f"{self.place} is gone, or written by another engine now; give each view a table of its own")
+            raise SinkError(
+                f"{self.place} is gone, or written by another engine now; give each view a table of its own"
+            )
         if self._keys:
             self._merge(table, delta, written)
             return
@@ -93,9 +100,7 @@ class DeltaTableSink:
         if news.height:
             last = news[EPOCH].max()
             assert isinstance(last, int)
-            write_deltalake(
-                table, lake_frame(news), mode="append", commit_properties=self._commit(last)
-            )
+            write_deltalake(table, lake_frame(news), mode="append", commit_properties=self._commit(last))
 
     def close(self) -> None:
         """See ``Sink.close``: nothing is open between two commits."""

@@ -14,6 +14,7 @@ from .net_changes import net_change, require_one_row_each
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table, Transaction
 
 MOST_ROWS = 200_000
@@ -33,7 +34,12 @@ class IcebergTable:
         except ImportError:
             raise PlanError("to_iceberg needs pyiceberg: pip install 'evercurrent[iceberg]'") from None
         self._catalog = catalog if isinstance(catalog, Catalog) else load_catalog("evercurrent", **catalog)
-        self._name, self._keys, self._property, self._origin = table, tuple(keys), f"evercurrent.{name}", origin
+        self._name, self._keys, self._property, self._origin = (
+            table,
+            tuple(keys),
+            f"evercurrent.{name}",
+            origin,
+        )
         self.place = f"Iceberg table {table}"
         require_lake_types(self.place, schema)
 
@@ -68,13 +74,14 @@ class IcebergTable:
         """See ``Sink.write``: rows of touched keys are deleted, those there are now are appended."""
         written = self.position()
         if written is None:
-            raise SinkError(f"{self.place} is gone, or written by another engine now; give each view a table of its own")
+            raise SinkError(
+                f"{self.place} is gone, or written by another engine now; give each view a table of its own"
+            )
         change = net_change(delta, self._keys, after=written)
         if change.epoch <= written:
             return
-        touched = pl.concat([change.gone, change.now.select(self._keys)])
         with self._table().transaction() as step:
-            self._delete(step, lake_frame(touched))
+            self._delete(step, lake_frame(change.replaced))
             if change.now.height:
                 step.append(self._arrow(change.now))
             step.set_properties(self._written(change.epoch))
@@ -97,13 +104,18 @@ class IcebergTable:
         nullable = keys.filter(pl.any_horizontal(pl.col("*").is_null()))
         plain = keys.drop_nulls()
         if plain.height:
-            step.delete(create_match_filter(plain.to_arrow(compat_level=pl.CompatLevel.oldest()), list(self._keys)))
+            step.delete(
+                create_match_filter(plain.to_arrow(compat_level=pl.CompatLevel.oldest()), list(self._keys))
+            )
         for key in nullable.iter_rows(named=True):  # As many as there are groups of null.
             step.delete(_equal_to(key))
 
 
-def _equal_to(key: Mapping[str, Any]) -> Any:
-    from pyiceberg.expressions import And, EqualTo, IsNull
+def _equal_to(key: Mapping[str, Any]) -> BooleanExpression:
+    from pyiceberg.expressions import And, EqualTo, IsNull, Reference
 
-    parts = [IsNull(name) if value is None else EqualTo(name, value) for name, value in key.items()]
+    parts: list[BooleanExpression] = [
+        IsNull(term=Reference(name)) if value is None else EqualTo(term=Reference(name), value=value)
+        for name, value in key.items()
+    ]
     return parts[0] if len(parts) == 1 else And(*parts)

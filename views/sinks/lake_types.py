@@ -52,8 +52,8 @@ def require_lake_types(place: str, schema: Mapping[str, pl.DataType]) -> None:
 
 def lake_frame(rows: pl.DataFrame) -> pl.DataFrame:
     """Return rows in the types of the table; the number of an epoch as a whole number."""
-    epochs = {EPOCH: pl.Int64()} if EPOCH in rows.columns else {}
-    return rows.cast({**{name: lake_type(dtype) for name, dtype in rows.schema.items()}, **epochs})
+    dtypes = {name: pl.Int64() if name == EPOCH else lake_type(dtype) for name, dtype in rows.schema.items()}
+    return rows.with_columns(pl.col(name).cast(dtype) for name, dtype in dtypes.items())
 
 
 def _is_held(dtype: pl.DataType) -> bool:

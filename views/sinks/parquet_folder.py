@@ -44,7 +44,9 @@ class ParquetFolder:
                 last = int(match[2])
             elif listed.name != self._owner:
                 whose = "of another engine" if listed.name.startswith(OWNER) else "not of this view"
-                raise SinkError(f"{self.place}: {listed.name} is {whose}; give an empty folder, or empty this one")
+                raise SinkError(
+                    f"{self.place}: {listed.name} is {whose}; give an empty folder, or empty this one"
+                )
         return last
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
@@ -66,7 +68,8 @@ class ParquetFolder:
     def write(self, delta: pl.DataFrame) -> None:
         """See ``Sink.write``."""
         first, last = delta[EPOCH].min(), delta[EPOCH].max()
-        assert isinstance(first, int) and isinstance(last, int)
+        assert isinstance(first, int)
+        assert isinstance(last, int)
         self._put(delta, first, last)
 
     def close(self) -> None:

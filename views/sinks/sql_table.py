@@ -31,7 +31,12 @@ class SqlTable:
     remembers, most_rows = True, MOST_ROWS
 
     def __init__(
-        self, url: str | sa.Engine, table: str, keys: Sequence[str], schema: Mapping[str, pl.DataType], origin: str
+        self,
+        url: str | sa.Engine,
+        table: str,
+        keys: Sequence[str],
+        schema: Mapping[str, pl.DataType],
+        origin: str,
     ) -> None:
         try:
             import sqlalchemy as sa
@@ -48,7 +53,9 @@ class SqlTable:
         self._name, self._keys, self._origin = table, tuple(keys), origin
         self.place = f"table {table!r} of {self._engine.url.render_as_string(hide_password=True)}"
         dialect = self._engine.dialect.name
-        columns = [sa.Column(name, sql_type(self.place, name, dtype, dialect)) for name, dtype in schema.items()]
+        columns = [
+            sa.Column(name, sql_type(self.place, name, dtype, dialect)) for name, dtype in schema.items()
+        ]
         self._table = sa.Table(table, sa.MetaData(), *columns)
         sa.Index(f"{table} keys"[:63], *(self._table.c[key] for key in self._keys))
         self._epochs = sa.Table(
@@ -87,11 +94,13 @@ class SqlTable:
         with self._engine.begin() as connection:
             written = connection.execute(self._own_row().with_for_update()).first()
             if written is None or written.origin != self._origin:
-                raise SinkError(f"{self.place} is written by another engine now; give each view a table of its own")
+                raise SinkError(
+                    f"{self.place} is written by another engine now; give each view a table of its own"
+                )
             change = net_change(delta, self._keys, after=written.epoch)
             if change.epoch <= written.epoch:
                 return
-            self._delete(connection, pl.concat([change.gone, change.now.select(self._keys)]))
+            self._delete(connection, change.replaced)
             self._insert(connection, change.now)
             self._note(connection, change.epoch)
 
@@ -103,7 +112,9 @@ class SqlTable:
     def _own_row(self) -> sa.Select[Any]:
         import sqlalchemy as sa
 
-        return sa.select(self._epochs.c.epoch, self._epochs.c.origin).where(self._epochs.c.written == self._name)
+        return sa.select(self._epochs.c.epoch, self._epochs.c.origin).where(
+            self._epochs.c.written == self._name
+        )
 
     def _require_own(self, written: sa.Row[Any] | None, columns: Sequence[str]) -> None:
         if written is None:
@@ -120,7 +131,9 @@ class SqlTable:
         import sqlalchemy as sa
 
         if rows.height:
-            named = {column.name: sa.bindparam(f"c{place}") for place, column in enumerate(self._table.columns)}
+            named: dict[str, sa.BindParameter[Any]] = {
+                column.name: sa.bindparam(f"c{place}") for place, column in enumerate(self._table.columns)
+            }
             ordered = rows.select(column.name for column in self._table.columns)
             connection.execute(
                 self._table.insert().values(named), sql_values(self.place, ordered, connection.dialect.name)
@@ -133,7 +146,9 @@ class SqlTable:
         nulls = [keys[name].is_null().alias(f"n{place}") for place, name in enumerate(self._keys)]
         for rows in keys.with_columns(nulls).partition_by([each.name for each in nulls]):
             conditions = [
-                self._table.c[name].is_(None) if rows[f"n{place}"][0] else self._table.c[name] == sa.bindparam(f"c{place}")
+                self._table.c[name].is_(None)
+                if rows[f"n{place}"][0]
+                else self._table.c[name] == sa.bindparam(f"c{place}")
                 for place, name in enumerate(self._keys)
             ]
             values = sql_values(self.place, rows.select(self._keys), connection.dialect.name)
@@ -146,7 +161,9 @@ class SqlTable:
         import sqlalchemy as sa
 
         connection.execute(sa.delete(self._epochs).where(self._epochs.c.written == self._name))
-        connection.execute(sa.insert(self._epochs).values(written=self._name, epoch=epoch, origin=self._origin))
+        connection.execute(
+            sa.insert(self._epochs).values(written=self._name, epoch=epoch, origin=self._origin)
+        )
 
 
 def _only(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> Iterable[dict[str, Any]]:
