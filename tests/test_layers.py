@@ -68,7 +68,19 @@ STAND_ALONE = {"core.operators"}
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
-    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec", "opentelemetry", "sqlalchemy", "deltalake", "pyiceberg"},
+    "views": {
+        "numpy",
+        "polars",
+        "pyarrow",
+        "networkx",
+        "rich",
+        "typer",
+        "fsspec",
+        "opentelemetry",
+        "sqlalchemy",
+        "deltalake",
+        "pyiceberg",
+    },
     "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark"},
 }
 """What a layer may import that is neither ours nor Python's."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from sink_places import ordered
 
 import evercurrent as ec
+from sink_places import ordered
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 pytest.importorskip("psycopg")

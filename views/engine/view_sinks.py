@@ -216,7 +216,9 @@ class DeliverySubscription(Subscription):
         """Deliver the view that replaces the one so far, which has the same columns."""
         super().follow(view, change)
         if self.delivery is not None:
-            self.delivery.follow(cast("DeliveredView", view))  # Whatever views follow each other in an engine are views.
+            self.delivery.follow(
+                cast("DeliveredView", view)
+            )  # Whatever views follow each other in an engine are views.
 
     def written(self, epoch: int) -> None:
         """Note, in the thread of the delivery, how far the sink is."""

@@ -85,6 +85,7 @@ class DeliveredView(Protocol):
         ...
 
 
+@tagged("views.sinks:Delivery")
 class Delivery:
     """A sink that is written from a view: how far it is, what failed, and the way to wait for it or end it.
 

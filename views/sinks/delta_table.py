@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.release import install_command
 from evercurrent.core.data.schema import EPOCH
 
 from .counted_rows import counted
@@ -40,7 +41,7 @@ class DeltaTableSink:
         try:
             import deltalake  # noqa: F401
         except ImportError:
-            raise PlanError("to_delta needs deltalake: pip install 'evercurrent[delta]'") from None
+            raise PlanError(f"to_delta needs deltalake; type: {install_command('delta')}") from None
         self._path, self._keys, self._application = path, tuple(keys), f"evercurrent/{name}"
         self._options, self._origin = (
             dict(storage_options or {}),

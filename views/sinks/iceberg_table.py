@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.release import install_command
 
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
@@ -32,7 +33,7 @@ class IcebergTable:
         try:
             from pyiceberg.catalog import Catalog, load_catalog
         except ImportError:
-            raise PlanError("to_iceberg needs pyiceberg: pip install 'evercurrent[iceberg]'") from None
+            raise PlanError(f"to_iceberg needs pyiceberg; type: {install_command('iceberg')}") from None
         self._catalog = catalog if isinstance(catalog, Catalog) else load_catalog("evercurrent", **catalog)
         self._name, self._keys, self._property, self._origin = (
             table,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.release import install_command
 
 from .net_changes import net_change, require_one_row_each
 from .sql_types import sql_type, sql_values
@@ -41,7 +42,7 @@ class SqlTable:
         try:
             import sqlalchemy as sa
         except ImportError:
-            raise PlanError("to_sql needs SQLAlchemy: pip install 'evercurrent[sql]'") from None
+            raise PlanError(f"to_sql needs SQLAlchemy; type: {install_command('sql')}") from None
         try:
             self._engine = sa.create_engine(url) if isinstance(url, str) else url
         except (sa.exc.ArgumentError, ImportError) as error:
