@@ -32,7 +32,7 @@ class Retry:
     """How long a sink that failed is left alone: first so many seconds, then twice as long each time, at most so many.
 
     >>> [Retry(first_seconds=1, most_seconds=5).pause(failures) for failures in (1, 2, 3, 4)]
-    [1, 2, 4, 5]
+    [1.0, 2.0, 4.0, 5]
     """
 
     first_seconds: float = 0.5
