@@ -183,3 +183,58 @@ def test_a_fork_has_no_sinks(place: Place) -> None:
     fork.push("words", HISTORY[3])
     assert fork.stats()["sinks"] == {}
     assert place.rows() == rows_of(view)
+
+
+def fed(engine: ec.Engine) -> ec.View:
+    counts = engine.source("counts", {"word": pl.String, "n": pl.Int64}, kind="diffs", retained=True)
+    engine.view("depth", counts.group_by("n").len("words"))
+    return engine.view("same", counts)
+
+
+def test_one_engine_feeds_another_through_restarts_of_both(tmp_path: Path) -> None:
+    for number, rows in enumerate(HISTORY):
+        with ec.Engine(checkpoint=tmp_path / "first") as first:
+            view = counted(first)
+            for second_run in range(2):
+                if number == 1 and second_run == 0:
+                    first.push("words", rows)
+                    continue  # An epoch while nobody listens.
+                with ec.Engine(checkpoint=tmp_path / "second") as second:
+                    same = fed(second)
+                    delivery = view.to_source(second, "counts")
+                    if number != 1 and second_run == 0:
+                        first.push("words", rows)
+                    assert delivery.join(20)
+                    delivery.close()
+                    assert rows_of(same) == rows_of(view)
+                    assert not second.ledger().height
+                    depth = second.views["depth"].read()
+            assert depth["words"].sum() == len(rows_of(view))
+
+
+def test_a_source_that_takes_nothing_back_is_refused() -> None:
+    first, second = ec.Engine(), ec.Engine()
+    view = counted(first)
+    second.source("facts", {"word": pl.String, "n": pl.Int64})
+    with pytest.raises(ec.PlanError, match="source 'facts' is of kind 'append'"):
+        view.to_source(second, "facts")
+    with pytest.raises(ec.PlanError, match="there is no source 'x'; there are 'facts'"):
+        view.to_source(second, "x")
+
+
+def test_a_source_fed_by_an_engine_that_is_gone_is_not_fed_twice(tmp_path: Path) -> None:
+    second = ec.Engine()
+    same = fed(second)
+    for run in range(2):
+        first = ec.Engine()
+        view = counted(first)
+        first.push("words", HISTORY[0])
+        delivery = view.to_source(second, "counts")
+        if run == 0:
+            assert delivery.join(20)
+            delivery.close()
+            before = rows_of(same)
+        else:
+            with pytest.raises(ec.SinkError, match="holds rows of the same view of another engine"):
+                delivery.join(20)
+    assert rows_of(same) == before

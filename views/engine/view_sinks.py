@@ -15,6 +15,7 @@ from evercurrent.core.data.schema import listed, require_columns
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, require_plain_function
 from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
+from ..sinks.fed_source import FedEngine, FedSource, require_diffs
 from ..sinks.function_sink import FunctionSink
 from ..sinks.iceberg_table import IcebergTable
 from ..sinks.parquet_folder import ParquetFolder
@@ -161,6 +162,46 @@ class Outputs(ABC):
         store = store_at(folder)
         return self._deliver(
             lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry
+        )
+
+    def to_source(self, engine: FedEngine, source: str, *, retry: Retry | None = None) -> Delivery:
+        """Feed a source of another engine with the deltas, each epoch of the view as an epoch there.
+
+        The view's epoch is the position of the source, part of that engine's commits, so that both may be stopped and started
+        again, each on its own.
+
+        >>> from evercurrent import Engine
+        >>> first, second = Engine(), Engine()
+        >>> counts = first.view("counts", first.source("log", {"ip": pl.String}).group_by("ip").len("n"))
+        >>> hits = second.source("hits", {"ip": pl.String, "n": pl.UInt32}, kind="diffs")
+        >>> depth = second.view("depth", hits.group_by("n").len("ips"))
+        >>> delivery = counts.to_source(second, "hits")
+        >>> first.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> delivery.join()
+        True
+        >>> sorted(depth.read().rows())
+        [(1, 1), (2, 1)]
+
+        Args:
+            engine: the engine that is fed.
+            source: the name of a source of it, of ``kind="diffs"`` with the columns of this view.
+            retry: how long to wait after a push that failed.
+
+        Raises:
+            PlanError: there is no such source, or it does not take rows back.
+        """
+        declared = engine.sources.get(source)
+        if declared is None:
+            raise PlanError(
+                f"view {self.name!r}: to_source: there is no source {source!r}; there are {listed(engine.sources)}"
+            )
+        require_diffs(self.name, source, declared.kind)
+        return self._deliver(
+            lambda origin, _: FedSource(engine, source, self.name, origin),
+            f"source {source}",
+            "deltas",
+            retry,
         )
 
     def foreach(
