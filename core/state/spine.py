@@ -3,8 +3,7 @@
 Since runs add up, an epoch adds one small run, a reader holds a tuple of runs that no later epoch changes, and an epoch
 is discarded by not adding its run.
 
-Runs of similar size are merged as they pile up. With ``FAN`` = 4, an entry takes part in at most
-log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as many runs.
+Runs of similar size are merged as they pile up (``merger``).
 
 Rows that are only added may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
@@ -20,18 +19,19 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
+from ..columns.kernels import Ints, Keys, keep
 from ..columns.key_hash import in_force
 from ..columns.marks import Marks, marks_of
 from ..data.schema import DIFF
-from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
+from .gradual import AT_ONCE
+from .merger import Merger
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .row_merge import merged_rows
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
+from .totals import add_totals, totals_in
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
 from .waiting import (
@@ -47,9 +47,6 @@ from .waiting import (
     with_another,
 )
 
-FAN = 4
-"""How many runs of a level are kept before they are merged into one of the next."""
-
 MOST_ENTRIES = 1 << 19
 """Where an epoch adds more entries than this to a state of numbers by key, they are sorted at once."""
 
@@ -60,9 +57,6 @@ NO_DIFFS = np.zeros(0, np.int64)
 
 SORTED_AT_ONCE = 64
 """Up to so many rows, retractions among them, are sorted together: as a run and rows that wait they would be sorted twice."""
-
-FLOOR = 512
-"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
 class Spine:
@@ -134,7 +128,7 @@ class Spine:
         if not waiting or self._settled is not None:
             return runs if self._settled is None else self._settled
         runs, waiting = self._parts()
-        self._settled = self._piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
+        self._settled = self._merger.piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
         if self._staged is not None:
             self._staged = self._with(self._added, self._chunk)
         return self._settled
@@ -254,8 +248,8 @@ class Spine:
             staged = self._staged
             if staged is None or sum(map(len, runs)) > AT_ONCE * len(delta):
                 return None
-            before = self._merge(runs)
-            after = self._merge((before, delta))
+            before = self._merger.merged(runs)
+            after = self._merger.merged((before, delta))
             purged = tuple(run for run in self._added if run is not delta)
             self._staged = staged.with_parts((*filter(len, [after]), *purged), (), merging=())
             self._whole = before, after
@@ -311,19 +305,8 @@ class Spine:
         return self._totals(keys, (*self.runs, self.delta) if with_delta else self.runs)
 
     def _totals(self, keys: Keys, runs: Sequence[Run]) -> dict[str, Ints]:
-        totals: dict[str, Ints] = {}
-        for run in runs:
-            if not len(run):
-                continue
-            hit, position = run.match(keys)
-            self.touched += len(hit)
-            for name, column in run.sums.items() if len(hit) else ():
-                if len(hit) == len(keys):
-                    totals[name] = totals[name] + column[position] if name in totals else column[position]
-                    continue
-                if name not in totals:
-                    totals[name] = np.zeros(len(keys), np.int64)
-                totals[name][hit] += column[position]
+        totals, read = totals_in(runs, keys)
+        self.touched += read
         return totals
 
     def totals_among(self, keys: Keys, marks: Callable[[], Marks]) -> Ints:
@@ -370,7 +353,7 @@ class Spine:
         runs, facts = saved.pieces, saved.facts
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
-            _add_totals(totals, run)
+            add_totals(totals, run)
         self._committed = Version([(runs, ())], totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
@@ -397,22 +380,22 @@ class Spine:
         if self._looks is not None:
             for chunk_of_before in too_many(waiting, self._looks):
                 run = self._sorted_waiting((chunk_of_before,))
-                runs, merging = self._piled_gradually((*runs, run), merging, len(run))
+                runs, merging = self._merger.piled_gradually((*runs, run), merging, len(run))
                 waiting = waiting[1:]
         if chunk is not None:
             more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
             totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
             waiting = with_another(waiting, chunk)
         for part in added:
-            _add_totals(totals, part)
-            runs, merging = self._piled_gradually((*runs, part), merging, len(part))
+            add_totals(totals, part)
+            runs, merging = self._merger.piled_gradually((*runs, part), merging, len(part))
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
         if waiting and 2 * retracting > rows_in(waiting):
             # So that rows that were retracted are not kept for long.
-            runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
+            runs, waiting, retracting = self._merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()
         changed = then.with_parts(runs, waiting, totals=totals, retracting=retracting, merging=merging)
-        return self._tidied(changed)
+        return self._merger.tidied(changed, self._sorted_waiting)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since."""
@@ -433,7 +416,7 @@ class Spine:
             return version.settle(tuple(filter(len, version.merged[:1])))
         runs, waiting = self._as_read(version)
         if waiting:
-            runs = self._piled((*runs, self._sorted_waiting(waiting)))
+            runs = self._merger.piled((*runs, self._sorted_waiting(waiting)))
         runs = version.settle(runs)
         self._merges.append(Merge.of(parts, runs))
         return runs
@@ -462,89 +445,9 @@ class Spine:
             parts = merge_of_reader.applied(parts) or parts
         return parts
 
-    def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge what is due, all at once."""
-        while (start := self._due(runs)) is not None:
-            runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
-        return runs
+    @property
+    def _merger(self) -> Merger:
+        return Merger(self.layout, self.most_merged, self._count_moved)
 
-    def _piled_gradually(
-        self, runs: tuple[Run, ...], merging: Merging, added: int
-    ) -> tuple[tuple[Run, ...], Merging]:
-        """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
-        behind = end_of(merging, runs)
-        while (start := self._due(runs[behind:])) is not None:
-            due = runs[behind + start :]
-            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most_merged is None:
-                merging = (*merging, GradualMerge.of(due))
-                break
-            runs = (*runs[: behind + start], *filter(len, [self._merge(due)]))
-        runs, merging, merged = advanced(self.layout, runs, merging, added, self._due)
-        self.touched += merged
-        return runs, merging
-
-    def _due(self, runs: tuple[Run, ...]) -> int | None:
-        """Return the place from which all runs are to be merged; None if none are.
-
-        The youngest run is merged with those that it exceeds, and all runs of its level as soon as there are ``FAN``. So
-        levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
-        """
-        if len(runs) < 2:
-            return None
-        sizes = [*map(len, runs)]
-        level, start = _level(sizes[-1]), len(runs) - 1
-        while start and _level(sizes[start - 1]) < level:
-            start -= 1
-        first = start
-        while first and _level(sizes[first - 1]) == level:
-            first -= 1
-        if start - first + 1 >= FAN:
-            start = first
-        start = self._within_bounds(runs, start)
-        return start if start < len(runs) - 1 else None
-
-    def _tidied(self, version: Version) -> Version:
-        """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
-
-        Runs can cancel each other only if their columns add up to zero, as after an undo. If they then do not cancel
-        (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
-        other merges are merged when they have doubled.
-        """
-        runs, waiting = version.parts
-        entries = sum(map(len, runs)) + rows_in(waiting)
-        attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
-        attempts = attempts and entries >= version.attempt_from
-        if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
-            return version
-        every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
-        merged = tuple(merged_in_ranges(self._merge, every, self.most_merged))
-        attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0, merging=())
-
-    def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
-        """Return the first place, not before ``start``, from which all runs to the last may be merged."""
-        if self.most_merged is None:
-            return start
-        entries = np.cumsum([len(run) for run in runs[start:]][::-1])
-        fitting = max(1, int(np.searchsorted(entries, self.most_merged, side="right")))
-        return len(runs) - fitting
-
-    def _merge(self, runs: Sequence[Run]) -> Run:
-        if not runs:
-            return self._nothing
-        self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
-        return merged_rows(self.layout, runs) or merge(self.layout, runs)
-
-
-def _add_totals(totals: dict[str, int], run: Run) -> None:
-    for name, column in run.sums.items():
-        added = sum(column.tolist()) if len(column) <= FEW_VALUES else int(column.sum())
-        totals[name] = (totals.get(name, 0) + added) % 2**64
-
-
-def _level(size: int) -> int:
-    """Return the power of ``FAN`` by which a run of so many entries exceeds ``FLOOR``."""
-    level, most = 0, FLOOR
-    while size > most:
-        level, most = level + 1, most * FAN
-    return level
+    def _count_moved(self, entries: int) -> None:
+        self.touched += entries

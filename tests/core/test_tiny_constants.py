@@ -27,11 +27,11 @@ import evercurrent.core.eventtime.windows.kinds as windows_module
 import evercurrent.core.group.aggregate_states as parts_module
 import evercurrent.core.group.group_by as group_module
 import evercurrent.core.state.first_rows as first_rows_module
+import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
 import evercurrent.core.state.row_merge as row_merge_module
 import evercurrent.core.state.run as run_module
-import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import Directory
 from evercurrent.core.columns.kernels import Index, Keys, Words
@@ -66,7 +66,7 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     run_module: ("FEW", "FROM", "FEW_ENTRIES"),
     row_merge_module: ("FEW_ENTRIES",),
     windows_module: ("MANY_ROWS",),
-    spine_module: ("FLOOR", "FAN"),
+    policy_module: ("FLOOR", "FAN"),
 }
 
 TINY: Mapping[str, Mapping[str, int]] = {

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
+import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import entries_among
@@ -128,7 +129,7 @@ def test_rows_that_wait_are_the_rows_that_were_sorted(
     make: Callable[[], Spine], steps: list[tuple[str, Any, str]], keeps_runs: bool, most: int | None
 ) -> None:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(spine_module, "FLOOR", 1)
+        patches.setattr(policy_module, "FLOOR", 1)
         patches.setattr(waiting_module, "APART_FROM", 4)
         patches.setattr(Spine, "keeps_runs", keeps_runs)
         patches.setattr(Spine, "most_merged", most)
