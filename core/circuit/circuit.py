@@ -214,10 +214,10 @@ class Circuit:
         looks = tuple(Look(_kind(each), self._giver(name, operator, each)) for each in operator.looks_at)
         reads = self._read(operator, looks)
         _require_placement(name, operator, states, placement, reads)
-        made = NodeId(len(self.nodes))
+        number = NodeId(len(self.nodes))
         self.states += [state for state in dict.fromkeys(states) if id(state) not in self._givers]
         for channel in (*states, *operator.gives):
-            self._givers.setdefault(id(channel), made)
+            self._givers.setdefault(id(channel), number)
         findings = tuple(each for each in operator.gives if isinstance(each, Finding))
         self._findings += findings
         looks = tuple(dict.fromkeys(looks))
@@ -225,7 +225,7 @@ class Circuit:
         self.nodes.append(
             Node(name, operator, inputs, tuple(states), placement, "", only, looks, reads, findings, timed_by)
         )
-        return made
+        return number
 
     def _giver(self, name: str, operator: Operator, channel: State | Channel) -> NodeId:
         """Return the node that gives something that a new node reads."""

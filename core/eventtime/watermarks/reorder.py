@@ -189,13 +189,13 @@ class Buffer(StagedValue[_Version]):
         if not any(run.negatives for run in runs):
             return _run(instants[order], gather(frame, order))
         instants, frame = instants[order], gather(frame, order)
-        kept, diffs = consolidated_rows(
+        entries, diffs = consolidated_rows(
             pl.DataFrame(frame.get_columns()[:-1]), frame.get_column(DIFF).to_numpy()
         )
-        if kept is None:
+        if entries is None:
             return _run(instants, frame)
-        rows = gather(pl.DataFrame(frame.get_columns()[:-1]), kept)
-        return _run(instants[kept], pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]))
+        rows = gather(pl.DataFrame(frame.get_columns()[:-1]), entries)
+        return _run(instants[entries], pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]))
 
     def _piled(self, runs: tuple[_Run, ...]) -> tuple[_Run, ...]:
         while (first := to_merge([len(run) for run in runs])) is not None:
