@@ -35,8 +35,10 @@ def rows_of(spark: SparkSession, folder: Path) -> DataFrame:
 
 def timing(streaming_query: Any, warming: int) -> Fields:
     """What micro-batches took, from planning to commit, as the query reports it; the first ones are not counted."""
-    done = [progress for progress in streaming_query.recentProgress if "addBatch" in progress["durationMs"]]
-    taken = [float(progress["durationMs"]["triggerExecution"]) for progress in done]
+    batches = [
+        progress for progress in streaming_query.recentProgress if "addBatch" in progress["durationMs"]
+    ]
+    taken = [float(progress["durationMs"]["triggerExecution"]) for progress in batches]
     warm = taken[warming:]
     return {
         "median_ms": statistics.median(warm),

@@ -95,5 +95,5 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--every", type=int, help="Checkpoint(every=N); without it there is none.")
-    asked = parser.parse_args()
-    main(asked.folder, asked.keys, asked.epochs, asked.rows, asked.every)
+    options = parser.parse_args()
+    main(options.folder, options.keys, options.epochs, options.rows, options.every)

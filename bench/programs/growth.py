@@ -42,14 +42,14 @@ def declared(checkpoint: ec.Checkpoint) -> ec.Engine:
 
 def files_of(folder: Path) -> dict[str, int]:
     """The files of a folder with their sizes; some may go while they are counted."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for file in folder.rglob("*"):
         try:
             if file.is_file():
-                found[str(file)] = file.stat().st_size
+                sizes[str(file)] = file.stat().st_size
         except FileNotFoundError:
             continue
-    return found
+    return sizes
 
 
 def retained_bytes(folder: Path) -> tuple[int, int]:
@@ -134,5 +134,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epochs", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.folder, asked.epochs)
+    options = parser.parse_args()
+    main(options.folder, options.epochs)

@@ -43,9 +43,9 @@ TENS = pl.col("n") // 10
 
 
 @contextmanager
-def busy_cores(wanted: bool) -> Iterator[None]:
+def busy_cores(busy: bool) -> Iterator[None]:
     """Keep every core busy with another process within the block."""
-    count = (os.cpu_count() or 1) if wanted else 0
+    count = (os.cpu_count() or 1) if busy else 0
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -94,5 +94,5 @@ if __name__ == "__main__":
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--busy", action="store_true", help="while all cores of the machine are busy")
-    asked = parser.parse_args()
-    main(asked.kind, asked.keys, asked.epochs, asked.busy)
+    options = parser.parse_args()
+    main(options.kind, options.keys, options.epochs, options.busy)

@@ -106,5 +106,5 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, required=True, help="open windows, all keys together")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--plan", action="store_true", help="print the plan with its costs")
-    asked = parser.parse_args()
-    main(asked.where, asked.pairs, asked.epochs, asked.plan)
+    options = parser.parse_args()
+    main(options.where, options.pairs, options.epochs, options.plan)

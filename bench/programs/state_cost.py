@@ -60,5 +60,5 @@ if __name__ == "__main__":
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.keys, asked.epochs, asked.rows)
+    options = parser.parse_args()
+    main(options.keys, options.epochs, options.rows)

@@ -60,5 +60,5 @@ if __name__ == "__main__":
     parser.add_argument("--kind", choices=("sources", "filters"), required=True)
     parser.add_argument("--views", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.kind, asked.views, asked.epochs)
+    options = parser.parse_args()
+    main(options.kind, options.views, options.epochs)

@@ -192,7 +192,7 @@ class Circuit:
     _findings: list[Finding[Any]] = field(default_factory=list)
     _links: _Links = field(default_factory=_Links)
     _nothing: dict[NodeId, Delta] = field(default_factory=dict)
-    _found: set[NodeId] | None = None
+    _active_before: set[NodeId] | None = None
     """The waking nodes that had something to do in the last epoch: they and their readers are visited in the next one too."""
 
     def add(
@@ -257,8 +257,8 @@ class Circuit:
         """
         self._links.grow(self.nodes)
         evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
-        deltas, before, active = evaluated.deltas, self._found, set[NodeId]()
-        self._found = None
+        deltas, before, active = evaluated.deltas, self._active_before, set[NodeId]()
+        self._active_before = None
         with hashing_by(self.key_hash):
             for place in self._visited(now, arrived, deltas, before, active):
                 node, begun = self.nodes[place], time.perf_counter()
@@ -268,7 +268,7 @@ class Circuit:
                     arrived_rows = arrived.get(node.name) or Delta.empty(node.operator.schema)
                     deltas[place] = node.operator.step(now, arrived_rows)
                 evaluated.seconds[place] = time.perf_counter() - begun
-        self._found = active
+        self._active_before = active
         return evaluated
 
     def _visited(

@@ -37,9 +37,9 @@ def merge_into_delta_lake(
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
     existing = DeltaTable(table) if DeltaTable.is_deltatable(table) else None
-    done = existing.transaction_version(sink) if existing is not None else None
-    change = net_change(delta, keys, after=-1 if done is None else done)
-    if done is not None and change.epoch <= done:
+    last_epoch = existing.transaction_version(sink) if existing is not None else None
+    change = net_change(delta, keys, after=-1 if last_epoch is None else last_epoch)
+    if last_epoch is not None and change.epoch <= last_epoch:
         return False
     written = CommitProperties(app_transactions=[Transaction(sink, change.epoch)])
     if existing is None:

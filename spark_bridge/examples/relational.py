@@ -50,9 +50,9 @@ def write_to_sqlite(
             f"CREATE INDEX IF NOT EXISTS {quoted(table + ' keys')} ON {quoted(table)} ({listed(keys)})"
         )
         written_epoch = database.execute(f"SELECT epoch FROM {EPOCHS} WHERE written = ?", (table,)).fetchone()
-        done = 0 if written_epoch is None else int(written_epoch[0])
-        change = net_change(delta, keys, after=done if written_epoch else -1)
-        if written_epoch is not None and change.epoch <= done:
+        last_epoch = 0 if written_epoch is None else int(written_epoch[0])
+        change = net_change(delta, keys, after=last_epoch if written_epoch else -1)
+        if written_epoch is not None and change.epoch <= last_epoch:
             return False
         touched = pl.concat([change.gone, change.now.select(keys)])
         database.executemany(f"DELETE FROM {quoted(table)} WHERE {same}", values(touched))

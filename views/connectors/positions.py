@@ -40,22 +40,22 @@ class Positions:
     source: str
     order: PositionOrder | None = None
 
-    def kept(self, given: object) -> Position:
+    def kept(self, value: object) -> Position:
         """Return a position in the form in which it is kept: JSON, with partitions as texts.
 
         Raises:
             InputError: the value is not a position; names the source.
         """
         try:
-            made = self._kept(given)
-            for _, part in _parts(made):
+            position = self._kept(value)
+            for _, part in _parts(position):
                 self._key(part)
         except Exception as error:  # The order is a user's.
             raise InputError(
-                f"source {self.source!r}: position={given!r} is not a position: {first_line(error)}; give a whole number from 0 (of 63 "
+                f"source {self.source!r}: position={value!r} is not a position: {first_line(error)}; give a whole number from 0 (of 63 "
                 "bits), a text, a list of these, or a map of partitions to them, which grow from batch to batch"
             ) from error
-        return made
+        return position
 
     def is_taken(self, position: Position, taken: Position | None) -> bool:
         """Return whether a position is at or before the one up to which the source was taken.
@@ -139,14 +139,14 @@ def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from _parts(part, (*path, key))
 
 
-def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _partitions(positions: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the partitions of a map as texts, with their positions.
 
     Raises:
         ValueError: a partition is neither a number nor a text, or two have the same text.
     """
     keys: dict[str, object] = {}
-    for key, part in given.items():
+    for key, part in positions.items():
         if isinstance(key, bool) or not isinstance(key, str | Integral):
             raise ValueError(f"a partition {key!r}, which is neither a number nor a text")
         name = _written(str(key))

@@ -40,7 +40,7 @@ class Backfill:
 
 
 def backfilled(
-    view: str, given: object, sources: Mapping[str, Source], taken: Mapping[str, Position]
+    view: str, backfill: object, sources: Mapping[str, Source], taken: Mapping[str, Position]
 ) -> dict[str, RowsReader]:
     """Return readers of the rows given for sources.
 
@@ -48,16 +48,16 @@ def backfilled(
         PlanError: it is not a mapping of sources to rows, or rows end at another position than the engine has taken.
     """
     where = f"view {view!r}: backfill="
-    if given is None:
+    if backfill is None:
         return {}
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+    if not isinstance(backfill, Mapping) or not all(isinstance(name, str) for name in backfill):
         raise PlanError(
-            f"{where} is a {type(given).__name__}; give a mapping from sources to their rows up to now: {{'source': rows}}"
+            f"{where} is a {type(backfill).__name__}; give a mapping from sources to their rows up to now: {{'source': rows}}"
         )
-    if unknown := [name for name in given if name not in sources]:
+    if unknown := [name for name in backfill if name not in sources]:
         raise PlanError(f"{where} names {listed(unknown)}, which is no source; there are {listed(sources)}")
     readers: dict[str, RowsReader] = {}
-    for name, rows in given.items():
+    for name, rows in backfill.items():
         history = rows if isinstance(rows, Backfill) else Backfill(rows)
         _require_no_gap(f"{where} of source {name!r}", history, sources[name], taken.get(name))
         readers[name] = partial(_all_rows, sources[name], history.rows)

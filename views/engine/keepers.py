@@ -52,16 +52,16 @@ class OnDisk:
     def log(self, now: Now, taken: TakenInput) -> None:
         """See ``Keeper``."""
         if taken.log == "to write":
-            self._durability.log(now, taken.offered, taken.arrived, self._delivered())
+            self._durability.log(now, taken.epoch_input, taken.arrived, self._delivered())
         elif taken.log == "written":
             self._durability.logged_before()
 
     def write(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Keeper``."""
-        for delta in evaluated.passed.deltas.unread.values():
+        for delta in evaluated.epoch.deltas.unread.values():
             _ = delta.frame  # Now, and not all at once in the commit that writes many epochs.
         metadata = self._metadata(evaluated.positions, evaluated.rows)
-        self._durability.write(evaluated.passed, metadata, evaluated.elsewhere)
+        self._durability.write(evaluated.epoch, metadata, evaluated.elsewhere)
 
     def append(self) -> None:
         """See ``Keeper``."""

@@ -92,13 +92,13 @@ class EpochInput:
         Raises:
             InputError: a position cannot be compared with the one reached meanwhile.
         """
-        left = [batch for batch in self.batches if not batch.is_taken(taken)]
-        if len(left) == len(self.batches):
+        remaining = [batch for batch in self.batches if not batch.is_taken(taken)]
+        if len(remaining) == len(self.batches):
             return self
-        offered = EpochInput(skipped=self.skipped + len(self.batches) - len(left), fires=self.fires)
-        for batch in left:
-            offered.take(batch)
-        return offered
+        epoch_input = EpochInput(skipped=self.skipped + len(self.batches) - len(remaining), fires=self.fires)
+        for batch in remaining:
+            epoch_input.take(batch)
+        return epoch_input
 
     def add(self, source: str, delta: Delta, position: Position | None) -> None:
         """Add the changes of one push, and the position up to which the source is taken with it."""
@@ -160,15 +160,16 @@ class Logged:
 
     epoch: int
     instant: int
-    offered: EpochInput = field(repr=False)
+    epoch_input: EpochInput = field(repr=False)
     delivered: Mapping[str, int]
 
     def conformed(self, arrived: Callable[[str, Delta], Delta]) -> Logged:
         """Return the same epoch with a function applied to the rows of each source."""
         deltas = {
-            name: [arrived(name, delta) for delta in deltas] for name, deltas in self.offered.deltas.items()
+            name: [arrived(name, delta) for delta in deltas]
+            for name, deltas in self.epoch_input.deltas.items()
         }
-        return replace(self, offered=replace(self.offered, deltas=deltas))
+        return replace(self, epoch_input=replace(self.epoch_input, deltas=deltas))
 
     @property
     def now(self) -> Now:

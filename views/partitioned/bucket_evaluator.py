@@ -104,10 +104,10 @@ class BucketEvaluator:
         work.signals = self._signals(taken.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
-            done = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
-            done.sort(key=lambda one: one.place)
-            self._collect(done, work)
-            self._clocks.advance(stage.number, now, done)
+            results = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            results.sort(key=lambda one: one.place)
+            self._collect(results, work)
+            self._clocks.advance(stage.number, now, results)
         return work
 
     def commit(self, evaluated: BucketResult) -> None:
@@ -124,13 +124,13 @@ class BucketEvaluator:
     def _stage(self, stage: Stage, instant: Instant, work: BucketResult) -> list[TaskResult]:
         tasks = []
         for bucket in range(self._buckets):
-            given = _given(stage, bucket, work.rows)
+            rows = _rows_of_bucket(stage, bucket, work.rows)
             signalled = {
                 node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned
             }
-            if given or signalled or self._is_due(stage, bucket, instant):
-                known = self._states_of(stage, bucket)
-                tasks.append(Task(stage.number, bucket, instant, known, given, signalled))
+            if rows or signalled or self._is_due(stage, bucket, instant):
+                states = self._states_of(stage, bucket)
+                tasks.append(Task(stage.number, bucket, instant, states, rows, signalled))
         if not tasks:
             return []
         if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
@@ -180,8 +180,8 @@ class BucketEvaluator:
             for task in tasks
         ]
 
-    def _collect(self, done: Iterable[TaskResult], work: BucketResult) -> None:
-        for one in done:
+    def _collect(self, results: Iterable[TaskResult], work: BucketResult) -> None:
+        for one in results:
             work.arrived += one.arrived
             work.states.update(one.states)
             work.measured += one.measured.items()
@@ -196,9 +196,9 @@ class BucketEvaluator:
                 self._clocks.held_at[name, one.place] = at
 
 
-def _given(
+def _rows_of_bucket(
     stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
 ) -> dict[Exchange, tuple[RowBatch, ...]]:
     """Return the rows that earlier stages have sent to this bucket."""
-    given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
-    return {exchange: tuple(parts) for exchange, parts in given.items() if parts}
+    batches = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
+    return {exchange: tuple(parts) for exchange, parts in batches.items() if parts}

@@ -30,7 +30,7 @@ from .function_digests import UNSEEN_OBJECT, Known, parts_of
 VERSION = b"1"
 """A part of every digest; it changes when the form of states changes."""
 
-SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
+WITH_FULL_REPR = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
 """Types whose ``repr`` is complete."""
 
 
@@ -196,7 +196,7 @@ def _plain(value: Any) -> bytes | None:
             return _marked(kind_of(type(value)), repr(value).encode("utf-8", "surrogatepass"))
         case pl.DataType():
             return _marked("type", dtype_text(value).encode())
-        case _ if isinstance(value, SAY_ALL):
+        case _ if isinstance(value, WITH_FULL_REPR):
             return _marked(kind_of(type(value)), repr(value).encode())
         case _ if isinstance(value, type) and issubclass(value, pl.DataType):
             return _marked("type", dtype_text(value).encode())

@@ -228,11 +228,11 @@ def _class(defined: type, home: str) -> tuple[object, ...]:
     if _is_named(defined, home):
         return "class", *_place_and_name(defined)
     own = {
-        name: getattr(made, "__func__", made)
-        for name, made in sorted(vars(defined).items())
-        if isinstance(made, FunctionType | classmethod | staticmethod)
+        name: getattr(member, "__func__", member)
+        for name, member in sorted(vars(defined).items())
+        if isinstance(member, FunctionType | classmethod | staticmethod)
     }
-    own |= {name: made.fget for name, made in vars(defined).items() if isinstance(made, property)}
+    own |= {name: member.fget for name, member in vars(defined).items() if isinstance(member, property)}
     return "class", defined.__qualname__, tuple(defined.__bases__), own
 
 

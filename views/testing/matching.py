@@ -23,14 +23,14 @@ class Attribute:
     """One expected attribute of a row: its word, its value, and the functions that read and show it."""
 
     word: str
-    wanted: Any
+    expected: Any
     read: Callable[[dict[str, Any]], Any]
     show: Callable[[Any], str] = repr
     agree: Callable[[Any, Any], bool] = equal
 
     def differs(self, row: dict[str, Any]) -> bool:
         """Return whether the row is not as expected."""
-        return not self.agree(self.wanted, self.read(row))
+        return not self.agree(self.expected, self.read(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Expectation:
 
     def __str__(self) -> str:
         """Show the expected attributes in the words of the transcript."""
-        shown_attributes = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
-        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in shown_attributes) or "any row"
+        shown_attributes = [each for each in self.attributes if (each.word, each.expected) != (DIFF, 1)]
+        return ", ".join(f"{each.word} {each.show(each.expected)}" for each in shown_attributes) or "any row"
 
 
 def left_over(
@@ -105,7 +105,7 @@ def _closest(
     row = min(rows, key=lambda each: len(expected.differences(each)))
     different = expected.differences(row)
     what = "; ".join(
-        f"{each.word} is {each.show(each.read(row))} and not {each.show(each.wanted)}" for each in different
+        f"{each.word} is {each.show(each.read(row))} and not {each.show(each.expected)}" for each in different
     )
     if not what:
         return [f"      another expectation has taken {shown(row)}"]

@@ -60,8 +60,8 @@ def dots_of(recording: Recording, limit: int) -> Dots:
         else pl.Series("key", [None], pl.String).new_from_index(0, rows.height),
         _standings(recording),
     ]
-    kept = _drawn_positions(columns[-1], limit)
-    drawn = pl.DataFrame(columns)[kept].sort("seen", maintain_order=True)
+    places = _drawn_positions(columns[-1], limit)
+    drawn = pl.DataFrame(columns)[places].sort("seen", maintain_order=True)
     return Dots(tuple(Dot(*row) for row in drawn.iter_rows()), rows.height + recording.unrecorded_rows)
 
 

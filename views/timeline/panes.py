@@ -164,8 +164,8 @@ def _first_arrivals(panes: pl.DataFrame, recording: Recording) -> pl.Series:
         first_seen[at] = _least_between(
             times[mine], arrivals[mine], panes["start"].to_numpy()[at], panes["end"].to_numpy()[at]
         )
-    known = pl.Series("arrived", first_seen)
-    return known.set(known == END_OF_TIME, None)
+    arrived = pl.Series("arrived", first_seen)
+    return arrived.set(arrived == END_OF_TIME, None)
 
 
 def _sorted_rows(recording: Recording) -> tuple[Instants, Instants, npt.NDArray[np.object_] | None]:
