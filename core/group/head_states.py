@@ -77,7 +77,7 @@ class HeadState(ReadAggregateState):
         return moved, self.order.sums(heads) if is_new.any() else {}
 
     def columns_of(self, rows: pl.DataFrame, groups: Index, count: int) -> list[pl.Series]:
-        """Return what these rows tell of the first rows of groups as columns, for parts of a change that are combined later."""
+        """Return the first rows of groups among these rows as columns, for parts of a change that are combined later."""
         added, retracted = self._firsts(rows, groups, count)
         columns = self.order.columns_of(added)
         if not self._retracts:

@@ -37,7 +37,7 @@ class Begun:
 
     records: Mapping[str, StateRecord]
     deltas: list[DeltaRef]
-    kept: Mapping[str, _WrittenState]
+    states: Mapping[str, _WrittenState]
     """The states to remember when all is written."""
     items: Sequence[Item] = ()
     """Files that are to be written with the commit."""
@@ -85,7 +85,7 @@ class Saver:
 
     def keep(self, begun: Begun) -> None:
         """Remember the places of pieces that were begun and are now on disk."""
-        for name, after in begun.kept.items():
+        for name, after in begun.states.items():
             before = self._kept.get(name)
             self._kept[name] = after
             if before is not None and before.record.pieces is after.record.pieces:

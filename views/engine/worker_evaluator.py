@@ -76,8 +76,8 @@ class WorkerEvaluator:
             lambda instant: self._workers.arrive(instant, arrived), fires=taken.epoch_input.fires
         )
         work = self._inner.evaluate(now, bucket_input)
-        work.states |= {name: record_of(saved) for name, (_, saved) in work.kept.items()}
-        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.kept)
+        work.states |= {name: record_of(saved) for name, (_, saved) in work.changed.items()}
+        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.changed)
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
         self._staged = work, elsewhere

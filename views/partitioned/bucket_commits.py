@@ -59,7 +59,7 @@ class BucketCommits:
             for view, parts in changed.parts.items()
             if (held := [part.held for part in parts if isinstance(part.held, pl.DataFrame)])
         ]
-        records, refs = self._runner.write({**evaluated.kept, **self._clocks.to_keep()}, frames)
+        records, refs = self._runner.write({**evaluated.changed, **self._clocks.to_keep()}, frames)
         evaluated.states |= records
         self._clocks.mend(evaluated.states)
         deltas = {

@@ -51,14 +51,14 @@ class BucketInput:
 class BucketResult:
     """The result of an epoch, which each stage adds to.
 
-    ``states`` are the records of all states, ``kept`` the changed states that are still to be written, ``deltas`` the parts
+    ``states`` are the records of all states, ``changed`` the states that are still to be written, ``deltas`` the parts
     of the deltas of views, ``arrived`` the number of rows that the epoch brought.
     """
 
     taken: BucketInput
     states: dict[str, StateRecord]
     arrived: int = 0
-    kept: ChangedStates = field(default_factory=dict)
+    changed: ChangedStates = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class BucketEvaluator:
         if not tasks:
             return []
         if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
-            return self._runner.run(tasks, work.kept)
+            return self._runner.run(tasks, work.changed)
         self.ran_elsewhere += 1
         return self.executors.run(self._on_files(tasks))
 
