@@ -35,7 +35,7 @@ from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.spark_bridge.execution.control_records import Attempt
 from evercurrent.spark_bridge.execution.jobs import Setup
-from evercurrent.spark_bridge.execution.micro_batches import REQUESTS, BATCHES, MicroBatches, Options
+from evercurrent.spark_bridge.execution.micro_batches import BATCHES, REQUESTS, MicroBatches, Options
 from evercurrent.views.checkpoint import pieces, record_packs
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
