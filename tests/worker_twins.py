@@ -94,13 +94,17 @@ class WorkerTwinRunning(Running):
 
     def _compare(self, compiled: Compiled, now: Now, own: EpochResult, other: EpochResult) -> None:
         for name in self._views:
-            said, known = (
+            emitted, own_delta = (
                 counted([result.epoch.deltas[name].drop("_epoch")] if name in result.epoch.deltas else [])
                 for result in (other, own)
             )
-            assert said == known, f"epoch {now.epoch}, view {name}: workers say {said}, the engine {known}"
-            held, known = (counted([one.contents[name].contents()]) for one in (self._other, compiled))
-            assert held == known, f"epoch {now.epoch}, view {name}: workers hold {held}, the engine {known}"
+            assert emitted == own_delta, (
+                f"epoch {now.epoch}, view {name}: workers say {emitted}, the engine {own_delta}"
+            )
+            held, own_contents = (counted([one.contents[name].contents()]) for one in (self._other, compiled))
+            assert held == own_contents, (
+                f"epoch {now.epoch}, view {name}: workers hold {held}, the engine {own_contents}"
+            )
         assert entered(self._other.ledger.refused) == entered(compiled.ledger.refused)
         assert other.epoch.watermarks == own.epoch.watermarks
         assert {name: frame.height for name, frame in other.rows.items() if frame.height} == {

@@ -144,8 +144,8 @@ class TwinRunning(Running):
         assert last.epoch == now.epoch
         for name in self._views:
             frames = [self.epochs.pieces.read(ref.piece) for ref in last.deltas.get(name, ())]
-            told, own = counted(frames), counted([changed[name]] if name in changed else [])
-            assert told == own, f"epoch {now.epoch}, view {name}: buckets say {told}, the engine {own}"
+            emitted, own = counted(frames), counted([changed[name]] if name in changed else [])
+            assert emitted == own, f"epoch {now.epoch}, view {name}: buckets say {emitted}, the engine {own}"
             held = [self.runner.contents(name, b, last.states) for b in range(self._engine.way.buckets)]
             found = counted([frame for frame in held if frame is not None])
             contents = counted([compiled.contents[name].contents()])
