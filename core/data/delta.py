@@ -124,8 +124,8 @@ class Delta:
         columns, diffs = self._columns, self.diffs[index]
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
-        taken = [at(column, index) for column in columns.values()]
-        return Delta.of_columns(taken, diffs, is_consolidated=self.is_consolidated)
+        columns_at = [at(column, index) for column in columns.values()]
+        return Delta.of_columns(columns_at, diffs, is_consolidated=self.is_consolidated)
 
     @property
     def names(self) -> Collection[str]:

@@ -227,8 +227,8 @@ def rows_from_arrow(
     Raises:
         InputError: a value does not fit its column, such as a negative number in a pl.UInt8; names both.
     """
-    taken = rows.select(list(schema))
-    table = pa.Table.from_batches([taken]) if isinstance(taken, pa.RecordBatch) else taken
+    selected = rows.select(list(schema))
+    table = pa.Table.from_batches([selected]) if isinstance(selected, pa.RecordBatch) else selected
     frame = pl.DataFrame(pl.from_arrow(with_offsets(table)))
     return pl.DataFrame(
         [_exactly(where, frame.get_column(name), _plain(dtype)) for name, dtype in schema.items()],

@@ -147,22 +147,22 @@ def _under_new_names(commit: Commit, names: Sequence[tuple[str, str]], present: 
     States of the plan that have one of the first names are ``present``: they are kept as well.
     """
     was = commit.plan
-    taken = [(old, new) for old, new in names if old in was["states"] and new not in was["states"]]
-    if not taken:
+    renamings = [(old, new) for old, new in names if old in was["states"] and new not in was["states"]]
+    if not renamings:
         return commit
     forms = dict(zip(was["states"], was["forms"], strict=True)) if "forms" in was else {}
     parts = {part: dict(was[part]) for part in ("spines", "labels") if part in was}
     states = dict(commit.states)
-    for old, new in taken:
+    for old, new in renamings:
         forms |= {new: forms[old]} if forms else {}
         for part in parts.values():
             part |= {new: part[old]} if old in part else {}
         for key, record in commit.states.items():
             name, _, bucket = key.rpartition("/")
             states |= {f"{new}/{bucket}": record} if name == old else {}
-    gone = {old for old, _ in taken}.difference(present)
+    gone = {old for old, _ in renamings}.difference(present)
     plan = {**was, **{part: _without(gone, held) for part, held in parts.items()}}
-    plan["states"] = sorted({*was["states"], *(new for _, new in taken)} - gone)
+    plan["states"] = sorted({*was["states"], *(new for _, new in renamings)} - gone)
     if forms:
         plan["forms"] = [forms[name] for name in plan["states"]]
     return replace(

@@ -69,9 +69,9 @@ class PlanMatch:
             if key.startswith(unchanged)
         }
 
-    def positions(self, taken: Mapping[str, Any]) -> dict[str, Any]:
+    def positions(self, positions: Mapping[str, Any]) -> dict[str, Any]:
         """Return the positions of the sources that are still declared."""
-        return {name: position for name, position in taken.items() if name not in self.gone_sources}
+        return {name: position for name, position in positions.items() if name not in self.gone_sources}
 
     @property
     def is_same(self) -> bool:

@@ -40,7 +40,7 @@ class Backfill:
 
 
 def backfilled(
-    view: str, backfill: object, sources: Mapping[str, Source], taken: Mapping[str, Position]
+    view: str, backfill: object, sources: Mapping[str, Source], positions: Mapping[str, Position]
 ) -> dict[str, RowsReader]:
     """Return readers of the rows given for sources.
 
@@ -59,18 +59,18 @@ def backfilled(
     readers: dict[str, RowsReader] = {}
     for name, rows in backfill.items():
         history = rows if isinstance(rows, Backfill) else Backfill(rows)
-        _require_no_gap(f"{where} of source {name!r}", history, sources[name], taken.get(name))
+        _require_no_gap(f"{where} of source {name!r}", history, sources[name], positions.get(name))
         readers[name] = partial(_all_rows, sources[name], history.rows)
     return readers
 
 
-def _require_no_gap(where: str, history: Backfill, source: Source, taken: Position | None) -> None:
+def _require_no_gap(where: str, history: Backfill, source: Source, position: Position | None) -> None:
     """Check that the rows end where the live rows begin.
 
     Raises:
         PlanError: they do not, or it is not stated where they end.
     """
-    if taken is None:
+    if position is None:
         if history.position is not None:
             raise PlanError(
                 f"{where} ends at position {history.position!r}, but nothing was pushed with a position; leave position= out, "
@@ -79,12 +79,12 @@ def _require_no_gap(where: str, history: Backfill, source: Source, taken: Positi
         return
     if history.position is None:
         raise PlanError(
-            f"{where} does not state where it ends; the engine has taken the input up to {taken!r}: give the rows up to and with "
-            f"that one as ec.Backfill(rows, position={taken!r})"
+            f"{where} does not state where it ends; the engine has taken the input up to {position!r}: give the rows up to and with "
+            f"that one as ec.Backfill(rows, position={position!r})"
         )
-    if source.positions.kept(history.position) != taken:
+    if source.positions.kept(history.position) != position:
         raise PlanError(
-            f"{where} ends at position {history.position!r}, but the engine has taken the input up to {taken!r}, so that rows "
+            f"{where} ends at position {history.position!r}, but the engine has taken the input up to {position!r}, so that rows "
             "would be missing or count twice; give the rows up to and with that one"
         )
 

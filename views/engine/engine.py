@@ -307,8 +307,8 @@ class Engine(LiveDeclarations):
 
     def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | str | None) -> int:
         """Add a batch to the epoch that is open, or run it as an epoch of its own."""
-        if block is not None and (taken := block.take(batch, self.positions)) is not None:
-            return self.epoch_number + taken
+        if block is not None and (is_new := block.take(batch, self.positions)) is not None:
+            return self.epoch_number + is_new
         epoch_input = EpochInput()
         epoch_input.take(batch)
         return self._run(epoch_input, at)

@@ -421,10 +421,10 @@ class Running:
         ``silent``: the epoch is evaluated again, and the deltas of these views are not published.
         """
         log: InputLog = "written" if silent is not None else "to write" if now.epoch else "none"
-        taken = TakenInput(epoch_input, epoch_input.arrived(), log, () if silent is None else silent)
+        taken_input = TakenInput(epoch_input, epoch_input.arrived(), log, () if silent is None else silent)
         if self._evaluator is None or self._evaluator.compiled is not compiled:
             self._evaluator = self._evaluator_of(compiled)
-        return self._choreography.make_real(self._evaluator, now, taken)
+        return self._choreography.make_real(self._evaluator, now, taken_input)
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:

@@ -57,21 +57,21 @@ class CircuitEvaluator:
         """The watermarks of the sources after the last epoch; None before the first one."""
         self._staged: EpochDeltas | None = None
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``."""
-        for source, watermark in taken.epoch_input.watermarks.items():
+        for source, watermark in taken_input.epoch_input.watermarks.items():
             self.compiled.clocks[source].promise(watermark)
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        staged = self._staged = self.compiled.circuit.evaluate(now, taken.arrived)
+        staged = self._staged = self.compiled.circuit.evaluate(now, taken_input.arrived)
         changed: dict[str, ViewDelta] = {}
         for name, delta in self.compiled.of_views(staged.deltas):
-            if name not in taken.silent and (emitted := ViewDelta.of(now.epoch, delta)) is not None:
+            if name not in taken_input.silent and (emitted := ViewDelta.of(now.epoch, delta)) is not None:
                 changed[name] = emitted
         return EpochResult(
             EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), ViewDeltas(changed)),
-            taken.epoch_input.positions,
+            taken_input.epoch_input.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
         )
@@ -102,10 +102,10 @@ class FilledViews:
         self._filled = filled
         self._watermarks = watermarks
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``: the epoch has no input."""
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         changed = {name: ViewDelta(now.epoch, delta) for name, delta in self._filled.items() if len(delta)}
         epoch = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))

@@ -29,7 +29,7 @@ class OpenEpoch:
         self._input: EpochInput | None = EpochInput()
         self._guard = Guard()
 
-    def take(self, batch: Batch, taken: Mapping[str, Position]) -> bool | None:
+    def take(self, batch: Batch, positions: Mapping[str, Position]) -> bool | None:
         """Take a batch and return True; return False if it was taken before, None if the block has ended meanwhile.
 
         Raises:
@@ -39,7 +39,7 @@ class OpenEpoch:
             epoch_input = self._input
             if epoch_input is None:
                 return None
-            is_new = not epoch_input.skips(batch, taken)
+            is_new = not epoch_input.skips(batch, positions)
             if is_new:
                 epoch_input.take(batch)
             return is_new

@@ -65,15 +65,15 @@ class WorkerEvaluator:
         self._read = self._states_of_views()
         self._inner.states = self._cut()
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``."""
-        self._inner.promise(BucketInput(lambda _: [], taken.epoch_input.watermarks))
+        self._inner.promise(BucketInput(lambda _: [], taken_input.epoch_input.watermarks))
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        arrived = {name: delta.frame for name, delta in taken.arrived.items()}
+        arrived = {name: delta.frame for name, delta in taken_input.arrived.items()}
         bucket_input = BucketInput(
-            lambda instant: self._workers.arrive(instant, arrived), fires=taken.epoch_input.fires
+            lambda instant: self._workers.arrive(instant, arrived), fires=taken_input.epoch_input.fires
         )
         work = self._inner.evaluate(now, bucket_input)
         work.states |= {name: record_of(saved) for name, (_, saved) in work.changed.items()}
@@ -82,11 +82,11 @@ class WorkerEvaluator:
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
         self._staged = work, elsewhere
         epoch = EvaluatedEpoch(
-            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken)
+            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken_input)
         )
         return EpochResult(
             epoch,
-            taken.epoch_input.positions,
+            taken_input.epoch_input.positions,
             self._rows(work),
             tuple(view for view, read in self._read.items() if not read.isdisjoint(ids)),
             elsewhere,
@@ -112,12 +112,12 @@ class WorkerEvaluator:
         self._staged = None
         self._inner.discard()
 
-    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> ViewDeltas:
+    def _deltas(self, now: Now, work: BucketResult, taken_input: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
         deltas: dict[str, ViewDelta] = {}
         for view in self._views:
             frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
-            if not frames or view in taken.silent:
+            if not frames or view in taken_input.silent:
                 continue
             if (emitted := ViewDelta.of(now.epoch, Delta(stack(frames)))) is not None:
                 deltas[view] = emitted

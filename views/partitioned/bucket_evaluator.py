@@ -93,18 +93,18 @@ class BucketEvaluator:
         self._buckets = buckets
         self._driver_rows = driver_rows
 
-    def promise(self, taken: BucketInput) -> None:
+    def promise(self, taken_input: BucketInput) -> None:
         """See ``Evaluator``."""
-        for source, watermark in taken.promised.items():
+        for source, watermark in taken_input.promised.items():
             self._clocks.compiled.clocks[source].promise(watermark)
 
-    def evaluate(self, now: Now, taken: BucketInput) -> BucketResult:
+    def evaluate(self, now: Now, taken_input: BucketInput) -> BucketResult:
         """See ``Evaluator``."""
-        work = BucketResult(taken, dict(self.states))
-        work.signals = self._signals(taken.fires)
+        work = BucketResult(taken_input, dict(self.states))
+        work.signals = self._signals(taken_input.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
-            results = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            results = taken_input.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
             results.sort(key=lambda one: one.place)
             self._collect(results, work)
             self._clocks.advance(stage.number, now, results)

@@ -167,8 +167,8 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
-        taken = BucketInput(arrive, promised or {}, fires, positions, facts)
-        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken)
+        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
+        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
         return self.last
 
     # The audience of epochs

@@ -106,8 +106,8 @@ def are_one_function(one: Any, other: Any) -> bool:
 
 def _home(numbered: Numbered) -> str:
     """Return the package of the first function or object that is not a library's: definitions in that package count."""
-    for _, met in numbered.values():
-        defined = met if isinstance(met, FunctionType | type) else type(met)
+    for _, value in numbered.values():
+        defined = value if isinstance(value, FunctionType | type) else type(value)
         if (package := _package(defined)) not in LIBRARIES:
             return package
     return ""

@@ -343,10 +343,10 @@ class Groups:
             .with_columns((pl.col(DIFF).cum_sum().over(_GROUP) - pl.col(DIFF)).alias(_COUNT))
             .filter(pl.col(_COUNT) < n)
         )
-        taken = ordered.with_columns(
+        first_rows = ordered.with_columns(
             pl.min_horizontal(pl.col(DIFF), n - pl.col(_COUNT)).cast(pl.Int64).alias(DIFF)
         )
-        return batch._of(taken.select(batch.frame.columns))
+        return batch._of(first_rows.select(batch.frame.columns))
 
     def __getattr__(self, name: str) -> Any:
         """Refuse any other method by name."""

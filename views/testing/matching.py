@@ -62,21 +62,23 @@ def left_over(
     Each expectation is matched with one row that fits, so that as few as possible stay unmatched; optional ones come
     last (Kuhn's matching by augmenting paths).
     """
-    taken: dict[int, int] = {}
+    expectation_of_row: dict[int, int] = {}
     fitting = [[i for i, row in enumerate(rows) if each.fits(row)] for each in expected]
 
     def takes(number: int, tried: set[int]) -> bool:
         for row in fitting[number]:
             if row not in tried:
                 tried.add(row)
-                if row not in taken or takes(taken[row], tried):
-                    taken[row] = number
+                if row not in expectation_of_row or takes(expectation_of_row[row], tried):
+                    expectation_of_row[row] = number
                     return True
         return False
 
     order = sorted(range(len(expected)), key=lambda number: expected[number].optional)
     missing = [number for number in order if not takes(number, set()) and not expected[number].optional]
-    return [expected[i] for i in sorted(missing)], [row for i, row in enumerate(rows) if i not in taken]
+    return [expected[i] for i in sorted(missing)], [
+        row for i, row in enumerate(rows) if i not in expectation_of_row
+    ]
 
 
 def mismatches(

@@ -93,8 +93,8 @@ def _standings(recording: Recording) -> pl.Series:
         mine = (rows["source"] == source).to_numpy()
         moves = recording.watermarks.filter(pl.col("source") == source)
         marks = np.append(instants(moves["watermark"]).to_numpy(), START_OF_TIME)  # -1: before the first move
-        met = np.searchsorted(instants(moves["processing_time"]).to_numpy(), seen[mine], "left") - 1
-        late[mine] = times[mine] < marks[met]
+        moves_before = np.searchsorted(instants(moves["processing_time"]).to_numpy(), seen[mine], "left") - 1
+        late[mine] = times[mine] < marks[moves_before]
     return pl.Series("standing", late).replace_strict({True: "late", False: None}, return_dtype=pl.String)
 
 

@@ -116,10 +116,10 @@ class Buffer(StagedValue[_Version]):
         # The removal may have left an old run smaller than a young one.
         left.sort(key=len, reverse=True)
         self._staged = self._tidied(self._piled(tuple(left)), then.attempt_from)
-        taken = [head for head, _ in parts if head is not None]
-        if not taken:
+        heads = [head for head, _ in parts if head is not None]
+        if not heads:
             return None
-        out = self._merged(taken) if len(taken) > 1 or taken[0].negatives else taken[0]
+        out = self._merged(heads) if len(heads) > 1 or heads[0].negatives else heads[0]
         return out.instants, out.frame
 
     @property
@@ -288,10 +288,10 @@ class ReleaseInOrder(Operator):
             passing = Delta(keep(delta.frame, behind), delta.is_consolidated)
             passing = passing if self._late == "release" else self._without_late(now, passing)
             delta, times = Delta(keep(delta.frame, ~behind)), times[~behind]
-        taken = self.buffer.exchange(times, delta.frame, self.clock.now)
-        if taken is None:
+        due = self.buffer.exchange(times, delta.frame, self.clock.now)
+        if due is None:
             return passing
-        released = gather(taken[1], self._order(*taken))
+        released = gather(due[1], self._order(*due))
         return Delta(stack([passing.frame, released]) if len(passing) else released)
 
     def _without_late(self, now: Now, behind: Delta) -> Delta:
