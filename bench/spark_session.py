@@ -38,12 +38,12 @@ def timing(streaming_query: Any, warming: int) -> Fields:
     batches = [
         progress for progress in streaming_query.recentProgress if "addBatch" in progress["durationMs"]
     ]
-    taken = [float(progress["durationMs"]["triggerExecution"]) for progress in batches]
-    warm = taken[warming:]
+    durations = [float(progress["durationMs"]["triggerExecution"]) for progress in batches]
+    warm = durations[warming:]
     return {
         "median_ms": statistics.median(warm),
         "mean_ms": statistics.fmean(warm),
         "greatest_ms": max(warm),
-        "batches": len(taken),
-        "batch_ms": taken,
+        "batches": len(durations),
+        "batch_ms": durations,
     }

@@ -20,9 +20,7 @@ SPEECH = re.compile(
 )
 """Words of which no identifier is built."""
 
-HOW_IT_CAME = frozenset(
-    ["done", "found", "given", "got", "kept", "known", "made", "offered", "passed", "wanted"]
-)
+HOW_IT_CAME = re.compile("done|found|given|got|kept|known|made|meant|offered|passed|taken|wanted")
 """Names that no local variable and no parameter has: they say how it came and not what it is."""
 
 EXCEPTIONS = {
@@ -102,7 +100,7 @@ def speaking(tree: ast.AST) -> list[tuple[int, str]]:
 
 def vague(tree: ast.AST) -> list[tuple[int, str]]:
     """The local names of a module that say how something came."""
-    return [(line, name) for line, name in local_names(tree) if name in HOW_IT_CAME]
+    return [(line, name) for line, name in local_names(tree) if HOW_IT_CAME.fullmatch(name)]
 
 
 def shown(path: str, names: list[tuple[int, str]]) -> list[str]:

@@ -81,13 +81,13 @@ def main(folder: Path, epochs: int) -> None:
         }
     )
     engine = declared(ec.Checkpoint(place))
-    taken: list[float] = []
+    durations: list[float] = []
     most_files = 0
     for number in range(epochs):
         frame = rows.slice(number, 1)
         started = time.perf_counter()
         engine.push("hits", frame)
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
         if (number + 1) % (epochs // 10) == 0:
             most_files = max(most_files, len(files_of(place)))
     since = max(0, epochs - SINCE)
@@ -97,7 +97,7 @@ def main(folder: Path, epochs: int) -> None:
     files = files_of(place)
     retained, commits = retained_bytes(place)
     tenth = epochs // 10
-    first, last = statistics.median(taken[:tenth]), statistics.median(taken[-tenth:])
+    first, last = statistics.median(durations[:tenth]), statistics.median(durations[-tenth:])
     send(
         files=len(files),
         most_files=most_files,
@@ -108,7 +108,7 @@ def main(folder: Path, epochs: int) -> None:
         first_ms=first * 1e3,
         last_ms=last * 1e3,
         last_over_first=last / first,
-        seconds=sum(taken),
+        seconds=sum(durations),
     )
 
 

@@ -64,19 +64,19 @@ def main(kind: str, keys: int, epochs: int, busy: bool) -> None:
     generator = np.random.default_rng(11)
     frames = [random_rows(generator, 5 * keys, keys)]
     frames += [random_rows(generator, 1, keys) for _ in range(WARMING + epochs)]
-    taken: list[float] = []
+    durations: list[float] = []
 
     def push(frame: pl.DataFrame) -> None:
         started = time.perf_counter()
         engine.push("rows", frame)
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
 
     for frame in frames[: 1 + WARMING]:
         push(frame)
     with busy_cores(busy):
         for frame in frames[1 + WARMING :]:
             push(frame)
-    measured = sorted(taken[1 + WARMING :])
+    measured = sorted(durations[1 + WARMING :])
 
     once = pl.concat(frames).group_by("key").agg(**BY_KEY).group_by("n").agg(**BY_COUNT[kind])
     expected = once.group_by(tens=TENS).agg(**BY_TENS[kind])

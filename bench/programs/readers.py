@@ -34,13 +34,13 @@ def main(view: str, readers: int, keys: int, epochs: int, rows: int) -> None:
         engine.push("rows", frame)
 
     is_over = threading.Event()
-    taken, seen = [0] * readers, [0] * readers
+    snapshot_counts, seen = [0] * readers, [0] * readers
 
     def follow(number: int) -> None:
         last = -1
         while not is_over.is_set():
             snapshot = read.snapshot()
-            taken[number] += 1
+            snapshot_counts[number] += 1
             seen[number] += snapshot.epoch != last
             last = snapshot.epoch
 
@@ -65,7 +65,7 @@ def main(view: str, readers: int, keys: int, epochs: int, rows: int) -> None:
     send(
         median_ms=statistics.median(times) * 1e3,
         mean_ms=statistics.fmean(times) * 1e3,
-        snapshots=sum(taken),
+        snapshots=sum(snapshot_counts),
         epochs_seen=sum(seen) / max(1, readers) / len(frames),
     )
 
