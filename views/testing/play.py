@@ -20,7 +20,7 @@ from .matching import Expectation, mismatches
 from .rows import Row, RowWords
 from .times import Times, as_datetime, midnight
 
-ExpectedRow = Mapping[str, Any]
+ValuesByColumn = Mapping[str, Any]
 """The expected values of a row, by column; columns that are left out are not compared."""
 
 
@@ -60,7 +60,7 @@ class Play:
     def rows(
         self,
         source: str,
-        rows: pl.DataFrame | Sequence[ExpectedRow | Sequence[Any]],
+        rows: pl.DataFrame | Sequence[ValuesByColumn | Sequence[Any]],
         *,
         watermark: Any = None,
         at: Any = None,
@@ -94,7 +94,7 @@ class Play:
 
     # Expectations
 
-    def expect(self, view: str, rows: Iterable[ExpectedRow], *, in_order: bool = False) -> Self:
+    def expect(self, view: str, rows: Iterable[ValuesByColumn], *, in_order: bool = False) -> Self:
         """Check that the view has emitted these rows and no others since the last check; ``_diff`` is 1 unless given.
 
         Only the given columns are compared. For a windowed view ``window`` ([start, end]) can be given, and with pane
@@ -117,7 +117,7 @@ class Play:
             self.expect(view, [])
         return self
 
-    def expect_contents(self, view: str, rows: Iterable[ExpectedRow]) -> Self:
+    def expect_contents(self, view: str, rows: Iterable[ValuesByColumn]) -> Self:
         """Check that the view holds these rows and no others now."""
         words = self._words(view)
         self._compare(view, words.expectations(rows), words.read(self._view(view).read()), words, False)
