@@ -21,7 +21,7 @@ from .rows import Row, RowWords
 from .times import Times, as_datetime, midnight
 
 ValuesByColumn = Mapping[str, Any]
-"""The expected values of a row, by column; columns that are left out are not compared."""
+"""The values of a row, by column; in an expectation, columns that are left out are not compared."""
 
 
 def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play:
