@@ -65,11 +65,11 @@ def marked(marks: Marks, wanted: Marks) -> Index:
     upper, lower = np.uint32(32 - bits), np.uint32((1 << bits) - 1)
     table = np.zeros(1 << bits, np.bool_)
     table[wanted >> upper] = True
-    maybe = np.empty(len(marks), np.bool_)
+    candidates = np.empty(len(marks), np.bool_)
     for start in range(0, len(marks), CHUNK):
         part = slice(start, start + CHUNK)
-        np.take(table, marks[part] >> upper, out=maybe[part], mode="clip")
-    positions = np.flatnonzero(maybe)
+        np.take(table, marks[part] >> upper, out=candidates[part], mode="clip")
+    positions = np.flatnonzero(candidates)
     if len(wanted) < MANY:
         return positions
     table[:] = False

@@ -16,7 +16,7 @@ from ..columns.grouping import is_ones
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand
 from ..columns.nulls import nulls_in
 from ..data.schema import DIFF
-from ..state.lookup import Found
+from ..state.lookup import KeyRows
 from ..state.run import Run
 from ..state.spine import Spine
 from .accumulators import Sums
@@ -99,9 +99,9 @@ class RankedState(RecomputedState):
         diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
         return self._of_ranges(run.payload.get_column(self._column), diffs, *run.find(keys))
 
-    def _values(self, found: Found, height: int) -> pl.Series:
-        starts = np.searchsorted(found.owners, np.arange(height + 1))
-        return self._of_ranges(found.payload.get_column(self._column), found.diffs, starts[:-1], starts[1:])
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
+        starts = np.searchsorted(rows.owners, np.arange(height + 1))
+        return self._of_ranges(rows.payload.get_column(self._column), rows.diffs, starts[:-1], starts[1:])
 
     def _of_ranges(self, values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> pl.Series:
         """Return the result of each group; its rows are those from one place to another, each as often as its diff."""

@@ -98,9 +98,8 @@ class Spine:
         self._added: tuple[Run, ...] = ()
         self._chunk: Chunk | None = None
         """The runs that are staged, and the rows that are to wait."""
-        self._looks: int | None = None
-        """How many entries may go on waiting; None: all."""
-        self._whole: tuple[Run, Run] | None = None
+        self._looks: int | None = None  # How many entries may go on waiting; None: all.
+        self._whole: tuple[Run, Run] | None = None  # All entries before this epoch, and after it.
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -115,8 +114,7 @@ class Spine:
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
-        own._committed, own._staged, own._settled, own._added = version, None, None, ()
-        own._whole = None
+        own._committed, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
         own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own

@@ -87,27 +87,27 @@ class Chunk:
         """Return which entries have one of these ascending, distinct keys, and which key; ``marks`` returns those of the keys."""
         if self.marks is None or self.words:
             return entries_among(self.entries()[0], keys)
-        maybe, words = self.marked(marks())
+        candidates, words = self.marked(marks())
         entries, owners = entries_among(words, keys)
-        return maybe[entries], owners
+        return candidates[entries], owners
 
     def marked(self, marks: Marks) -> tuple[Index, Keys]:
-        """Return the positions of all rows that have one of these marks, maybe of more, and the words of these rows."""
+        """Return the positions of all rows that have one of these marks, candidates of more, and the words of these rows."""
         assert self.marks is not None, "rows have marks where their words are not made"
-        maybe = marked(self.marks, marks)
-        if self.words or FEW_MARKED * len(maybe) > len(self):
+        candidates = marked(self.marks, marks)
+        if self.words or FEW_MARKED * len(candidates) > len(self):
             return np.arange(len(self)), self.entries()[0]
         with hashing_by(self.key_hash):
-            return maybe, _words_of_rows(gather(self.frame, maybe))
+            return candidates, _words_of_rows(gather(self.frame, candidates))
 
     def retracted(self) -> tuple[Keys, Index, Index]:
         """Return the keys of the retractions, ascending and distinct, which entries have one of them, and which key it is."""
         assert self.marks is not None, "rows have marks where their words are not made"
         diffs = self.frame.get_column(DIFF).to_numpy()
-        maybe, words = self.marked(self.marks[diffs < 0])
-        keys = group(words.take(np.flatnonzero(diffs[maybe] < 0))).keys
+        candidates, words = self.marked(self.marks[diffs < 0])
+        keys = group(words.take(np.flatnonzero(diffs[candidates] < 0))).keys
         entries, owners = entries_among(words, keys)
-        return keys, maybe[entries], owners
+        return keys, candidates[entries], owners
 
 
 Waiting = tuple[Chunk, ...]
