@@ -96,8 +96,7 @@ class Spine:
         self._settled: tuple[Run, ...] | None = None
         """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
         self._added: tuple[Run, ...] = ()
-        self._chunk: Chunk | None = None
-        """The runs that are staged, and the rows that are to wait."""
+        self._chunk: Chunk | None = None  # The runs that are staged, and the rows that are to wait.
         self._looks: int | None = None  # How many entries may go on waiting; None: all.
         self._whole: tuple[Run, Run] | None = None  # All entries before this epoch, and after it.
         self._delta: Run | None = self._nothing
