@@ -5,7 +5,7 @@ is discarded by not adding its run.
 
 Runs of similar size are merged as they pile up (``merger``).
 
-Rows that are only added may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
+Rows may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Keys, keep
+from ..columns.kernels import Ints, Keys
 from ..columns.key_hash import in_force
 from ..columns.marks import Marks, marks_of
 from ..data.schema import DIFF
@@ -41,6 +41,7 @@ from .waiting import (
     add_waiting,
     entries_of,
     frame_of_entries,
+    retractions_in,
     rows_in,
     sorted_rows,
     too_many,
@@ -66,7 +67,7 @@ class Spine:
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
     this state. ``touched`` counts the entries that epochs have read and written since the beginning.
 
-    ``stage_rows`` stages rows that are only added as they are. Whoever then takes ``runs`` or ``delta`` has them sorted, once;
+    ``stage_rows`` stages rows as they are. Whoever then takes ``runs`` or ``delta`` has them sorted, once;
     ``change`` is the rows of this epoch as they came. ``keys`` are the columns by which rows of such a state are kept, where
     a key may have many rows; otherwise they are kept by all columns.
 
@@ -167,17 +168,12 @@ class Spine:
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
-        is_added = frame.get_column(DIFF).to_numpy() > 0
-        added = np.count_nonzero(is_added)
+        added = int(np.count_nonzero(frame.get_column(DIFF).to_numpy() > 0))
         few = SORTED_AT_ONCE if added < frame.height else 0
         if self.most_merged is not None or 2 * added < frame.height or frame.height <= few:
             self.stage(self._sorted(frame))
-            return
-        if added < frame.height:
-            waiting = Chunk(keep(frame, is_added), in_force())
-            self._stage_change(frame, waiting, (self._sorted(keep(frame, ~is_added)),))
         else:
-            self._stage_change(frame, Chunk(frame, in_force()))
+            self._stage_change(frame, Chunk(frame, in_force(), retracting=frame.height - added))
 
     def stage_entries(self, keys: Keys, diffs: Ints) -> None:
         """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
@@ -204,10 +200,8 @@ class Spine:
         assert self._staged is None, "staged twice in one epoch"
         self._stage_change(chunk.frame, chunk, looks=LOOKS * len(chunk))
 
-    def _stage_change(
-        self, change: pl.DataFrame, waiting: Chunk, added: tuple[Run, ...] = (), *, looks: int | None = None
-    ) -> None:
-        self._added, self._chunk, self._looks = added, waiting, looks
+    def _stage_change(self, change: pl.DataFrame, waiting: Chunk, *, looks: int | None = None) -> None:
+        self._added, self._chunk, self._looks = (), waiting, looks
         self._staged = self._with(self._added, self._chunk)
         self.change, self._delta = change, None
 
@@ -380,6 +374,7 @@ class Spine:
                 runs, merging = self._merger.piled_gradually((*runs, run), merging, len(run))
                 waiting = waiting[1:]
         if chunk is not None:
+            retracting += chunk.retracting
             more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
             totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
             waiting = with_another(waiting, chunk)
@@ -387,7 +382,7 @@ class Spine:
             add_totals(totals, part)
             runs, merging = self._merger.piled_gradually((*runs, part), merging, len(part))
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
-        if waiting and 2 * retracting > rows_in(waiting):
+        if waiting and 2 * retracting > rows_in(waiting) - retractions_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = self._merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()

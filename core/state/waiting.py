@@ -1,8 +1,8 @@
 """Rows that wait in a state: kept as they came, by reference, until somebody needs them by key.
 
 Rows that only come, and that nobody looks up by key, are neither hashed nor sorted: so a view of rows costs what its
-rows cost to compute, and a side of a join costs nothing until the other side changes. Only additions wait. Several
-chunks of waiting rows add up, as runs do.
+rows cost to compute, and a side of a join costs nothing until the other side changes. Several chunks of waiting rows add up,
+as runs do; once half as many are retractions as additions, all are sorted.
 
 In a state that keeps nothing but numbers by key, entries wait as the words of their keys: a few keys are found among
 many of these by looking at each, which costs less than sorting them, unless it is done often. Where the keys are whole rows,
@@ -45,13 +45,14 @@ Sorter = Callable[[pl.DataFrame], Run]
 class Chunk:
     """Rows with their diffs, the payload's columns and ``_diff``, and the hash that makes the words of their keys.
 
-    Diffs of rows are positive; those of entries may be negative. Entries are words of keys with diffs. If there are ``marks``,
-    they are rows whose words are not made: ``words`` has them once they are.
+    ``retracting`` is the number of rows with negative diffs; of entries, which are words of keys with diffs, it is 0. If there
+    are ``marks``, the entries are rows whose words are not made: ``words`` has them once they are.
     """
 
     frame: pl.DataFrame
     key_hash: KeyHash
     marks: Marks | None = None
+    retracting: int = 0
     words: list[Keys] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -118,6 +119,11 @@ def rows_in(waiting: Waiting) -> int:
     return sum(map(len, waiting))
 
 
+def retractions_in(waiting: Waiting) -> int:
+    """Return how many of the rows that wait are retractions."""
+    return sum(chunk.retracting for chunk in waiting)
+
+
 def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
     """Return the chunks with another one; small ones are put together as they pile up. Cost: logarithmic for each row."""
     waiting = (*waiting, chunk)
@@ -128,7 +134,9 @@ def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
         place = to_merge([*map(len, waiting[few:])])
         if place is None:
             return waiting
-        waiting = (*waiting[: few + place], Chunk(_together(waiting[few + place :]), chunk.key_hash))
+        together = waiting[few + place :]
+        added = Chunk(_together(together), chunk.key_hash, retracting=retractions_in(together))
+        waiting = (*waiting[: few + place], added)
 
 
 def too_many(waiting: Waiting, most: int) -> Waiting:

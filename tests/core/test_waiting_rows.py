@@ -124,11 +124,18 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("make", [by_key, by_row])
 @of_profile(1.0, quick=40)
-@given(steps=STEPS, keeps_runs=st.booleans(), most=st.sampled_from([None, 2]))
+@given(
+    steps=STEPS, keeps_runs=st.booleans(), most=st.sampled_from([None, 2]), at_once=st.sampled_from([0, 64])
+)
 def test_rows_that_wait_are_the_rows_that_were_sorted(
-    make: Callable[[], Spine], steps: list[tuple[str, Any, str]], keeps_runs: bool, most: int | None
+    make: Callable[[], Spine],
+    steps: list[tuple[str, Any, str]],
+    keeps_runs: bool,
+    most: int | None,
+    at_once: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "SORTED_AT_ONCE", at_once)
         patches.setattr(policy_module, "FLOOR", 1)
         patches.setattr(waiting_module, "APART_FROM", 4)
         patches.setattr(Spine, "keeps_runs", keeps_runs)
@@ -203,7 +210,11 @@ def test_small_chunks_are_put_together_and_large_ones_stay() -> None:
     assert spine.entries == len(spine.merged()) == 1000
 
 
-def test_rows_that_were_retracted_are_not_kept_for_long() -> None:
+@pytest.mark.parametrize("at_once", [0, 10**6])
+def test_rows_that_were_retracted_are_not_kept_for_long(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spine_module, "SORTED_AT_ONCE", at_once)
     spine, size = by_row(), 1000
     spine.stage_rows(rows_of([(number, "a", 1) for number in range(size)]))
     spine.commit()
@@ -236,10 +247,12 @@ def test_any_program_gives_the_same_whenever_rows_are_sorted(case: Case, reads: 
         eager = Running(case)
         for epoch in case.epochs:
             eager.push(epoch)
-    for number, epoch in enumerate(case.epochs):
-        lazy.push(epoch)
-        if number in reads:
-            lazy.contents()
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "SORTED_AT_ONCE", 0)
+        for number, epoch in enumerate(case.epochs):
+            lazy.push(epoch)
+            if number in reads:
+                lazy.contents()
     assert lazy.contents() == eager.contents()
     for name, view in lazy.views.items():
         assert view.read().equals(eager.views[name].read()), name
