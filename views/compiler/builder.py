@@ -282,13 +282,8 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(
-                where,
-                types,
-                columns=selecting(columns, schema),
-                keeps_rows_apart=False,
-                untouched=untouched_columns(columns),
-            )
+            select, untouched = selecting(columns, schema), untouched_columns(columns)
+            linear = Linear(where, types, columns=select, keeps_rows_apart=False, untouched=untouched)
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -350,9 +345,8 @@ class Builder:
             case RecomputedAggregate(inputs=names, order=order):
                 node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
                 keyless, twice = of_nothing or not keys, computes(aggregate.expr)
-                ranks = None
-                if not order and len(names) == 1 and types[names[0]] in RANKED:
-                    ranks = ranked(aggregate.expr)
+                is_ranked = not order and len(names) == 1 and types[names[0]] in RANKED
+                ranks = ranked(aggregate.expr) if is_ranked else None
                 aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
                 if ranks is not None:
                     return node, RankedState(aggregate, spine, keyless=keyless, ranks=ranks)
