@@ -20,6 +20,7 @@ from .event_time_methods import EventTimeCalls
 from .grouping import Flags, first_rows, grouped, turned
 from .hints import forbid_order, forbid_validation, missing_of_collection, missing_of_groups, require_choice
 from .joins import join_nodes
+from .operator_hints import RefusedAsTable
 from .row_methods import ColumnNames, RowCalls
 from .short_forms import AggregateForms, unpivoted
 from .windowing import forbid_double_counting, windowed_group
@@ -32,7 +33,7 @@ _T = TypeVar("_T")
 
 @noting_calls
 @tagged("views.collection:Collection")
-class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
+class Collection(RowCalls["Collection"], EventTimeCalls["Collection"], RefusedAsTable):
     """A declared collection of rows with diffs, which an engine computes once there are views of it.
 
     Methods are named and behave as those of ``polars.LazyFrame``; each returns a new collection. Errors in a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import polars as pl
@@ -28,6 +28,7 @@ from ..plan.node_identities import operation_identity
 from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
 from ..plan.plan import Plan
 from .collection import Collection
+from .operator_hints import no_copy
 from .watermarks import declared_watermark
 from .windowing import require_time
 
@@ -108,6 +109,17 @@ class Source(Collection):
     def stamps_rows(self) -> bool:
         """Whether the event time of a row is the processing time of its batch."""
         return isinstance(self._declared.watermark, IngressTime)
+
+    @property
+    def _as_operand(self) -> str:
+        return f"source {self.name!r}"
+
+    def __reduce__(self) -> NoReturn:
+        """Raise: it belongs to an engine."""
+        raise no_copy(
+            f"source {self.name!r}",
+            "Push in the process of the engine, and send the rows there, by a queue or as return values",
+        )
 
     def __repr__(self) -> str:
         """Show name, kind and columns."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import polars as pl
 
@@ -25,12 +25,13 @@ from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position, PositionOrder, copied
 from ..dataframe.collection import Collection
+from ..dataframe.operator_hints import missing_of_engine, no_copy
 from ..dataframe.source import Source, accepted
 from ..durability.durability import Durability
 from ..epochs.history import Retain
 from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
-from ..epochs.run_events import WATCH_IN_TASK, Watcher
+from ..epochs.run_events import WATCH_IN_TASK, Watch, Watcher
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import require_plain_function
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
@@ -485,15 +486,21 @@ class Engine(LiveDeclarations):
         checkpoint = None if durability is None else durability.figures()
         return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: Watcher) -> Watch:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
 
         It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
+
+        Returns:
+            The watch: ``close()``, or the end of a ``with`` block, ends the calls.
+
+        Raises:
+            PlanError: it is not a function, or one whose coroutines nobody would await.
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
         require_plain_function("watch", watcher, WATCH_IN_TASK)
-        self._running.events.watchers = (*self._running.events.watchers, watcher)
+        return self._running.events.add(watcher)
 
     async def apush(
         self,
@@ -526,6 +533,30 @@ class Engine(LiveDeclarations):
     def declared(self) -> Plan:
         """What was declared, for other drivers of the same views."""
         return self._plan
+
+    def __reduce__(self) -> NoReturn:
+        """Raise: its locks, threads and files are of this process."""
+        raise no_copy(
+            "the engine",
+            "Send what a view holds (view.read()), or declare the views by the same function in each process; other processes "
+            "read a checkpoint with evercurrent.spark_bridge.views, and a thread can use this engine as it is",
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise, with what to write instead."""
+            raise missing_of_engine(
+                self, name, (*vars(self).get("views", ()), *vars(self).get("sources", ()))
+            )
+
+        def __getitem__(self, name: object) -> NoReturn:
+            """Raise, with what to write instead."""
+            known = name if isinstance(name, str) else "name"
+            raise TypeError(
+                f"an engine has no brackets and is not iterated: write engine.views[{known!r}] or engine.sources[{known!r}], "
+                "which are dictionaries by name"
+            )
 
     def __repr__(self) -> str:
         """Sources, views and the epoch."""

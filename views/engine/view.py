@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import polars as pl
 
@@ -18,6 +18,7 @@ from evercurrent.core.data.tags import tagged
 from ..concurrency.interrupts import interruptible
 from ..concurrency.turns import Turn
 from ..dataframe.collection import Collection
+from ..dataframe.operator_hints import no_copy
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
@@ -503,6 +504,14 @@ class View(Collection, ReadForms):
             start=start,
             end=end,
         )
+
+    @property
+    def _as_operand(self) -> str:
+        return f"view {self.name!r}"
+
+    def __reduce__(self) -> NoReturn:
+        """Raise: it belongs to an engine."""
+        raise no_copy(f"view {self.name!r}", "Send what it holds, view.read() or view.snapshot()")
 
     def __repr__(self) -> str:
         """Name, epoch, size and the first rows."""
