@@ -337,10 +337,29 @@ def test_a_quiet_run_names_the_rows_that_it_leaves_out() -> None:
 
 
 def test_refused_rows_have_the_number_that_the_error_would_have() -> None:
-    Path("w.csv").write_text('word,n\na,1\nb,?\nc,?\nd,4\n"e,5\n')
-    done = run("--input", "words=w.csv", "--on-error", "ledger")
-    assert "the first is row 2" in done.output
-    assert "row 5: the line or quoted value" in done.output
+    for first, bad in (("", 'b,?\nc,?\nd,4\n"e,5\n'), ("d,4\nc,3\nb,2\n", '"e,5\n')):
+        Path("w.csv").write_text(f"word,n\na,1\n{first}{bad}")
+        failed = run("--input", "words=w.csv").output
+        done = run("--input", "words=w.csv", "--on-error", "ledger")
+        assert done.exit_code == 0
+        row = 5 if first else 2
+        assert f"the first is row {row}" in done.output
+        assert f"row {row}: " in failed
+
+
+def test_a_stray_quote_costs_its_line_alone() -> None:
+    """From a file, from the standard input, and in a file that is followed; the rows after it are read."""
+    lines = 'word,n\na,1\n"b,2\nc,3\nsix" d,4\n"e ""f""",5\n"g\nh",6\n"i"j,7\n"k,8\n'
+    Path("w.csv").write_text(lines)
+    expected = {"a": 1, "c": 3, 'six" d': 4, 'e "f"': 5, "g\nh": 6, "ij": 7}
+    options = ("--on-error", "ledger", "--output", "out")
+    done = run("--input", "words=w.csv", *options)
+    assert done.exit_code == 0, done.output
+    assert dict(pl.read_parquet("out/counts.parquet").rows()) == expected
+    assert "refused    2 of the lines" in done.output
+    done = CliRunner().invoke(app, ["run", "words.py", "--input", "words=-", *options], input=lines)
+    assert done.exit_code == 0, done.output
+    assert dict(pl.read_parquet("out/counts.parquet").rows()) == expected
 
 
 def test_a_row_with_an_empty_diff_does_not_end_a_run_that_leaves_out_bad_rows() -> None:

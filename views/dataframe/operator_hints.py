@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 
 def no_rows_to_iterate(what: str, *, is_view: bool) -> TypeError:
@@ -75,8 +76,30 @@ class RefusedAsTable:
 
     @property
     def _as_operand(self) -> str:
-        """The words for this object in a message."""
+        """Return the words for this object in a message."""
         return "a collection"
+
+
+class OfOneEngine:
+    """A handle of what an engine has: a shallow copy is another handle, and it cannot be pickled."""
+
+    instead_of_pickling: ClassVar[str]
+    """What to send to another process, as a sentence."""
+
+    def __copy__(self) -> Self:
+        """Return another handle of the same."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> NoReturn:
+        """Raise, with what to send instead."""
+        raise no_copy(self._as_operand, self.instead_of_pickling)
+
+    @property
+    @abstractmethod
+    def _as_operand(self) -> str:
+        """Return the words for this object in a message."""
 
 
 _SOURCE = "declare what comes in by engine.source(name, schema) and give it rows by source.push(...); files: evercurrent run"

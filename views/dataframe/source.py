@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,7 @@ from ..plan.node_identities import operation_identity
 from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
 from ..plan.plan import Plan
 from .collection import Collection
-from .operator_hints import no_copy
+from .operator_hints import OfOneEngine
 from .watermarks import declared_watermark
 from .windowing import require_time
 
@@ -37,7 +37,7 @@ DIFF_LIMIT = 2**31
 
 
 @tagged("views.sources:Source")
-class Source(Collection):
+class Source(Collection, OfOneEngine):
     """A collection into which rows are pushed. ``Engine.source`` makes it."""
 
     def __init__(
@@ -110,16 +110,13 @@ class Source(Collection):
         """Whether the event time of a row is the processing time of its batch."""
         return isinstance(self._declared.watermark, IngressTime)
 
+    instead_of_pickling = (
+        "Push in the process of the engine, and send the rows there, by a queue or as return values"
+    )
+
     @property
     def _as_operand(self) -> str:
         return f"source {self.name!r}"
-
-    def __reduce__(self) -> NoReturn:
-        """Raise: it belongs to an engine."""
-        raise no_copy(
-            f"source {self.name!r}",
-            "Push in the process of the engine, and send the rows there, by a queue or as return values",
-        )
 
     def __repr__(self) -> str:
         """Show name, kind and columns."""

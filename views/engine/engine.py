@@ -539,7 +539,7 @@ class Engine(LiveDeclarations):
         raise no_copy(
             "the engine",
             "Send what a view holds (view.read()), or declare the views by the same function in each process; other processes "
-            "read a checkpoint with evercurrent.spark_bridge.views, and a thread can use this engine as it is",
+            "read a checkpoint with evercurrent.spark_bridge.views. In this process any thread can use the engine, and engine.fork() is a copy",
         )
 
     if not TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -18,7 +18,7 @@ from evercurrent.core.data.tags import tagged
 from ..concurrency.interrupts import interruptible
 from ..concurrency.turns import Turn
 from ..dataframe.collection import Collection
-from ..dataframe.operator_hints import no_copy
+from ..dataframe.operator_hints import OfOneEngine
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
@@ -143,7 +143,7 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection, ReadForms):
+class View(Collection, ReadForms, OfOneEngine):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -505,13 +505,11 @@ class View(Collection, ReadForms):
             end=end,
         )
 
+    instead_of_pickling = "Send what it holds, view.read() or view.snapshot()"
+
     @property
     def _as_operand(self) -> str:
         return f"view {self.name!r}"
-
-    def __reduce__(self) -> NoReturn:
-        """Raise: it belongs to an engine."""
-        raise no_copy(f"view {self.name!r}", "Send what it holds, view.read() or view.snapshot()")
 
     def __repr__(self) -> str:
         """Name, epoch, size and the first rows."""
