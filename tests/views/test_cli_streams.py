@@ -1,6 +1,7 @@
 """The command among others: pipes, compressed and replaced files, other formats, rows that are bad, narrow terminals."""
 
 import gzip
+import lzma
 import os
 import re
 import signal
@@ -426,3 +427,42 @@ def test_an_empty_view_is_one_line_and_no_panel() -> None:
     assert "─" not in text
     assert "│" not in text
     assert text.count("\n") <= 6
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tab", ".txt", ".json", ".csv.xz", ".tsv.xz", ".json.gz"])
+def test_further_suffixes(suffix: str) -> None:
+    text = JSON if ".json" in suffix else ROWS
+    if suffix.startswith((".tsv", ".tab")):
+        text = text.replace(",", "\t")
+    packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(Path(suffix).suffix, bytes)
+    Path(f"w{suffix}").write_bytes(packed(text.encode()))
+    done = run("--input", f"words=w{suffix}", "--output", "out")
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("w.zip", "unpack it"),
+        ("w.xlsx", "save it as CSV"),
+        ("w.db", "export a table"),
+        ("w.avro", "convert it to Parquet"),
+        ("w", "--input SOURCE=- < w"),
+    ],
+)
+def test_files_that_are_not_read_are_answered_with_a_way(name: str, remedy: str) -> None:
+    Path(name).write_text(ROWS)
+    done = run("--input", f"words={name}")
+    assert done.exit_code == 1
+    assert remedy in done.output
+
+
+def test_an_array_of_json_is_answered_with_a_way() -> None:
+    Path("w.json").write_text('[{"word": "a", "n": 1}]')
+    assert "jq -c '.[]'" in run("--input", "words=w.json").output
+
+
+def test_a_damaged_xz_file_is_named() -> None:
+    Path("w.csv.xz").write_bytes(lzma.compress(ROWS.encode() * 1000)[:-40])
+    assert "the file is incomplete or damaged" in run("--input", "words=w.csv.xz").output

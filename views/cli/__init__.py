@@ -100,7 +100,7 @@ def run(
     master: Master = None,
     buckets: Buckets = None,
     output_format: OutputAs = None,
-    separator: Separator = ",",
+    separator: Separator = None,
     on_error: ErrorsTo = None,
     ignore_extra: IgnoreExtra = False,
     quiet: Quiet = False,
@@ -213,7 +213,9 @@ def _print(console: Console, output: RenderableType) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), err=console.stderr)
 
 
-def _character(separator: str) -> str:
+def _character(separator: str | None) -> str | None:
+    if separator is None:
+        return None
     character = "\t" if separator in ("tab", "\\t") else separator
     if len(character) != 1 or character in '"\r\n':
         raise typer.BadParameter(

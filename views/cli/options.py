@@ -136,11 +136,11 @@ OutputAs = Annotated[
 ]
 
 Separator = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--separator",
         metavar="CHAR",
-        help="The separator of CSV in --input: a character, or [bold]tab[/].",
+        help="The separator of CSV in --input: a character, or [bold]tab[/]; by default a tab in .tsv, and else a comma.",
     ),
 ]
 

@@ -14,8 +14,10 @@ from .log_files import KEPT_LINES, REFUSED
 from .skipped_rows import Refused, Separated, csv_separated, json_separated
 from .text_files import Parsed, csv_rows, header_names, json_rows, unreadable_header, without_text
 
-CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4", ".xz": "xz"}
 """The compressions of text files, by the last suffix."""
+
+TAB = "\t"
 
 UNREADABLE = "cannot be read"
 """The reason for which rows of text files are refused."""
@@ -35,6 +37,7 @@ class TextFile:
         self._refused: list[tuple[int, str]] = []
         self._target = target
         self._json_lines = json_lines
+        self._separator = target.reading.separator or (TAB if _names_tabs(path) else ",")
         self._lines = self._opened()
         self._names: list[str] | None = None
         self._rows_before = 0
@@ -69,8 +72,7 @@ class TextFile:
         yield from self._frames(final=final)
 
     def _opened(self) -> Lines:
-        reading = self._target.reading
-        quoting = None if self._json_lines else Quoting(reading.separator, reading.skips)
+        quoting = None if self._json_lines else Quoting(self._separator, self._target.reading.skips)
         if self.path == STANDARD_INPUT:
             return StandardLines(quoting=quoting)
         if (codec := CODECS.get(self.path.suffix.lower())) is not None:
@@ -111,21 +113,26 @@ class TextFile:
         reading = self._target.reading
         if self._names is None:
             return json_separated(block, self._target.wide, ignores_others=reading.ignores_others)
-        return csv_separated(block, self._names, self._target.wide, reading.separator)
+        return csv_separated(block, self._names, self._target.wide, self._separator)
 
     def _rows(self, block: bytes) -> Parsed:
         reading = self._target.reading
         if self._names is None:
             return json_rows(block, self._target.wide, ignores_others=reading.ignores_others)
-        return csv_rows(block, self._names, self._target.wide, reading.separator)
+        return csv_rows(block, self._names, self._target.wide, self._separator)
 
     def _read_header(self, final: bool) -> bool:
         line = self._lines.header(final=final)
         if line is None:
             return False
-        names = header_names(line, self._target.reading.separator)
+        names = header_names(line, self._separator)
         if names is None:
             raise FileError(f"{self.path}: {unreadable_header(line)}")
         check_names(self.path, names, self._target)
         self._names, self._lines.columns = names, len(names)
         return True
+
+
+def _names_tabs(path: Path) -> bool:
+    """Return whether a file's suffix says that tabs separate its values."""
+    return any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:])

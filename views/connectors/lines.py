@@ -1,5 +1,6 @@
 """The complete lines of files: of plain ones that may grow, of compressed ones, and of the standard input."""
 
+import lzma
 import os
 import sys
 from collections.abc import Iterator
@@ -189,7 +190,7 @@ class CompressedLines(Lines):
             return
         try:
             yield from super().blocks(final=True)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise FileError(
                 f"{self.path}: row {self.rows + 1}: the file is incomplete or damaged from here on; write it again ({error})"
             ) from error
@@ -203,7 +204,7 @@ class CompressedLines(Lines):
         """
         try:
             return super().header(final=True)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise FileError(
                 f"{self.path}: the file is incomplete or damaged, or not compressed by {self._codec}; write it again ({error})"
             ) from error
@@ -229,6 +230,8 @@ class CompressedLines(Lines):
 
     def _opened(self) -> BinaryIO:
         super()._opened().close()
+        if self._codec == "xz":  # Which pyarrow does not read.
+            return cast(BinaryIO, lzma.open(self.path))
         return cast(BinaryIO, _Skipping(pa.input_stream(str(self.path), compression=self._codec)))
 
 

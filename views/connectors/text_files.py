@@ -211,7 +211,8 @@ def json_fault(
     except ValueError:
         return f"the line is not complete JSON ({_short(line.decode(errors='replace'))}): it is cut off or damaged"
     if not isinstance(row, dict):
-        return f"the line is not a JSON object ({_short(line.decode())}); write one object per line"
+        how = ", as jq -c '.[]' does" if isinstance(row, list) else ""
+        return f"the line is not a JSON object ({_short(line.decode())}); write one object per line{how}"
     for name, value in row.items():
         if name not in schema and ignores_others:
             continue
