@@ -38,7 +38,19 @@ DIFF_LIMIT = 2**31
 
 @tagged("views.sources:Source")
 class Source(Collection, OfOneEngine):
-    """A collection into which rows are pushed. ``Engine.source`` makes it."""
+    """A collection into which rows are pushed. ``Engine.source`` makes it.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
+    >>> words
+    Source 'words' of kind diffs: word String
+    >>> now = engine.view("now", words)
+    >>> _ = words.push({"word": ["a", "b"]})
+    >>> _ = words.push({"word": ["a"], "_diff": [-1]})
+    >>> now.read().rows()
+    [('b',)]
+    """
 
     def __init__(
         self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None

@@ -148,6 +148,15 @@ class View(Collection, ReadForms, OfOneEngine):
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
     panes are discarding or accumulating: then it is a log of panes, and ``latest()`` the last one of each window.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> often = engine.view("often", counts.filter(pl.col("len") > 1))
+    >>> _ = words.push({"word": ["a", "b", "a"]})
+    >>> often.read().rows(), len(counts), counts.lookup("b").rows()
+    ([('a', 2)], 2, [('b', 1)])
     """
 
     def __init__(

@@ -35,6 +35,15 @@ class EpochEvent:
     """An epoch that is done: when it was begun by the clock of the machine, how long it took, and the rows in and out.
 
     ``rows`` are those pushed by source, ``changes`` the rows of the delta by view, ``refused`` the rows new in the ledger.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> watch = engine.watch(lambda event: print(event.epoch, event.rows, event.changes, event.refused))
+    >>> _ = words.push({"word": ["a", "b", "a"]})
+    1 {'words': 3} {'counts': 2} 0
     """
 
     epoch: int

@@ -22,6 +22,10 @@ class Trigger:
     A new kind is a frozen dataclass derived from this class, beside the ``Leaf`` that keeps its state
     (``leaves.state_of``). The functions in this file treat an unknown kind as one that waits for something other than the
     watermark, and then finishes.
+
+    >>> import evercurrent as ec
+    >>> isinstance(ec.after_watermark(early=ec.every("1m")), ec.Trigger)
+    True
     """
 
     __slots__ = ()

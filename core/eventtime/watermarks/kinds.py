@@ -63,7 +63,12 @@ class Arrived:
 @tagged("core.eventtime.watermarks:Watermark")
 @dataclass(frozen=True)
 class Watermark(ABC):
-    """The specification of a watermark. Rows dated more than ``future_limit`` after their batch do not move it."""
+    """The specification of a watermark. Rows dated more than ``future_limit`` after their batch do not move it.
+
+    >>> import evercurrent as ec
+    >>> isinstance(ec.bounded_delay("10 minutes"), ec.Watermark)
+    True
+    """
 
     future_limit: int | None = field(default=None, kw_only=True)
 
