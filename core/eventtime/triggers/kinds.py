@@ -24,8 +24,9 @@ class Trigger:
     watermark, and then finishes.
 
     >>> import evercurrent as ec
-    >>> isinstance(ec.after_watermark(early=ec.every("1m")), ec.Trigger)
-    True
+    >>> trigger: ec.Trigger = ec.after_count(3)
+    >>> trigger == ec.after_count(3), trigger == ec.after_count(4)
+    (True, False)
     """
 
     __slots__ = ()

@@ -66,8 +66,9 @@ class Watermark(ABC):
     """The specification of a watermark. Rows dated more than ``future_limit`` after their batch do not move it.
 
     >>> import evercurrent as ec
-    >>> isinstance(ec.bounded_delay("10 minutes"), ec.Watermark)
-    True
+    >>> watermark: ec.Watermark = ec.bounded_delay("10 minutes")
+    >>> watermark == ec.bounded_delay("600s"), watermark == ec.ascending()
+    (True, False)
     """
 
     future_limit: int | None = field(default=None, kw_only=True)
