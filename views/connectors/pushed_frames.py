@@ -26,7 +26,7 @@ from .foreign_columns import (
     readable_numpy,
     readable_pandas,
 )
-from .input_hints import Origin
+from .input_hints import Origin, zone_of_value
 
 PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
 
@@ -296,7 +296,7 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             has, wants = ("no time zone", "one") if value.tzinfo is None else ("a time zone", "none")
             yield (
                 f"{value}, which has {has}, and the column is declared with {wants}; "
-                "use .replace(tzinfo=...) or .astimezone(...)"
+                f"{zone_of_value(dtype.time_zone)}"
             )
         case date(), pl.Datetime(time_zone=str()) if not isinstance(value, datetime):
             yield (
