@@ -151,7 +151,23 @@ class SubscriberError(EvercurrentError):
 
 @tagged("core.errors:SinkError")
 class SinkError(EvercurrentError):
-    """A sink that cannot be written from this view: names view, place and reason. What is there stays as it is."""
+    """A sink that cannot be written from this view: names view, place and reason. What is there stays as it is.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> counts = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "letter.txt").write_text("dear")
+    ...     delivery = counts.to_parquet(folder)
+    ...     try:
+    ...         _ = delivery.join(20)
+    ...     except ec.SinkError as error:
+    ...         print("letter.txt is not of this view" in str(error))
+    True
+    """
 
 
 @tagged("core.errors:CheckpointError")
