@@ -458,6 +458,13 @@ def test_files_that_are_not_read_are_answered_with_a_way(name: str, remedy: str)
     assert remedy in done.output
 
 
+def test_a_named_pipe_is_answered_with_a_way() -> None:
+    os.mkfifo("w.pipe")
+    assert "COMMAND | evercurrent run APP --input SOURCE=-" in " ".join(
+        run("--input", "words=w.pipe").output.split()
+    )
+
+
 def test_an_array_of_json_is_answered_with_a_way() -> None:
     Path("w.json").write_text('[{"word": "a", "n": 1}]')
     assert "jq -c '.[]'" in run("--input", "words=w.json").output

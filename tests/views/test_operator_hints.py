@@ -107,3 +107,32 @@ def test_a_watch_can_be_closed_from_within_a_watcher() -> None:
     watches.append(engine.watch(lambda event: seen.append(event.epoch)))
     sales.push({"shop": ["north"], "price": [3]})
     assert seen == []
+
+
+def test_an_aggregate_of_pandas_is_refused_and_no_constant_list() -> None:
+    _, sales, _ = shop()
+    with pytest.raises(ec.PlanError, match=re.escape("write total=pl.col('price').sum()")):
+        sales.group_by("shop").agg(total=("price", "sum"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"shop": "south", "at": "2026-01-01"},
+        ({"shop": "south", "at": "2026-01-01"} for _ in range(1)),
+        iter([("south", "2026-01-01")]),
+    ],
+    ids=["a row", "a generator", "an iterator"],
+)
+def test_a_row_and_rows_that_are_generated_are_pushed_as_a_list_of_rows_is(data: Any) -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.String, "at": pl.Date})
+    view = engine.view("now", sales)
+    sales.push(data)
+    assert [(row[0], str(row[1])) for row in view.read().rows()] == [("south", "2026-01-01")]
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("view", "ec.Engine()"), ("connect", "ec.Engine()")])
+def test_names_of_an_engine_on_the_package(name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(remedy)):
+        getattr(ec, name)

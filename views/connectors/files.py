@@ -231,6 +231,8 @@ _OF_SUFFIX = {
 
 def _unknown(file: Path) -> str:
     """Return what to do with a file whose suffix names no format."""
+    if file.is_fifo():
+        return "a pipe is read from the standard input: COMMAND | evercurrent run APP --input SOURCE=-"
     return (
         f"the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file, or give CSV or JSON "
         f"lines to the standard input: --input SOURCE=- < {file.name}"

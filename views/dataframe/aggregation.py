@@ -173,6 +173,7 @@ def aggregation(
         if isinstance(value, AppliedAggregate):
             outputs.append(_user_output(where, parts, value, name))
         else:
+            _forbid_pair_of_names(where, name, value)
             expr = as_expression(where, value)
             with naming(where):
                 outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
@@ -261,3 +262,17 @@ def _user_output(
     )
     output = name or applied.name or columns[0].name
     return Column(output, result.alias(output), result.meta.output_name()), aggregate_of_user.dtype
+
+
+def _forbid_pair_of_names(where: str, name: str | None, value: object) -> None:
+    """Check that an aggregate is no pair of texts, as pandas has it: polars would take that as a constant list.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        column, function = value
+        output = f"{name}=" if name is not None else ""
+        raise PlanError(
+            f"{where}: {output}{value!r} is an aggregate of pandas; write {output}pl.col({column!r}).{function}()"
+        )

@@ -132,6 +132,7 @@ OF_ENGINE: Mapping[str, str] = {
     **dict.fromkeys(
         ("subscribe", "follow"), "use engine.views[name].subscribe(f), or engine.watch(f) for epochs"
     ),
+    "sql": "there is no SQL yet; declare views with the methods of a source, and conditions with pl.sql_expr(...)",
     "deltas": "use engine.views[name].deltas()",
     "status": "use engine.stats()",
     "watermark": "use engine.watermarks()",
