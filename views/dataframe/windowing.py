@@ -20,7 +20,6 @@ from evercurrent.core.eventtime.triggers.kinds import (
     finishes_on_time,
     waits_for_watermark_only,
 )
-from evercurrent.core.eventtime.watermarks.kinds import IngressTime
 from evercurrent.core.eventtime.windows.kinds import (
     Custom,
     Given,
@@ -89,9 +88,9 @@ def require_bounds(where: str, schema: pl.Schema) -> None:
 
 
 def _forbid_mixed_times(where: str, plan: Plan, place: PlanId) -> None:
-    timed = [source for source in plan.sources_of(place) if source.watermark is not None]
-    ingress = [source.name for source in timed if isinstance(source.watermark, IngressTime)]
-    event = [source.name for source in timed if not isinstance(source.watermark, IngressTime)]
+    timed = [(each.name, each.watermark) for each in plan.sources_of(place) if each.watermark is not None]
+    ingress = [name for name, watermark in timed if watermark.stamps_rows]
+    event = [name for name, watermark in timed if not watermark.stamps_rows]
     if ingress and event:
         raise PlanError(
             f"{where}: rows of {listed(ingress)} are dated by their arrival, those of {listed(event)} by their event time; "

@@ -11,10 +11,7 @@ from evercurrent.core.columns.kernels import Index, Ints, gather
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.watermarks.by_partition import ByPartition
-from evercurrent.core.eventtime.watermarks.custom import Custom
-from evercurrent.core.eventtime.watermarks.kinds import Punctuated, Watermark
-from evercurrent.core.eventtime.watermarks.percentile import Percentile
+from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 
 
@@ -46,26 +43,15 @@ class EvidenceCollector:
 
 
 def _evidence_of(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:
-    """Return the rows that may move the clock: for most watermarks the one with the highest event time is enough."""
-    frame = delta.frame
-    if isinstance(specification, Custom):
-        return ClockEvidence(frame, times)
-    columns = [frame.get_column(name) for name in _columns_read(specification)]
-    rows = pl.DataFrame([*columns, frame.get_column(DIFF)])
-    if isinstance(specification, Percentile | Punctuated | ByPartition):
+    """Return the rows that may move the clock, with the columns that the watermark reads."""
+    frame = rows = delta.frame
+    if specification.columns_read is not None:
+        columns = [frame.get_column(name) for name in specification.columns_read]
+        rows = pl.DataFrame([*columns, frame.get_column(DIFF)])
+    if not specification.is_of_highest:
         return ClockEvidence(rows, times)
     places = _highest(specification, now, delta.diffs, times)
     return ClockEvidence(gather(rows, places), times[places])
-
-
-def _columns_read(specification: Watermark) -> list[str]:
-    match specification:
-        case ByPartition(column=column, inner=inner):
-            return list(dict.fromkeys([column, *_columns_read(inner)]))
-        case Punctuated(column=column):
-            return [column]
-        case _:
-            return []
 
 
 def _highest(specification: Watermark, now: Now, diffs: Ints, times: Ints) -> Index:

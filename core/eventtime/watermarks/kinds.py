@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -67,6 +67,21 @@ class Watermark(ABC):
 
     future_limit: int | None = field(default=None, kw_only=True)
 
+    is_of_highest: ClassVar[bool] = False
+    """Whether the row with the highest event time of those that count alone moves it as all do."""
+
+    has_marks: ClassVar[bool] = False
+    """Whether it follows from the highest of the ``marks`` of the rows, and so can be one for each partition."""
+
+    stamps_rows: ClassVar[bool] = False
+    """Whether the event time of a row is the processing time of its batch."""
+
+    refuses_rows_behind: ClassVar[bool] = False
+    """Whether a row behind the watermark is an error."""
+
+    is_by_hand: ClassVar[bool] = False
+    """Whether it is moved by ``push`` and ``advance`` only."""
+
     @property
     def follows_processing_time(self) -> bool:
         """Return whether the watermark may move in an epoch that brings no rows."""
@@ -76,6 +91,19 @@ class Watermark(ABC):
     def depends_on_order(self) -> bool:
         """Return whether the order of the rows of an epoch matters."""
         return False
+
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """Return the columns of a row by which it moves, event time aside; None: it may read all."""
+        return None
+
+    def marks(self, arrived: Arrived) -> Ints:
+        """Return the mark of each row, if the watermark ``has_marks``."""
+        raise AssertionError(f"{type(self).__name__} has no marks")
+
+    def of(self, mark: int) -> int:
+        """Return the watermark, given the highest mark, if it ``has_marks``."""
+        raise AssertionError(f"{type(self).__name__} has no marks")
 
     def start(self) -> Any:
         """Return the memory before any row."""
@@ -127,6 +155,10 @@ class Watermark(ABC):
 class ByHand(Watermark):
     """A watermark that is moved by ``push`` and ``advance`` only."""
 
+    is_by_hand = True
+    columns_read = ()
+    is_of_highest = True
+
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as it is moved by hand only."""
@@ -145,6 +177,10 @@ class ByHand(Watermark):
 @dataclass(frozen=True)
 class BoundedDelay(Watermark):
     """W = highest event time so far - delay: rows are at most ``delay`` out of order."""
+
+    has_marks = True
+    columns_read = ()
+    is_of_highest = True
 
     delay: int = 0
 
@@ -177,6 +213,10 @@ class BoundedDelay(Watermark):
 class Perfect(Watermark):
     """W = highest event time so far, and a row behind it is an error: the source is known to be in order."""
 
+    refuses_rows_behind = True
+    columns_read = ()
+    is_of_highest = True
+
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as only rows move it."""
@@ -198,6 +238,9 @@ class Perfect(Watermark):
 class BehindProcessingTime(Watermark):
     """W = processing time - delay, whatever the rows say: it moves without rows too."""
 
+    columns_read = ()
+    is_of_highest = True
+
     delay: int = 0
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
@@ -213,6 +256,10 @@ class BehindProcessingTime(Watermark):
 @dataclass(frozen=True)
 class IngressTime(Watermark):
     """Event time is the processing time of the batch, stamped on each row; W is the same, and no row is ever late."""
+
+    stamps_rows = True
+    columns_read = ()
+    is_of_highest = True
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
         """Return the processing time, in the precision of the column of event time."""
@@ -236,12 +283,19 @@ class IngressTime(Watermark):
 class Punctuated(Watermark):
     """W = the highest event time among rows in which ``column`` is true, each of which is a punctuation."""
 
+    has_marks = True
+
     column: str = ""
 
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as only rows move it."""
         return False
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """Return the column of punctuations."""
+        return (self.column,)
 
     def start(self) -> int:
         """Return an unknown watermark."""

@@ -29,7 +29,7 @@ from ...state.operator_contract import Operator
 from ...state.partitioning import ONE, Route
 from ...state.protocol import KeptIn
 from ...state.snapshot import Saved
-from .kinds import Arrived, IngressTime, Perfect, Watermark
+from .kinds import Arrived, Watermark
 
 Collect = Callable[[Now, Delta, Ints], None]
 """Takes rows that arrive, with their event times, in place of the clock of their source."""
@@ -289,13 +289,13 @@ class Arrive(Operator):
 
     def _timed(self, now: Now, delta: Delta) -> tuple[Delta, Ints]:
         """Return the accepted rows, and their event times."""
-        if isinstance(self.clock.specification, IngressTime):
+        if self.clock.specification.stamps_rows:
             delta = self._stamped(now, delta)
         times, usable = instants_in(delta.frame.get_column(self._event_time))
         if usable is not None:
             _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, ~usable)
             delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
-        if isinstance(self.clock.specification, Perfect):
+        if self.clock.specification.refuses_rows_behind:
             self._require_in_order(delta, times)
         return delta, times
 
