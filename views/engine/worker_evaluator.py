@@ -9,8 +9,9 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.columns.kernels import stack
 from evercurrent.core.columns.key_hash import hashing_by
-from evercurrent.core.data.clock import END_OF_TIME, Now
+from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.eventtime.watermarks.holds import held_at_of
 from evercurrent.core.state.partitioning import ONE, in_buckets, of_buckets
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved
@@ -29,9 +30,6 @@ from ..partitioned.workers import Workers
 from ..plan.plan import Plan
 from .evaluators import EpochResult, TakenInput
 from .view import View
-
-HELD_AT = "held_at"
-"""The fact of a held watermark that has the instant at which the windows of a bucket hold it."""
 
 
 class WorkerEvaluator:
@@ -161,7 +159,7 @@ class WorkerEvaluator:
     def _held(self, name: str, saved: Saved) -> dict[str, StateRecord]:
         """Return a held watermark for every bucket, as it is not known which bucket the holding windows go to."""
         for bucket in range(self._buckets):
-            self._clocks.held_at[name, bucket] = saved.facts.get(HELD_AT, END_OF_TIME)
+            self._clocks.held_at[name, bucket] = held_at_of(saved.facts)
         self._clocks.commit()
         return {f"{name}/{bucket}": record_of(saved) for bucket in range(self._buckets)}
 

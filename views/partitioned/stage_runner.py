@@ -16,8 +16,6 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
-from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
-from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import Route, bucket_of
 from evercurrent.core.state.protocol import State
@@ -82,12 +80,12 @@ class StageRunner:
             for tracker in self.compiled.trackers.values()
             if tracker is node.operator
         }
-        self.clocks = {
-            name: state
-            for name, state in self._states.items()
-            if isinstance(state, SourceClock | HeldWatermark)
-        }
         self._ids = {id(state): name for name, state in self._states.items()}
+        self.clocks = {
+            self._ids[id(clock)]: clock
+            for node in self.circuit.nodes
+            if (clock := node.operator.moved_clock) is not None
+        }
         self._nothing = [Delta.empty(node.operator.schema) for node in self.circuit.nodes]
         self._witnesses = self._evidence_collectors()
 
@@ -249,7 +247,7 @@ class StageRunner:
                 done.witnessed[self._ids[id(witness.clock)]] = witness.evidence
         for node in stage.owned & deltas.keys():
             clock = self.circuit.nodes[node].operator.moved_clock
-            if isinstance(clock, HeldWatermark):
+            if clock is not None and clock.is_held:
                 done.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
@@ -320,7 +318,7 @@ class StageRunner:
     def _evidence_collectors(self) -> dict[NodeId, EvidenceCollector]:
         """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
-        return {place: EvidenceCollector(clock) for place, clock in moved if isinstance(clock, SourceClock)}
+        return {place: EvidenceCollector(clock) for place, clock in moved if clock is not None}
 
 
 def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:

@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Ints, Mask, frame_of, keep
+from ...columns.kernels import Index, Ints, Mask, frame_of, gather, keep
 from ...data.clock import START_OF_TIME
+from ...data.delta import Delta
 from ...data.errors import PlanError
 from ...data.instants import resolution, shown, spelled
-from ...data.schema import require_columns
+from ...data.schema import DIFF, require_columns
 from ...data.tags import tagged
 from ...state.snapshot import NOTHING, Saved
 
@@ -96,6 +97,26 @@ class Watermark(ABC):
     def columns_read(self) -> tuple[str, ...] | None:
         """Return the columns of a row by which it moves, event time aside; None: it may read all."""
         return None
+
+    def evidence(self, instant: int, delta: Delta, times: Ints) -> tuple[pl.DataFrame, Ints]:
+        """Return the rows with diffs that may move it, with the columns that it reads, and their event times."""
+        frame = rows = delta.frame
+        if self.columns_read is not None:
+            rows = frame_of([frame.get_column(name) for name in (*self.columns_read, DIFF)])
+        if not self.is_of_highest:
+            return rows, times
+        places = self._highest(instant, delta.diffs, times)
+        return gather(rows, places), times[places]
+
+    def _highest(self, instant: int, diffs: Ints, times: Ints) -> Index:
+        """Return the row with the highest event time that counts, and those that are too far ahead to count."""
+        added = diffs > 0
+        beyond = np.zeros(len(times), np.bool_)
+        if self.future_limit is not None:
+            beyond = added & (times > instant + self.future_limit)
+        counting = np.flatnonzero(added & ~beyond)
+        highest = counting[[np.argmax(times[counting])]] if len(counting) else counting
+        return np.sort(np.concatenate([highest, np.flatnonzero(beyond)]))
 
     def marks(self, arrived: Arrived) -> Ints:
         """Return the mark of each row, if the watermark ``has_marks``."""
