@@ -15,8 +15,7 @@ from evercurrent.core.eventtime.triggers.kinds import AfterPercentile, every_par
 from evercurrent.core.eventtime.watermarks.percentile import Percentile
 from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
-from evercurrent.core.eventtime.windows.kinds import AssignWindows, Global, last_end_of
-from evercurrent.core.eventtime.windows.kinds import Sessions as SessionWindows
+from evercurrent.core.eventtime.windows.kinds import AssignWindows, last_end_of
 from evercurrent.core.eventtime.windows.lateness import (
     DropLate,
     HoldAt,
@@ -46,7 +45,7 @@ from ..plan.nodes import (
     Windowing,
     WithEventTime,
 )
-from ..plan.windowed import HELD, depends_on_key, shifted_by_key
+from ..plan.windowed import HELD
 from .builder import Builder
 
 
@@ -55,7 +54,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
     (upstream,) = node.inputs
     match node.operation:
         case Assign(window, event_time):
-            keys = () if shifted_by_key(window) else None
+            keys = () if window.shifted_by_key else None
             assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
             return builder.add(node.label, assign, source, placement=_passing(builder, source))
         case WithEventTime(strict, event_time):
@@ -129,8 +128,8 @@ class _WindowedGroup:
         self._place = builder.place
         (self._upstream,) = node.inputs
         self._clock = builder.clock_of(self._upstream)
-        self._is_global = isinstance(self._known.window, Global)
-        self._are_sessions = isinstance(self._known.window, SessionWindows)
+        self._is_global = self._known.window.is_global
+        self._are_sessions = self._known.window.gap is not None
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
@@ -151,7 +150,7 @@ class _WindowedGroup:
     def _shifted(self, source: NodeId) -> NodeId:
         """Assign rows to windows that are shifted by key."""
         window, time = self._known.window, self._grouped.event_time
-        if not shifted_by_key(window):
+        if not window.shifted_by_key:
             return source
         keyed = self._with_keys(source)
         types = self._builder.schema_of(keyed)
@@ -182,7 +181,7 @@ class _WindowedGroup:
     def _by_key(self, source: NodeId) -> NodeId:
         """Assign rows to windows that depend on the other rows of their key."""
         builder, window, keys = self._builder, self._known.window, self._grouped.keys
-        if not depends_on_key(window):
+        if not window.depends_on_key:
             return source
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
@@ -197,18 +196,18 @@ class _WindowedGroup:
         grouped, schema = self._grouped, self._builder.schema_of(source)
         columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
         keys = grouped.key_columns
-        if shifted_by_key(self._known.window) or depends_on_key(self._known.window):
+        if self._known.window.shifted_by_key or self._known.window.depends_on_key:
             keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
         columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
         return self._builder.projected(source, self._where, schema, columns)
 
     def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
         """Assign rows to their sessions, and add the ends of these; rows of other windows are passed on."""
-        builder, window = self._builder, self._known.window
-        if not isinstance(window, SessionWindows):
+        builder, gap = self._builder, self._known.window.gap
+        if gap is None:
             return prepared, None
         self._sessions = Sessions(
-            builder.schema_of(prepared), self._grouped.keys, window.gap,
+            builder.schema_of(prepared), self._grouped.keys, gap,
             lateness=self._known.lateness, clock=self._clock,
             may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
         )  # fmt: skip
@@ -313,7 +312,7 @@ class _WindowedGroup:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
                 of_nothing=bool(known.always) and known.mode == "discarding", by=self._meets_by,
-                retracts=self._are_sessions or depends_on_key(known.window) or builder.plan.may_retract(self._upstream),
+                retracts=self._are_sessions or known.window.depends_on_key or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
             if isinstance(part, InputState):

@@ -21,10 +21,7 @@ from evercurrent.core.eventtime.triggers.kinds import (
     waits_for_watermark_only,
 )
 from evercurrent.core.eventtime.windows.kinds import (
-    Custom,
     Given,
-    Global,
-    Sessions,
     Window,
 )
 from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
@@ -34,7 +31,7 @@ from evercurrent.core.group.aggregates import Additive, Aggregation, Column
 from ..expressions import Expression, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
 from ..plan.plan import Plan
-from ..plan.windowed import HELD, depends_on_key
+from ..plan.windowed import HELD
 from .aggregation import aggregation
 from .grouping import identity
 from .triggers import after_watermark, with_late_part
@@ -63,7 +60,7 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
         )
     if stamp not in STAMPS:
         raise PlanError(f"{where}: unknown timestamp={stamp!r}; there are {listed(STAMPS)}")
-    if event_time is None and not isinstance(window, Global | Given | Custom):
+    if event_time is None and window.needs_event_time:
         raise PlanError(
             f"{where}: there is no event time; declare the source with event_time=, keep that column, or name "
             "another with .with_event_time(...)"
@@ -206,11 +203,11 @@ def windowed_group(
     windowing = replace(windowing, trigger=with_late_part(windowing.trigger, windowing.lateness))
     schema, event_time = plan[place].schema, plan[place].event_time
     keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
-    is_global = isinstance(windowing.window, Global)
+    is_global = windowing.window.is_global
     if not is_global:
         require_bounds(where, schema)
     check_trigger(where, plan, place, windowing)
-    if depends_on_key(windowing.window) and windowing.lateness is not None:
+    if windowing.window.depends_on_key and windowing.lateness is not None:
         raise PlanError(
             f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
             ".lateness(...), or use fixed, sliding, calendar or session windows"
@@ -256,7 +253,7 @@ def _stamped(
     where: str, schema: pl.Schema, event_time: EventTime | None, windowing: Windowing
 ) -> tuple[dict[str, pl.Expr], EventTime | None]:
     """Return the aggregate that dates a pane, if one is needed, and the column of the event time of panes."""
-    is_global = isinstance(windowing.window, Global)
+    is_global = windowing.window.is_global
     if windowing.stamp == "end":
         return {}, None if is_global else EventTime("window_end", -1)
     if windowing.stamp == "start":
@@ -292,7 +289,7 @@ def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -
     """
     trigger = windowing.trigger
     sources = [source for source in plan.sources_of(place) if not source.bounded]
-    if isinstance(windowing.window, Global) and waits_for_watermark_only(trigger) and sources:
+    if windowing.window.is_global and waits_for_watermark_only(trigger) and sources:
         raise PlanError(
             f"{where}: the trigger waits for the end of the global window, and {listed(source.name for source in sources)} "
             "does not end, so it would never fire; give early=, another trigger, or declare the source bounded=True"
@@ -309,7 +306,7 @@ def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -
 
 
 def _check_discarding(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
-    if windowing.mode != "discarding" or not isinstance(windowing.window, Sessions | Custom):
+    if windowing.mode != "discarding" or not windowing.window.may_merge:
         return
     if plan.may_retract(place):
         raise PlanError(
@@ -324,7 +321,7 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: 
     For a trusted source this cannot be checked before such a row comes: then the epoch is refused.
     """
     is_dated_by_rows = windowing.stamp in ("earliest", "latest")
-    if not (isinstance(windowing.window, Sessions) or depends_on_key(windowing.window) or is_dated_by_rows):
+    if not (windowing.window.gap is not None or windowing.window.depends_on_key or is_dated_by_rows):
         return
     certain = [at for at in plan.below_zero_by(place) if at not in plan.inputs]
     if not certain:
