@@ -11,7 +11,6 @@ from evercurrent.core.eventtime.panes.latest import LatestPanes
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.panes.unemitted import PendingRows
 from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
-from evercurrent.core.eventtime.triggers.kinds import AfterPercentile, every_part
 from evercurrent.core.eventtime.watermarks.percentile import Percentile
 from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
@@ -25,7 +24,6 @@ from evercurrent.core.eventtime.windows.lateness import (
 )
 from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, rewindow
 from evercurrent.core.eventtime.windows.window_tracker import Tracking, TrackWindows
-from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.aggregates import Column, SuppliedValue
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.state.negative_counts import NeverBelowZero
@@ -129,7 +127,7 @@ class _WindowedGroup:
         (self._upstream,) = node.inputs
         self._clock = builder.clock_of(self._upstream)
         self._is_global = self._known.window.is_global
-        self._are_sessions = self._known.window.gap is not None
+        self._are_sessions = self._known.window.session_gap is not None
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
@@ -203,7 +201,7 @@ class _WindowedGroup:
 
     def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
         """Assign rows to their sessions, and add the ends of these; rows of other windows are passed on."""
-        builder, gap = self._builder, self._known.window.gap
+        builder, gap = self._builder, self._known.window.session_gap
         if gap is None:
             return prepared, None
         self._sessions = Sessions(
@@ -272,8 +270,8 @@ class _WindowedGroup:
 
     def _percentiles(self) -> dict[float, Clock]:
         """Return a watermark for each share of the rows for which the trigger waits."""
-        shares = [part.share for part in every_part(self._known.trigger) if isinstance(part, AfterPercentile)]
-        return {share: self._percentile(share) for share in shares}
+        shares = [part.awaited_share for part in self._known.trigger.every_part()]
+        return {share: self._percentile(share) for share in shares if share is not None}
 
     def _percentile(self, share: float) -> Clock:
         builder, clocks = self._builder, []
@@ -315,8 +313,8 @@ class _WindowedGroup:
                 retracts=self._are_sessions or known.window.depends_on_key or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
-            if isinstance(part, InputState):
-                inputs.append(ends if isinstance(aggregate, SuppliedValue) and ends is not None else before)
+            if part.counts_input:
+                inputs.append(ends if aggregate.is_supplied and ends is not None else before)
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
         emits_on_request = not known.is_refined_only

@@ -10,23 +10,14 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Mode
-from evercurrent.core.eventtime.triggers.kinds import (
-    AfterSum,
-    Pattern,
-    Punctuation,
-    Trigger,
-    every_part,
-    finishes,
-    finishes_on_time,
-    waits_for_watermark_only,
-)
+from evercurrent.core.eventtime.triggers.kinds import Trigger
 from evercurrent.core.eventtime.windows.kinds import (
     Given,
     Window,
 )
 from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
 from evercurrent.core.group.accumulators import KINDS
-from evercurrent.core.group.aggregates import Additive, Aggregation, Column
+from evercurrent.core.group.aggregates import Aggregation, Column
 
 from ..expressions import Expression, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
@@ -137,16 +128,9 @@ def trigger_inputs(where: str, schema: pl.Schema, trigger: Trigger) -> tuple[Col
         PlanError: a column is missing or of a wrong type.
     """
     columns: dict[str, Column] = {}
-    for part in every_part(trigger):
-        match part:
-            case AfterSum(input):
-                columns[input] = _summed(where, schema, input)
-            case Punctuation(input):
-                columns[input] = _flag(where, schema, input)
-            case Pattern(start, stop):
-                columns |= {start: _flag(where, schema, start), stop: _flag(where, schema, stop)}
-            case _:
-                pass
+    for part in trigger.every_part():
+        columns |= {name: _summed(where, schema, name) for name in part.summed}
+        columns |= {name: _flag(where, schema, name) for name in part.flags}
     return tuple(columns.values())
 
 
@@ -289,15 +273,15 @@ def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -
     """
     trigger = windowing.trigger
     sources = [source for source in plan.sources_of(place) if not source.bounded]
-    if windowing.window.is_global and waits_for_watermark_only(trigger) and sources:
+    if windowing.window.is_global and trigger.waits_for_watermark_only and sources:
         raise PlanError(
             f"{where}: the trigger waits for the end of the global window, and {listed(source.name for source in sources)} "
             "does not end, so it would never fire; give early=, another trigger, or declare the source bounded=True"
         )
-    if finishes(trigger) and not (finishes_on_time(trigger) and windowing.lateness == 0):
+    if trigger.finishes and not (trigger.finishes_on_time and windowing.lateness == 0):
         way = (
             "give late= for the rows that come after the watermark, or .lateness('0s') to have none of them"
-            if finishes_on_time(trigger)
+            if trigger.finishes_on_time
             else "put it into repeat(...)"
         )
         raise PlanError(
@@ -321,7 +305,7 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: 
     For a trusted source this cannot be checked before such a row comes: then the epoch is refused.
     """
     is_dated_by_rows = windowing.stamp in ("earliest", "latest")
-    if not (windowing.window.gap is not None or windowing.window.depends_on_key or is_dated_by_rows):
+    if not (windowing.window.session_gap is not None or windowing.window.depends_on_key or is_dated_by_rows):
         return
     certain = [at for at in plan.below_zero_by(place) if at not in plan.inputs]
     if not certain:
@@ -350,7 +334,7 @@ def _check_differences(
     linear = {
         aggregate.output
         for aggregate in compiled.aggregates
-        if isinstance(aggregate, Additive) and KINDS[aggregate.kind].is_sum
+        if (additive := aggregate.additive) is not None and KINDS[additive.kind].is_sum
     }
     if others := [column.name for column in compiled.finished if column.copies not in linear]:
         raise PlanError(

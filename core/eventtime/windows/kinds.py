@@ -18,7 +18,7 @@ from ...data.calendar_days import calendar_steps
 from ...data.clock import END_OF_TIME, START_OF_TIME, Now
 from ...data.delta import Delta
 from ...data.errors import InputError, first_line
-from ...data.instants import instants_in, shown
+from ...data.instants import instants_in, shown, spelled
 from ...data.schema import DIFF, listed
 from ...data.tags import tagged
 from ...state.operator_contract import Operator
@@ -28,7 +28,10 @@ WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
 class WindowTraits:
-    """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone."""
+    """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone.
+
+    Windows print themselves in words, for labels and messages.
+    """
 
     __slots__ = ()
 
@@ -55,7 +58,7 @@ class WindowTraits:
         return False
 
     @property
-    def gap(self) -> int | None:
+    def session_gap(self) -> int | None:
         """Return the gap of sessions; None of other windows."""
         return None
 
@@ -67,6 +70,9 @@ class Global(WindowTraits):
 
     is_global = True
     needs_event_time = False
+
+    def __str__(self) -> str:
+        return "the global window"
 
 
 @tagged("core.eventtime.windows:Fixed")
@@ -81,6 +87,10 @@ class Fixed(WindowTraits):
     offset: int = 0
     shifted_by_key: bool = False
 
+    def __str__(self) -> str:
+        shifted = ", shifted by key" if self.shifted_by_key else ""
+        return f"fixed windows of {spelled(self.size)}{_from(self.offset)}{shifted}"
+
 
 @tagged("core.eventtime.windows:Sliding")
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,9 @@ class Sliding(WindowTraits):
     period: int
     offset: int = 0
 
+    def __str__(self) -> str:
+        return f"sliding windows of {spelled(self.size)} every {spelled(self.period)}{_from(self.offset)}"
+
 
 @tagged("core.eventtime.windows:Sessions")
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,14 @@ class Sessions(WindowTraits):
     may_merge = True
 
     gap: int
+
+    @property
+    def session_gap(self) -> int:
+        """Return the gap."""
+        return self.gap
+
+    def __str__(self) -> str:
+        return f"sessions with a gap of {spelled(self.gap)}"
 
 
 @tagged("core.eventtime.windows:Calendar")
@@ -113,6 +134,9 @@ class Calendar(WindowTraits):
     every: str
     time_zone: str | None = None
 
+    def __str__(self) -> str:
+        return f"calendar windows of {self.every}{f' in {self.time_zone}' if self.time_zone else ''}"
+
 
 @tagged("core.eventtime.windows:Count")
 @dataclass(frozen=True, slots=True)
@@ -122,6 +146,9 @@ class Count(WindowTraits):
     depends_on_key = True
 
     size: int
+
+    def __str__(self) -> str:
+        return f"windows of {self.size} row{'s' if self.size > 1 else ''}"
 
 
 @tagged("core.eventtime.windows:LastRows")
@@ -133,6 +160,9 @@ class LastRows(WindowTraits):
 
     size: int
 
+    def __str__(self) -> str:
+        return f"the last {self.size} rows" if self.size > 1 else "the last row"
+
 
 @tagged("core.eventtime.windows:Given")
 @dataclass(frozen=True, slots=True)
@@ -141,6 +171,9 @@ class Given(WindowTraits):
 
     is_given = True
     needs_event_time = False
+
+    def __str__(self) -> str:
+        return "the windows that are given"
 
 
 Assignment = Callable[[pl.DataFrame], pl.DataFrame]
@@ -161,6 +194,18 @@ class Custom(WindowTraits):
     def depends_on_key(self) -> bool:
         """Return whether windows of a key are merged."""
         return self.merge is not None
+
+    def __str__(self) -> str:
+        merged = f", merged by {_named(self.merge)}" if self.merge else ""
+        return f"windows by {_named(self.assign)}{merged}"
+
+
+def _from(offset: int) -> str:
+    return f" from {spelled(offset)} on" if offset else ""
+
+
+def _named(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 Window = Global | Fixed | Sliding | Sessions | Calendar | Count | LastRows | Given | Custom
