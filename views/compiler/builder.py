@@ -44,7 +44,7 @@ from evercurrent.core.state.spine import Spine
 from ..expressions import Expression
 from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
-from ..plan.node_identities import CircuitIdentities
+from ..plan.node_identities import CircuitIdentities, Purpose
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .aggregate_states import GroupRows
@@ -122,7 +122,7 @@ class Builder:
         self._clocks: dict[PlanId, tuple[Clock, ...]] = {}
         self.place = PlanId(0)
         self._identities = CircuitIdentities()
-        self._purpose: str | None = None
+        self._purpose: Purpose | None = None
 
     def add(
         self,
@@ -132,18 +132,16 @@ class Builder:
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
-        purpose_before: str = "",
+        purpose_before: Purpose | None = None,
     ) -> NodeId:
         """Add a node. ``purpose_before``: the one it had in earlier versions, if its states held more in these."""
         made = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
-        purpose = self._purpose or self._identities.operation(self.plan, self.place)
-        behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
-        if purpose_before:
-            nodes[made].identity_before = self._identities.unnumbered(purpose_before, type(operator), behind)
-        nodes[made].identity = self._identities.of(purpose, type(operator), behind)
+        purpose = self._purpose or self._identities.operation(self.plan[self.place])
+        behind = [nodes[source] for source in inputs]
+        self._identities.promise(nodes[made], purpose, behind, purpose_before)
         self.compiled.parts.setdefault(self.place, []).append(made)
         self._note_requested(made)
         return made
@@ -244,7 +242,7 @@ class Builder:
             what_is_kept = "arrange" if first is None else f"first {first} rows"
             name = f"{what_is_kept} by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
-            before = "" if first is None else self._identities.shared("arrange", what)
+            before = None if first is None else self._identities.shared("arrange", what)
             states = [arrange.spine]
             added = self.add(name, arrange, source, states=states, placement=placement, purpose_before=before)
             return added, arrange
