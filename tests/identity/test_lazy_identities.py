@@ -62,7 +62,7 @@ def test_an_engine_in_memory_makes_none(made: list[int]) -> None:
     assert view.read().height == 2
     assert [*view.deltas()]
     assert engine.explain(circuit=True)
-    assert engine.snapshot()
+    assert engine.published()
     assert made == []
 
 
