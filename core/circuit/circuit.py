@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, NewType
@@ -280,7 +280,7 @@ class Circuit:
         ``commit`` or ``discard`` has to follow, the latter also if this raises.
         """
         self._links.grow(self.nodes)
-        evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
+        evaluated = EpochDeltas(self.empty_deltas(), {})
         deltas, before, active = evaluated.deltas, self._found, set[NodeId]()
         self._found = None
         with hashing_by(self.key_hash):
@@ -339,6 +339,26 @@ class Circuit:
             for other in links.readers[place]:
                 (due if acts else stale).add(other)
                 heappush(waiting, other)
+
+    def visits(self, due: Iterable[NodeId], deltas: Deltas, within: Container[NodeId]) -> Iterator[NodeId]:
+        """Yield nodes that have something to do, in order, and those among ``within`` that this reaches.
+
+        The caller steps each one and adds to ``deltas``. It has to know which nodes wake by themselves.
+        """
+        self._links.grow(self.nodes)
+        waiting = sorted(due)
+        while waiting:
+            place = heappop(waiting)
+            if place in deltas:
+                continue  # It was in the queue twice.
+            yield place
+            for other in (*self._links.reached(place, deltas[place]), *self._links.readers[place]):
+                if other in within:
+                    heappush(waiting, other)
+
+    def empty_deltas(self) -> Deltas:
+        """Return the deltas of an epoch in which no node was visited yet."""
+        return Deltas(self.nodes, self._nothing)
 
     def commit(self, evaluated: EpochDeltas) -> None:
         """Run the second phase, in which staged changes become the state. It cannot fail."""

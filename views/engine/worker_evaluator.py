@@ -29,7 +29,6 @@ from ..partitioned.held_states import HeldStates, record_of, saved_in
 from ..partitioned.workers import Workers
 from ..plan.plan import Plan
 from .evaluators import EpochResult, TakenInput
-from .view import View
 
 
 class WorkerEvaluator:
@@ -40,13 +39,12 @@ class WorkerEvaluator:
     without workers. Only its clocks and its ledger are also used by the epochs themselves.
     """
 
-    def __init__(
-        self, plan: Plan, compiled: Compiled, views: Mapping[str, View], team: Team, buckets: int
-    ) -> None:
+    def __init__(self, plan: Plan, compiled: Compiled, team: Team, buckets: int) -> None:
         # It raises if functions cannot be told apart: states are identified by what they compute, as in a checkpoint.
         plan_record(plan, compiled)
         self.compiled = compiled
-        self._views = views
+        self._numbers = {view: number for number, view in enumerate(plan.views)}
+        """The places of views in the order in which they were declared."""
         self._buckets = buckets
         self._clocks = Clocks(plan, compiled)
         self._states = state_ids(compiled)
@@ -55,12 +53,12 @@ class WorkerEvaluator:
         self._inner = BucketEvaluator(
             self._workers, self._clocks, HeldStates(self._key_hash), buckets=buckets
         )
-        self._staged: tuple[BucketResult, dict[int, Saved]] | None = None
+        self._staged: tuple[BucketResult, dict[str, Saved]] | None = None
         for state in self._states.values():
             if isinstance(state, Spine):
                 # A run that a reader has merged from those of all buckets belongs to no bucket.
                 state.keeps_runs = True
-        self._read = self._states_of_views()
+        self._read = self._views_by_state()
         self._inner.states = self._cut()
 
     def promise(self, taken: TakenInput) -> None:
@@ -76,7 +74,7 @@ class WorkerEvaluator:
         ids = dict.fromkeys(name.rpartition("/")[0] for name in work.kept)
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
-        self._staged = work, elsewhere
+        self._staged = work, changed
         passed = EvaluatedEpoch(
             now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken)
         )
@@ -84,7 +82,11 @@ class WorkerEvaluator:
             passed,
             taken.offered.positions,
             self._rows(work),
-            tuple(view for view, read in self._read.items() if not read.isdisjoint(ids)),
+            tuple(
+                sorted(
+                    {view for name in ids for view in self._read.get(name, ())}, key=self._numbers.__getitem__
+                )
+            ),
             elsewhere,
         )
 
@@ -94,9 +96,8 @@ class WorkerEvaluator:
         work, changed = self._staged
         self._staged = None
         self._inner.commit(work)
-        for state in self._states.values():
-            if (saved := changed.get(id(state))) is not None:
-                state.restore(saved)
+        for name, saved in changed.items():
+            self._states[name].restore(saved)
         for place, (seconds, rows_in, rows_out) in work.measured:
             node = self.compiled.circuit.nodes[place]
             node.seconds += seconds
@@ -111,8 +112,8 @@ class WorkerEvaluator:
     def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
         found: dict[str, ViewDelta] = {}
-        for view in self._views:
-            frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
+        for view in sorted(work.deltas, key=self._numbers.__getitem__):
+            frames = [part.held for part in work.deltas[view] if isinstance(part.held, pl.DataFrame)]
             if not frames or view in taken.silent:
                 continue
             if (emitted := ViewDelta.of(now.epoch, Delta(stack(frames)))) is not None:
@@ -163,10 +164,10 @@ class WorkerEvaluator:
         self._clocks.commit()
         return {f"{name}/{bucket}": record_of(saved) for bucket in range(self._buckets)}
 
-    def _states_of_views(self) -> dict[str, frozenset[str]]:
-        """Return the ids of the states that the rows of each view are read from."""
-        ids = {id(state): name for name, state in self._states.items()}
-        return {
-            view: frozenset(ids[id(spine)] for spine in readable.reads)
-            for view, readable in self.compiled.contents.items()
-        }
+    def _views_by_state(self) -> dict[str, list[str]]:
+        """Return the views whose rows are read from each state, by the id of the state."""
+        ids, views = {id(state): name for name, state in self._states.items()}, dict[str, list[str]]()
+        for view, readable in self.compiled.contents.items():
+            for spine in readable.reads:
+                views.setdefault(ids[id(spine)], []).append(view)
+        return views
