@@ -386,6 +386,7 @@ class Circuit:
         for state in self.states:
             state.discard()
         self._clear_findings()
+        self._found = None
 
     def _clear_findings(self) -> None:
         for finding in self._findings:

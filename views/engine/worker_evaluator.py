@@ -28,15 +28,16 @@ from ..partitioned.clocks import Clocks
 from ..partitioned.held_states import HeldStates, record_of, saved_in
 from ..partitioned.workers import Workers
 from ..plan.plan import Plan
-from .evaluators import EpochResult, TakenInput
+from .evaluators import CircuitEvaluator, EpochResult, TakenInput
 
 
 class WorkerEvaluator:
     """Evaluates epochs over buckets, one for each worker.
 
-    ``compiled`` is the circuit that readers, checkpoints and ``explain`` use. It is never stepped: each epoch replaces its
+    ``compiled`` is the circuit that readers, checkpoints and ``explain`` use. No epoch is made by it: each one replaces its
     states by those of all buckets taken together, which consist of the same runs and have the contents that they would have
-    without workers. Only its clocks and its ledger are also used by the epochs themselves.
+    without workers. Only its clocks and its ledger are also used by the epochs themselves. It is stepped where an epoch
+    fails, to name what failed as without workers, and nothing of that is committed.
     """
 
     def __init__(self, plan: Plan, compiled: Compiled, team: Team, buckets: int) -> None:
@@ -69,7 +70,17 @@ class WorkerEvaluator:
         """See ``Evaluator``."""
         arrived = {name: delta.frame for name, delta in taken.arrived.items()}
         given = BucketInput(lambda instant: self._workers.arrive(instant, arrived), fires=taken.offered.fires)
-        work = self._inner.evaluate(now, given)
+        try:
+            work = self._inner.evaluate(now, given)
+        except (Exception, pl.exceptions.PanicException) as error:
+            failure: BaseException = error
+        else:
+            return self._result(now, taken, work)
+        self._fail_without_workers(now, taken)
+        raise failure
+
+    def _result(self, now: Now, taken: TakenInput, work: BucketResult) -> EpochResult:
+        """Stage what buckets have evaluated, and return the result of the epoch."""
         work.states |= {name: record_of(saved) for name, (_, saved) in work.kept.items()}
         ids = dict.fromkeys(name.rpartition("/")[0] for name in work.kept)
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
@@ -108,6 +119,20 @@ class WorkerEvaluator:
         """See ``Evaluator``."""
         self._staged = None
         self._inner.discard()
+
+    def _fail_without_workers(self, now: Now, taken: TakenInput) -> None:
+        """Evaluate an epoch that failed over the states as a whole, so that its error is the one without workers.
+
+        A bucket names the first of its own rows, and counts no others. It returns if nothing fails here, as it may be where
+        a user's function fails for a part of the rows only.
+        """
+        self._inner.discard()
+        whole = CircuitEvaluator(self.compiled)
+        try:
+            whole.promise(taken)
+            whole.evaluate(now, taken)
+        finally:
+            whole.discard()
 
     def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
