@@ -235,4 +235,5 @@ def trigger_state(trigger: Trigger, place: str = "t") -> TriggerState:
     if (leaf := LEAVES.get(type(trigger))) is not None:
         return leaf(place, trigger)
     below = tuple(trigger_state(part, f"{place}.{number}") for number, part in enumerate(trigger.components))
-    return _COMPOSED[type(trigger)](place, trigger, below)
+    composed = next(_COMPOSED[kind] for kind in type(trigger).__mro__ if kind in _COMPOSED)
+    return composed(place, trigger, below)
