@@ -11,6 +11,11 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.eventtime.panes.panes import Panes
+from evercurrent.core.eventtime.panes.unemitted import PendingRows
+from evercurrent.core.eventtime.sessions.sessions import Sessions
+from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
+from evercurrent.core.group.group_by import GroupBy
 from evercurrent.views.partitioned import workers
 
 NOON = datetime(2026, 1, 1, 12)
@@ -209,3 +214,40 @@ def test_what_fails_for_a_part_of_the_rows_only_fails_all_the_same() -> None:
             engine.push("s", {"k": KEYS})
     engine.push("s", {"k": KEYS})
     assert engine.views["v"].read().height == ROWS
+
+
+class PlantedError(Exception):
+    """A fault at the end of a step."""
+
+
+@pytest.mark.parametrize("kind", [TrackWindows, Sessions, PendingRows, GroupBy, Panes])
+def test_a_node_that_fails_at_the_end_of_its_step_leaves_nothing_behind(kind: type) -> None:
+    """Neither what it has staged, nor what it has found for others in that epoch."""
+    step, faults = kind.step, [False]
+
+    def failing(operator: Any, now: Any, *deltas: Any) -> Any:
+        result = step(operator, now, *deltas)
+        if faults[0]:
+            raise PlantedError
+        return result
+
+    engines = [ec.Engine(), ec.Engine(workers=2)]
+    for engine in engines:
+        panes = (
+            timed(engine)
+            .window(ec.sessions("1h"))
+            .trigger(ec.repeat(ec.after_count(2)))
+            .accumulate("discarding")
+        )
+        engine.view("v", panes.group_by("k").agg(n=pl.len()))
+    with patch.object(kind, "step", failing):
+        for minute in range(6):
+            for engine in engines:
+                rows = {"k": [minute % 3, 1], "at": [NOON + timedelta(minutes=5 * minute)] * 2}
+                faults[0] = True
+                with pytest.raises(PlantedError):
+                    engine.push("s", {"k": [7, 1, 2], "at": [NOON - HOUR] * 3})
+                faults[0] = False
+                engine.push("s", rows)
+    expected, found = (sorted(engine.views["v"].read().rows(), key=repr) for engine in engines)
+    assert found == expected != []

@@ -95,6 +95,8 @@ class StageRunner:
         self._restored: dict[str, Saved] = {}
         """What was restored for the present task, by the id of the state: all others may be of another epoch or bucket."""
         self._visited = self._nothing = self.circuit.empty_deltas()
+        self._begun: list[NodeId] = []
+        """The nodes that the present task has stepped, one that failed too."""
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
         """Return the states of a stage that this bucket has a part of, by id."""
@@ -199,11 +201,11 @@ class StageRunner:
         """Set all clocks to the watermarks of the epoch, and discard what an earlier task has staged."""
         for name in self._restored:
             self._states[name].discard()
-        for place in self._visited:
+        for place in self._begun:
             for finding in self.circuit.nodes[place].findings:
                 finding.clear()
         self.compiled.ledger.discard()
-        self._restored, self._visited = {}, self._nothing
+        self._restored, self._visited, self._begun = {}, self._nothing, []
         for name, (before, now) in instant.clocks.items():
             self.clocks[name].pin(before, now)
         for witness in self._witnesses.values():
@@ -254,6 +256,7 @@ class StageRunner:
             for place in nodes.visits(entered, due, deltas):
                 if restore is not None:
                     restore(place)
+                self._begun.append(place)
                 node, begun = self.circuit.nodes[place], time.perf_counter()
                 sources = zip(node.inputs or (place,), stage.inputs[place], strict=True)
                 inputs = [
